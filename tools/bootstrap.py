@@ -1,4 +1,4 @@
-"""Makes ``.venv`` with the locked packages and the project itself, out of nothing but Python's standard library.
+"""Creates ``.venv`` with the locked packages and the project itself, with nothing but Python's standard library.
 
 Done once; afterwards ``ensure`` only compares a stamp. An interrupted set-up leaves no stamp and is simply done again.
 pip's own configuration (a mirror, a proxy, a certificate) is honored and never needed.
@@ -35,13 +35,13 @@ class SetupError(Exception):
 
 
 class Unavailable(SetupError):
-    """Something could not be fetched or stored: not the code's fault, and no failed test's exit code (sysexits.h)."""
+    """Something could not be fetched or stored. Not the code's fault, so not a failed test's exit code (sysexits.h)."""
 
     code = 69
 
 
 def ensure(kind: str) -> Path:
-    """The interpreter of a ``.venv`` that holds at least the ``kind`` ("runtime" or "dev") packages."""
+    """The interpreter of a ``.venv`` that contains at least the ``kind`` ("runtime" or "dev") packages."""
     if not _is_current(kind):
         with _only_one():
             if not _is_current(kind):
@@ -50,7 +50,7 @@ def ensure(kind: str) -> Path:
 
 
 def make_venv(directory: Path) -> None:
-    """An empty virtual environment with pip, by whatever this machine has for it. Replaces what is there."""
+    """Creates an empty virtual environment with pip, with whatever this machine has for it. Replaces what is there."""
     commands = _venv_commands(directory)
     shown = directory.relative_to(ROOT) if directory.is_relative_to(ROOT) else directory
     log(f"making {shown} with {sys.executable} (once)")
@@ -75,7 +75,7 @@ def _venv_commands(directory: Path) -> list[list[str]]:
 
 
 def run(command: list[str]) -> None:
-    """Runs ``command`` in the project's root; its output is the person's to see."""
+    """Runs ``command`` in the project's root; its output is shown. Raises ``SetupError`` if it fails."""
     try:
         subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
@@ -101,7 +101,7 @@ def _set_up(kind: str) -> None:
 
 
 def _venv_works() -> bool:
-    """Whether ``.venv`` was made to its end and its interpreter is still there and new enough."""
+    """Whether ``.venv`` was created completely and its interpreter still exists and is new enough."""
     probe = f"import pip, sys; sys.exit(sys.version_info < {OLDEST})"
     with contextlib.suppress(OSError):
         return subprocess.run([PYTHON, "-c", probe], capture_output=True, check=False).returncode == 0
@@ -120,7 +120,7 @@ def _stamp() -> Path:
 
 
 def _fingerprint(kind: str) -> str:
-    """Changes with what is to be installed, with the interpreter under ``.venv``, and when the checkout is moved."""
+    """A checksum of what is to be installed, of the interpreter that ``.venv`` uses, and of the checkout's path."""
     inputs = (LOCK_FILES[kind], ROOT / "pyproject.toml", VENV / "pyvenv.cfg")
     told = hashlib.sha256(f"{kind} {ROOT}".encode())
     for file in inputs:

@@ -1,5 +1,7 @@
-"""What ``make check`` runs over JavaScript and Lua, where the programs for it are there (``make programs``; luacheck is a
-Debian package). One that is missing is named and skipped; with DRAWBRIDGE_REQUIRE_PROGRAMS=1, as in CI, it is an error.
+"""The checks of JavaScript and Lua in ``make check``, if the programs for them are installed.
+
+``make programs`` installs them; luacheck is a Debian package. A missing program is reported and skipped; with
+DRAWBRIDGE_REQUIRE_PROGRAMS=1, as in CI, it is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def check() -> None:
     if _has("luacheck", luacheck is not None, "apt-get install lua-check") and luacheck is not None:
         _run_silently([luacheck, "--quiet", "--no-color", "lua", "plugin"])
         for name, chunk in _guard_chunks():
-            # A chunk has all helpers of its parts, and uses some.
+            # A chunk contains all helpers of its parts, and uses only some.
             _run_silently([luacheck, "--quiet", "--no-color", "--no-unused", "--filename", name, "-"], stdin=chunk)
 
 
@@ -44,7 +46,7 @@ def format_code() -> None:
 
 
 def _guard_chunks() -> Iterator[tuple[str, str]]:
-    """Name and text of each chunk that the guard sends to a Neovim: the parts of a method, joined as it joins them."""
+    """The name and text of each chunk that the guard sends to Neovim: a method's parts, joined like in the guard."""
     sys.path.insert(0, str(ROOT / "src"))
     from drawbridge.guard.ask import PARTS
 
@@ -67,7 +69,7 @@ def _tool(name: str) -> list[str]:
 
 
 def _node() -> str:
-    """The one that the tests use, whatever the system's own is."""
+    """The Node.js that the tests use, whatever the system's own is."""
     return str(CACHE / "programs" / "node" / "node")
 
 
@@ -86,7 +88,7 @@ def _run(command: list[str]) -> None:
 
 
 def _run_silently(command: list[str], stdin: str = "") -> None:
-    """What ``command`` prints is shown only where it finds something: luacheck counts its warnings even if there are none."""
+    """Shows what ``command`` prints only if it finds something: luacheck counts its warnings even if there are none."""
     done = subprocess.run(command, cwd=ROOT, input=stdin, text=True, capture_output=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)

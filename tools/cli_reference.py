@@ -1,9 +1,11 @@
-"""Writes the tables of flags in docs/cli.md, and of the guard's settings in docs/guard.md, from the commands themselves;
-a test compares the two. So is the table of what ``drawbridge doctor`` can find, after ``<!-- findings -->``.
+"""Writes the tables of flags in docs/cli.md, and of the guard's settings in docs/guard.md, from the commands.
 
-A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting comes with its name in the
-settings file and its environment variable; one that only some targets of ``setup`` have, with their names. Between
-``<!-- settings of COMMAND -->`` and ``<!-- /settings -->`` is what the settings file may contain.
+A test compares the pages and the commands. The table of what ``drawbridge doctor`` can find, after
+``<!-- findings -->``, is written in the same way.
+
+A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting is shown with its
+name in the settings file and its environment variable, and a flag that only some targets of ``setup`` have with their
+names. Between ``<!-- settings of COMMAND -->`` and ``<!-- /settings -->`` is what the settings file may contain.
 """
 
 from __future__ import annotations
@@ -67,14 +69,14 @@ def file_table(command: str) -> Iterator[str]:
 
 
 def settings_of(command: str) -> tuple[Setting, ...]:
-    """Those of ``drawbridge.settings.COMMAND``; empty where the command has none."""
+    """The settings in ``drawbridge.settings.COMMAND``; empty if the command has none."""
     if importlib.util.find_spec(f"drawbridge.settings.{command}") is None:
         return ()
     return settings.of(getattr(importlib.import_module(f"drawbridge.settings.{command}"), f"{command.title()}Settings"))
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Its commands by name; empty where it has none."""
+    """The parser's commands by name; empty if it has none."""
     found = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return dict(next(found, {}))
 
@@ -93,7 +95,7 @@ def setting_row(command: str, setting: Setting) -> str:
 
 
 def target_rows(targets: dict[str, argparse.ArgumentParser]) -> Iterator[str]:
-    """Flags that all targets have come first; those of the hook are in its own table."""
+    """The rows for the flags. Flags that all targets have come first; those of the hook are in its own table."""
     seen = {flag.dest: flag for parser in targets.values() for flag in flags(parser, settings_of("hook"))}
     of = {dest: [name for name, parser in targets.items() if dest in map(_dest, flags(parser, ()))] for dest in seen}
     for dest in sorted(seen, key=lambda dest: -len(of[dest])):

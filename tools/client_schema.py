@@ -31,7 +31,7 @@ def sent(rows: Iterable[AnyRow] = COMMANDS) -> tuple[dict[str, Any], dict[str, A
 
 
 def schema(rows: Iterable[AnyRow] = COMMANDS) -> dict[str, Any]:
-    """``$defs/client_message`` and ``$defs/server_message`` are the two directions."""
+    """The JSON Schema; its ``$defs/client_message`` and ``$defs/server_message`` are the two directions."""
     rows = list(rows)
     requests = {row.name: row.request for row in rows}
     types_sent, updates_sent = sent(rows)
@@ -110,7 +110,7 @@ def _update(name: str, data: Any) -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:
-    """Without the indentation of docstrings, and without defaults that say nothing."""
+    """``value`` without the indentation of docstrings, and without defaults that are null."""
     if isinstance(value, dict):
         return {
             key: " ".join(item.split()) if key == "description" and isinstance(item, str) else _tidy(item)

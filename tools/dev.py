@@ -26,7 +26,7 @@ def newer_python():
 
 
 def starts(path):
-    """A version manager's stand-in for a Python that is not chosen only prints how to choose it."""
+    """Whether this Python starts: a version manager's stand-in for one that is not chosen only prints how to choose."""
     with open(os.devnull, "w") as nowhere:
         return subprocess.call([path, "-c", ""], stdout=nowhere, stderr=nowhere) == 0
 

@@ -1,6 +1,6 @@
-"""A plugin for pytest: ``-p tools.failures --failures-to FILE`` writes each failed test and its output, a JSON object a line.
+"""A pytest plugin: ``-p tools.failures --failures-to FILE`` writes each failed test and its output, as JSON lines.
 
-A test can fail, and its cleanup after it: then it has two lines. tools/flaky.py reads them.
+If both a test and its cleanup fail, the test has two lines. tools/flaky.py reads them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tests that fail now and then: found on purpose, and kept apart in CI from those that fail always.
+"""Tests that fail only sometimes: finds them on purpose, and separates them in CI from those that always fail.
 
-In CI a failed test is run again, alone, after all the others. What passes then is listed as FLAKY, and does not fail the run:
-it has a defect that is to be mended, but it does not hold back what is whole.
+In CI a failed test is run again, alone, after all the others. A test that passes then is listed as FLAKY and does not
+fail the run: it has a defect that must be fixed, but it does not hold back a change that works.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from pathlib import Path
 from bootstrap import ROOT, log
 
 LIST = "DRAWBRIDGE_FLAKY"
-"""The environment variable with the file that tests are added to which failed and then passed; CI sets it."""
+"""The environment variable that names the file to which tests that failed and then passed are added; CI sets it."""
 
 MOST = 10
-"""Tests that may be run again, of all runs that add to the same file. One more, and the run fails at once."""
+"""The most tests that may be run again, by all runs that add to the same file. With one more, the run fails at once."""
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """A program that uses a processor until it is ended, or its parent has ended."""
 
 FAILED = 1
-"""Pytest's exit code where tests failed; every other one but 0 means that not all of them ran."""
+"""Pytest's exit code if tests failed; every other one but 0 means that not all of them ran."""
 
 
 def run(pytest: Sequence[str], file: Path, root: Path = ROOT) -> int:
-    """The exit code of the command ``pytest``, after what failed in it was run again, one test at a time.
+    """Runs the command ``pytest``, and then each failed test again, one at a time. Returns the exit code.
 
-    Adds the tests that passed then to ``file``, one a line. Node ids begin at ``root``.
+    Adds the tests that passed then to ``file``, one per line. Node ids are relative to ``root``.
     """
     left = MOST - len(listed(file))
     code, failed = _pytest(pytest, f"--maxfail={left + 1}")
@@ -81,7 +81,7 @@ def campaign(pytest: Sequence[str], arguments: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """That many processes which each use a processor."""
+    """Runs ``count`` processes that each keep a processor busy."""
     with contextlib.ExitStack() as stack:
         processes = []
         for _ in range(count):

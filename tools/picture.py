@@ -1,9 +1,9 @@
-"""Take the pictures of the pages anew: a real Neovim, and the real CLI beside it.
+"""Takes the images in the documentation again: a real Neovim, and the real CLI beside it.
 
     python tools/picture.py [diff] [guard]
 
-They go to docs/images. It needs what the end-to-end tests need (tests/programs.py says where that is looked for) and
-lives in a home of its own.
+The images are written to docs/images. This needs the programs that the end-to-end tests need (tests/programs.py defines
+where it looks for them), and uses its own home directory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ vim.o.number = true
 vim.cmd('highlight WinSeparator guifg=#4f5258')
 vim.o.statusline = " %f %m%=%{v:lua.require'drawbridge'.statusline()}  %l,%c "
 """
-"""What a person may have in their own settings; the status line as the manual shows it."""
+"""What a user may have in their own settings; the status line is the one in the manual."""
 
 CONSTANTS = """\
 from datetime import time
@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def at_home(take: Callable[[Path], str]) -> str:
-    """Everything that runs for the picture lives in a directory of its own and has ended afterwards."""
+    """Takes an image in its own home directory. Everything that runs for the image has ended afterwards."""
     with tempfile.TemporaryDirectory(prefix="db-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         os.environ |= {"HOME": folder, "CLAUDE_CONFIG_DIR": f"{folder}/.claude"}

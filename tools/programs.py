@@ -1,8 +1,9 @@
-"""The real programs that the tests use: fetched once a machine, shared by all checkouts of it.
+"""The real programs that the tests use: fetched once per machine, and shared by all checkouts on it.
 
-Each has a directory in the user's cache, named for the program, its version and a checksum of how it is installed. Programs
-contain their own path, so each is installed where it stays, and counts as installed only once its seal is there: a checksum
-of every file, written last. A program that was fetched by half, or whose files have changed since, is fetched again.
+Each has a directory in the user's cache, named for the program, its version and a checksum of how it is installed.
+Programs contain their own path, so each is installed where it stays, and counts as installed only once its seal is
+there: a checksum of every file, written last. A program that was fetched only partly, or whose files have changed
+since, is fetched again.
 
 A checkout sees them as links in ``.cache/programs``.
 """
@@ -40,7 +41,7 @@ class Program(NamedTuple):
     name: str
     version: str
     recipe: str
-    """Whatever the installed files depend on: another recipe is another directory."""
+    """Everything that the installed files depend on: a different recipe has a different directory."""
     install: Install
     """Fills a directory; raises ``SetupError``."""
 
@@ -50,7 +51,7 @@ class Program(NamedTuple):
 
     @property
     def link(self) -> str:
-        """Its name in ``.cache/programs``."""
+        """The program's name in ``.cache/programs``."""
         return f"nvim-{self.version}" if self.name == "nvim" else self.name
 
     @property
@@ -89,7 +90,7 @@ def wanted() -> Iterator[Program]:
 
 
 def _scripted(name: str, *arguments: str, version: str = "", recipe: str = "") -> Program:
-    """One that ``tools/install-NAME.sh DIR ARGUMENTS…`` installs; its version is in the script's first assignment."""
+    """The program that ``tools/install-NAME.sh DIR ARGUMENTS…`` installs; its version is in the first assignment."""
     file = TOOLS / f"install-{name}.sh"
     text = file.read_text(encoding="utf-8")
 
@@ -101,15 +102,15 @@ def _scripted(name: str, *arguments: str, version: str = "", recipe: str = "") -
 
 
 def _install_mcp_client(directory: Path) -> None:
-    """The official MCP client for Python, in an environment of its own, since it needs some thirty packages."""
+    """Installs the official MCP client for Python, in its own environment, since it needs some thirty packages."""
     bootstrap.make_venv(directory)
     bootstrap.run([str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", f"mcp=={MCP_CLIENT}"])
 
 
 def fetch(program: Program) -> None:
-    """Installs ``program`` unless it is there and whole, and links this checkout to it.
+    """Installs ``program`` unless it is already installed completely, and links this checkout to it.
 
-    Raises ``Unavailable`` after the last try, or where the cache can't be written; nothing is left half made then.
+    Raises ``Unavailable`` after the last try, or if the cache can't be written; no partial installation is left then.
     """
     try:
         with _only_one(program):
@@ -178,7 +179,7 @@ def _seal(directory: Path) -> None:
 
 
 def _checksum(directory: Path) -> str:
-    """Of the names, links and contents of all files, without what Python compiles for itself."""
+    """A checksum of the names, links and contents of all files, except those that Python compiles for itself."""
     files = sorted(
         Path(folder) / name
         for folder, _, names in os.walk(directory)

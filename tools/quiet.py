@@ -10,16 +10,16 @@ from bootstrap import log
 
 PATIENCE = 300.0
 SAMPLE = 2.0
-"""Seconds: how long to wait at most, and how long to look at what the processes use."""
+"""Seconds: how long to wait at most, and how long to measure what the processes use."""
 
 BUSY = 0.2
-"""Of one processor: what a process may use without being reported."""
+"""The fraction of one processor that a process may use without being reported."""
 
 PROC = Path("/proc")
 
 
 def wait(patience: float = PATIENCE, sample: float = SAMPLE) -> list[str]:
-    """Returns once no other process is busy, or after ``patience`` seconds; what is busy then, as lines for people."""
+    """Waits until no other process is busy, or for ``patience`` seconds. Returns the busy ones, as lines for people."""
     end = time.monotonic() + patience
     reported: set[str] = set()
     while (busy := others(sample)) and time.monotonic() < end:
@@ -46,13 +46,13 @@ def others(sample: float) -> list[str]:
 
 
 def _seconds() -> dict[int, float]:
-    """What each process has used, its ended children left out."""
+    """The processor time of each process in seconds, without that of its ended children."""
     ticks = os.sysconf("SC_CLK_TCK")
     return {pid: (int(fields[11]) + int(fields[12])) / ticks for pid, fields in _stats().items()}
 
 
 def _own() -> set[int]:
-    """This process and those that it was started by."""
+    """The ids of this process and of its ancestors."""
     parents = {pid: int(fields[1]) for pid, fields in _stats().items()}
     found, pid = set(), os.getpid()
     while pid in parents:
@@ -62,7 +62,7 @@ def _own() -> set[int]:
 
 
 def _stats() -> dict[int, list[str]]:
-    """The fields of ``/proc/PID/stat`` after the name (proc(5)); nothing on a system without them."""
+    """The fields of ``/proc/PID/stat`` after the name (proc(5)), by pid; empty on a system without these files."""
     found = {}
     for file in PROC.glob("[0-9]*/stat"):
         try:
@@ -73,7 +73,7 @@ def _stats() -> dict[int, list[str]]:
 
 
 def _command(pid: int) -> str:
-    """The beginning of its command line; nothing for a thread of the kernel."""
+    """The beginning of a process's command line; empty for a kernel thread."""
     try:
         words = (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:

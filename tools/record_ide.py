@@ -1,14 +1,15 @@
-"""Record what the ``claude`` CLI and a bridge say to each other: a listener in the middle.
+"""Records the messages between the ``claude`` CLI and a bridge, as a listener in the middle.
 
     python tools/record_ide.py LOCK_FILE OUT.jsonl [--what WORDS] [--replace REAL=SHOWN ...]
 
-It announces itself with a lock file of its own beside the bridge's, prints ``{"port": N}``, and passes every frame on,
-both ways, until it gets SIGTERM or SIGINT. Start the CLI with ``CLAUDE_CODE_SSE_PORT=N``.
+It announces itself with its own lock file beside the bridge's, prints ``{"port": N}``, and passes on every frame, in
+both directions, until it receives SIGTERM or SIGINT. Start the CLI with ``CLAUDE_CODE_SSE_PORT=N``.
 
-The transcript is JSON lines. First what it is: ``{"cli", "recorded", "what"}``. Then ``{"from": "claude" | "bridge", "at":
-seconds since the first connection, ...}`` with one of ``handshake`` (path and headers), ``frame`` (the JSON message) and
-``closed`` (the WebSocket's close code). No secret and nothing of the machine gets in: the token and the handshake's key
-are left out, process ids become 4242, the random part of tab names is numbered, each REAL (a path) is written as SHOWN.
+The transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are ``{"from":
+"claude" | "bridge", "at": seconds since the first connection, ...}`` with one of ``handshake`` (path and headers),
+``frame`` (the JSON message) and ``closed`` (the WebSocket's close code). They contain no secret and nothing about the
+machine: the token and the handshake's key are left out, process ids become 4242, the random part of tab names is
+numbered, each REAL (a path) is written as SHOWN.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TAB_NUMBER = re.compile(r"\(([0-9a-f]{6})\) ⧉")
 
 
 class Transcript:
-    """A file of recorded lines in which nothing of the machine stands."""
+    """A file of recorded lines that contains nothing about the machine."""
 
     def __init__(self, file: TextIO, what: str, replacements: list[tuple[str, str]]) -> None:
         self._file = file
@@ -47,7 +48,7 @@ class Transcript:
         self._started: float | None = None
 
     def begin(self, user_agent: str) -> None:
-        """Write the first line, once: the CLI's version is known when it connects."""
+        """Writes the first line, once: the CLI's version is known when it connects."""
         if self._started is None:
             self._started = time.monotonic()
             version = user_agent.removeprefix("claude-code/").partition(" ")[0]
@@ -71,7 +72,7 @@ class Transcript:
 
 
 class Listener:
-    """Stands between the CLI and the bridge whose lock file is ``lock``."""
+    """Passes messages between the CLI and the bridge whose lock file is ``lock``."""
 
     def __init__(self, bridge_port: int, lock: dict[str, Any], transcript: Transcript) -> None:
         self._bridge = f"ws://127.0.0.1:{bridge_port}/"
@@ -101,7 +102,7 @@ class Listener:
     async def _pass_on(
         self, sender: str, source: ServerConnection | ClientConnection, target: ServerConnection | ClientConnection
     ) -> None:
-        """Until ``source`` is closed; then ``target`` is closed too."""
+        """Passes on messages until ``source`` is closed; then closes ``target`` too."""
         with suppress(ConnectionClosed):
             async for message in source:
                 self._transcript.add(sender, frame=json.loads(message))

@@ -1,4 +1,4 @@
-"""Draw what stands on a terminal as an SVG picture: text from ``tmux capture-pane -e`` in, markup out. Pure.
+"""Draws a terminal's screen as an SVG image: text from ``tmux capture-pane -e`` in, markup out. Pure.
 
 Letters are text (system monospace fonts, stretched to the grid); lines and blocks (U+2500-U+259F) are drawn as shapes,
 so that frames have no gaps whatever the font.
@@ -43,7 +43,7 @@ class Style:
 
     @property
     def colors(self) -> tuple[str, str | None]:
-        """Of the letters and of what is behind them; None is the terminal's own background."""
+        """The colors of the letters and of their background; None is the terminal's own background."""
         if "reverse" in self.flags:
             return self.background or BACKGROUND, self.foreground or FOREGROUND
         return self.foreground or FOREGROUND, self.background
@@ -51,7 +51,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of the grid; a wide character is followed by a cell with an empty ``character``."""
+    """One cell of the grid; a wide character is followed by a cell with an empty ``character``."""
 
     character: str = " "
     style: Style = Style()
@@ -175,7 +175,7 @@ SQUARES = "⧉"
 
 
 def picture(grid: Grid, title: str, description: str) -> str:
-    """The SVG document: the grid in a window with ``title`` in its bar; ``description`` is for who can't see it."""
+    """The SVG document: the grid in a window with the bar ``title``; ``description`` is for people who can't see it."""
     width = len(grid[0]) * CELL_WIDTH + 2 * MARGIN
     height = len(grid) * CELL_HEIGHT + BAR_HEIGHT + 2 * MARGIN - 6
     body = [line for row, cells in enumerate(grid) for line in _row(cells, BAR_HEIGHT + MARGIN - 6 + row * CELL_HEIGHT)]
@@ -200,7 +200,7 @@ def picture(grid: Grid, title: str, description: str) -> str:
 
 
 def _row(cells: list[Cell], top: float) -> Iterator[str]:
-    """First what is behind the letters, then lines and blocks, then the letters: runs of one style each."""
+    """The markup of a row: first backgrounds, then lines and blocks, then letters, in runs of one style each."""
     x = 0
     for background, run in groupby(cells, key=lambda cell: cell.style.colors[1]):
         length = len(list(run))
@@ -224,14 +224,14 @@ def _row(cells: list[Cell], top: float) -> Iterator[str]:
 
 
 def _text_style(cell: Cell) -> Style | None:
-    """None for what is no text: shapes are drawn, and blanks need no ink."""
+    """The style of a cell's text; None if it is not text but a shape."""
     if cell.character in ARMS or cell.character in BLOCKS or cell.character == SQUARES:
         return None
     return cell.style
 
 
 def _text(cells: list[Cell], style: Style, x: int, top: float) -> Iterator[str]:
-    """The words of a run, each at its own place: a font of another width then shifts nothing but letters in a word."""
+    """The words of a run, each at its own position: a font of a different width then shifts only letters in a word."""
     position = 0
     for word in re.split(r"( {2,})", "".join(cell.character or "\u200b" for cell in cells)):
         shown = word.replace("\u200b", "")

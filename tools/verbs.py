@@ -70,7 +70,7 @@ def page(_arguments: list[str]) -> None:
 
 
 def try_page() -> None:
-    """Builds the page. Without it the server runs too, and says in the page's place what is missing."""
+    """Builds the web UI. Without it the server runs too, and shows in its place what is missing."""
     try:
         web_page.build()
     except web_page.PageError as error:
@@ -94,7 +94,7 @@ def nvim(arguments: list[str]) -> None:
 
 
 def thorough(arguments: list[str]) -> None:
-    """With one worker a core: these tests keep real programs at work."""
+    """Uses one worker per core: these tests keep real programs busy."""
     try_page()
     pytest_in_parallel(["-m", "thorough and not slow", *arguments], workers=os.cpu_count() or 1)
 
@@ -107,7 +107,9 @@ def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
 
 
 def parallel_pytest(workers: int = 0) -> list[str]:
-    """``workers``: processes; by default more than cores, since the tests wait for real programs much of their time."""
+    """The command for parallel tests. ``workers``: processes; by default more than cores, since the tests wait for real
+    programs much of their time.
+    """
     workers = workers or min((os.cpu_count() or 1) + 1, 8)
     return [str(bootstrap.ensure("dev")), "-m", "pytest", "--numprocesses", str(workers), "--dist", "worksteal"]
 
@@ -118,7 +120,7 @@ def flaky_tests(arguments: list[str]) -> None:
 
 def slow(arguments: list[str]) -> None:
     try_page()
-    # Hypothesis marks its tests itself: they run here once more, with the examples that `make test` has no time for.
+    # Hypothesis marks its tests itself: they run here again, with the examples that `make test` has no time for.
     selected = ["-m", "slow or hypothesis", "--hypothesis-profile=thorough"]
     replace_process([bootstrap.ensure("dev"), "-m", "pytest", *selected, *arguments])
 
@@ -151,7 +153,9 @@ def vsix(_arguments: list[str]) -> None:
 
 
 def lock(arguments: list[str]) -> None:
-    """Hashes of every platform's files, for all supported Pythons, and no address of where they came from."""
+    """Rewrites the lock files, with the hashes of every platform's files, for all supported Pythons, and without the
+    addresses that they came from.
+    """
     uv = shutil.which("uv") or _own_uv()
     compile_ = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
     compile_ += ["--no-header", "--no-emit-index-url", *arguments, "pyproject.toml"]

@@ -28,13 +28,14 @@ const REPLACED_FOR = 10 * 60 * 1000;
 
 /**
  * @typedef {Object} Base
- * @property {string | null} stamp of the file on disk; null where it is not known
- * @property {string | null} text of the file; null where it is not known or too large
+ * @property {string | null} stamp of the file on disk; null if it is not known
+ * @property {string | null} text of the file; null if it is not known or too large
  * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
- * @property {boolean} merged whether what is on disk has come in by a merge, of which VS Code does not know
+ * @property {boolean} merged whether the text on disk has been merged into the document, which VS Code does not know
  * @property {NodeJS.Timeout | null} settling
- * @property {string | null} unread the stamp of a file that VS Code was waited for in vain to read
- * @property {import('vscode').Disposable | null} watcher of a file outside the workspace's folders: VS Code itself watches that only while it is visible
+ * @property {string | null} unread the stamp of a file that VS Code has not read within the time that it was waited for
+ * @property {import('vscode').Disposable | null} watcher of a file outside the workspace's folders: VS Code itself
+ *   watches such a file only while it is visible
  */
 
 class Bases {
@@ -91,7 +92,8 @@ class Bases {
   }
 
   /**
-   * The document and the file are equal now: it was just opened or saved. Restored unsaved changes have no known base.
+   * Notes that the document and the file are equal now, after it was opened or saved. Restored unsaved changes have no
+   * known base.
    *
    * @param {Document} document
    */
@@ -106,7 +108,7 @@ class Bases {
   }
 
   /**
-   * The text on disk, which had `stamp`, is now part of the document's unsaved changes.
+   * Notes that the text on disk, which had `stamp`, is now part of the document's unsaved changes.
    *
    * @param {string} path
    * @param {Document} document
@@ -118,7 +120,7 @@ class Bases {
   }
 
   /**
-   * Whether the file on disk is another than the one that the document is based on; one that is gone is not.
+   * Whether the file on disk differs from the one that the document is based on; false if it no longer exists.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -128,7 +130,7 @@ class Bases {
   }
 
   /**
-   * Whether a document without unsaved changes shows what is on disk, where that is there.
+   * Whether a document without unsaved changes shows what is on disk; true if the file does not exist.
    *
    * @param {string} path
    * @param {Document} document
@@ -139,7 +141,7 @@ class Bases {
   }
 
   /**
-   * Whether the file holds another text; where that is not known, whether it has been touched.
+   * Whether the file contains a different text; if `text` is null, whether its stamp has changed.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -166,13 +168,13 @@ class Bases {
       const stamp = await stampOf(path);
       if (Date.now() >= until) base.unread = stamp;
       if (base.unread === stamp) return;
-      await this._change(document, Math.min(until - Date.now(), LOOK_EVERY)); // one may have come since the look
+      await this._change(document, Math.min(until - Date.now(), LOOK_EVERY)); // it may have changed since the check
       await this._settle(path, document);
     }
   }
 
   /**
-   * The text that was replaced since the last call, if that is recent; it is returned once.
+   * The text that was replaced since the last call, if that is recent; it is returned only once.
    *
    * @param {string} path
    * @param {Document} document
@@ -257,7 +259,7 @@ class Bases {
   }
 
   /**
-   * What a document without unsaved changes holds; of a notebook, its file.
+   * The text of a document without unsaved changes; for a notebook, that of its file. Null if it is too large.
    *
    * @param {Document} document
    */
@@ -268,7 +270,7 @@ class Bases {
   }
 
   /**
-   * With "\n" as line endings, without a byte-order mark; null where it can't be read or is too large.
+   * The file's text with "\n" as line endings, without a byte-order mark; null if it can't be read or is too large.
    *
    * @param {string} path
    * @param {Document | null | undefined} document
@@ -299,7 +301,7 @@ function normal(text) {
 }
 
 /**
- * VS Code before 1.100 neither reports a document's encoding nor decodes; UTF-8 is assumed there.
+ * The text of these bytes. VS Code before 1.100 neither reports a document's encoding nor decodes, so UTF-8 is assumed.
  *
  * @param {typeof import('vscode')} vscode
  * @param {Uint8Array} bytes

@@ -1,4 +1,4 @@
-// BLAKE3 (256 bits, unkeyed), as its specification describes it: what the names of the sockets are made of.
+// BLAKE3 (256 bits, unkeyed), as in its specification, for the names of the sockets.
 'use strict';
 
 const CHUNK = 1024;

@@ -1,4 +1,4 @@
-// What runs have changed and nobody has decided: a list beside the files, VS Code's own diff, and the person's decisions.
+// The undecided changes of runs: a list beside the files, VS Code's own diff, and the user's decisions.
 //
 // The server has the reviews and decides; nothing here writes a file.
 'use strict';
@@ -50,7 +50,7 @@ class Changes {
     /** @type {Map<string, Node>} files of the list by their paths in this window */
     this._files = new Map();
     this._isStale = false;
-    /** @type {Set<string>} who has changed a review since it was looked at; an empty name: a run, or somebody else */
+    /** @type {Set<string>} who has made decisions since the reviews were read; '' if one has changed in another way */
     this._deciders = new Set();
     /** @type {Promise<unknown>} One request is under way at a time, so that what is shown last is the newest. */
     this._turn = Promise.resolve();
@@ -106,7 +106,7 @@ class Changes {
 
   // The server.
 
-  /** In a folder that the person does not trust, nothing of it is shown and nothing in it is changed. */
+  /** Looks for a server. In a folder that the user does not trust, nothing is shown and nothing is changed. */
   _start() {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
     if (isTrusted && workspaceFolders?.length && !this._link.isConnected) void this._link.look();
@@ -139,7 +139,7 @@ class Changes {
     if (path !== null && this._files.has(path)) this._outdated();
   }
 
-  /** The reviews may have changed. Many calls in a row make one look after the one that is under way. */
+  /** Reads the reviews, which may have changed. Many calls in a row cause one more reading, after the current one. */
   _outdated() {
     if (this._isStale || !this._link.isConnected) return;
     this._isStale = true;
@@ -236,7 +236,7 @@ class Changes {
   }
 
   /**
-   * The file as the person has it in this window: its folder may be a link.
+   * The file's URI in this window, whose folder may be a link.
    *
    * @param {string} name absolute and canonical
    */
@@ -385,7 +385,7 @@ class Changes {
 }
 
 /**
- * @param {any} answer of the server
+ * @param {any} answer from the server
  * @returns {Placed}
  */
 function placed({ project, directory, review }) {

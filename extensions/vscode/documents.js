@@ -3,23 +3,23 @@
 
 const { isSame, locate } = require('./paths');
 
-/** How many files back "the last used one" is looked for. */
+/** How many of the last used files are remembered. */
 const MOST_RECENT = 20;
 
 /**
- * One file that is open, in whatever ways. It is modified, current or visible if any of its appearances is.
+ * One file that is open, in any number of ways. It is modified, current or visible if any of its appearances is.
  *
  * @typedef {Object} OpenFile
- * @property {string} path as VS Code has it
+ * @property {string} path as VS Code spells it
  * @property {import('./paths').Place} place where it really is
  * @property {boolean} modified
- * @property {boolean} current what the person works on
+ * @property {boolean} current whether the user is working on it
  * @property {boolean} visible
  * @property {import('vscode').TextDocument | null} text
  * @property {import('vscode').NotebookDocument | null} notebook
- * @property {import('vscode').Uri | null} other where only a custom editor shows it
+ * @property {import('vscode').Uri | null} other its URI, if only a custom editor shows it
  *
- * @typedef {Omit<OpenFile, 'place'>} Appearance the same before it is known where it really is
+ * @typedef {Omit<OpenFile, 'place'>} Appearance the same, before its place is known
  */
 
 class Documents {
@@ -74,7 +74,7 @@ class Documents {
     return asked.map((place) => opened.find((file) => isSame(file.place, place)) ?? null);
   }
 
-  /** By VS Code's own paths. */
+  /** The open files by VS Code's own paths. */
   _appearances() {
     const { tabGroups, visibleTextEditors } = this._vscode.window;
     const { textDocuments, notebookDocuments } = this._vscode.workspace;
@@ -130,7 +130,7 @@ class Documents {
   }
 
   /**
-   * Paths of what is in front or, where that is a terminal, a web view or the like, of what was before.
+   * The paths of the files in front; if there is a terminal, a web view or the like, the path of the last used file.
    *
    * @param {Map<string, Appearance>} files
    */
@@ -155,7 +155,7 @@ class Documents {
 }
 
 /**
- * The URIs that a tab is about, whatever kind it is; later kinds that are built alike are seen too.
+ * The URIs that a tab is about, whatever its kind is; this includes future kinds with the same structure.
  *
  * @param {import('vscode').Tab} tab
  */
@@ -168,7 +168,7 @@ function urisOf(tab) {
 }
 
 /**
- * The appearance with unsaved changes is the one that counts, then the one in front.
+ * Merges `file` into `known`: the appearance with unsaved changes takes precedence, then the one in front.
  *
  * @param {OpenFile} known
  * @param {OpenFile} file
@@ -188,7 +188,7 @@ function merge(known, file) {
 }
 
 /**
- * How many lines a text document has, as files count them: an end of the last line begins no further one.
+ * The number of lines of a text document, counted as in a file: an ending of the last line does not begin another one.
  *
  * @param {import('vscode').TextDocument} document
  */

@@ -9,7 +9,7 @@ const { BadParams } = require('./lines');
  */
 
 /**
- * @param {*} edits what came in a question
+ * @param {*} edits as received in a request
  * @param {number} count lines of the document, as `countLines` counts
  * @returns {Edit[]}
  * @throws {BadParams}
@@ -32,23 +32,23 @@ function checked(edits, count) {
 
 /**
  * @param {Edit[]} edits in order
- * @param {number} lineCount lines as VS Code counts them: one more where the last line has an end
+ * @param {number} lineCount lines as VS Code counts them: one more if the last line has an ending
  * @param {(line: number) => number} lengthOf characters of a line
- * @param {string} eol the document's line end
+ * @param {string} eol the document's line ending
  * @returns {Replacement[]}
  */
 function replacements(edits, lineCount, lengthOf, eol) {
   return joined(edits).map(({ start, end, lines }) => {
     if (end < lineCount) return { from: [start, 0], to: [end, 0], text: lines.map((line) => line + eol).join('') };
     /** @type {[number, number]} */
-    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // the last line has no end: the one before it goes instead
+    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // the last line has no ending: the one before goes instead
     if (start === 0) return { from: [0, 0], to, text: lines.join(eol) };
     return { from: [start - 1, lengthOf(start - 1)], to, text: lines.map((line) => eol + line).join('') };
   });
 }
 
 /**
- * Edits that touch become one, since VS Code takes no ranges that overlap.
+ * Joins edits that touch, since VS Code does not accept ranges that overlap.
  *
  * @param {Edit[]} edits
  */

@@ -24,9 +24,9 @@ class Lines {
   }
 
   /**
-   * @param {Buffer} bytes what came next
-   * @returns {Generator<Buffer>} the lines that are now whole, without their ends
-   * @throws {LineTooLong} and nothing more is to be fed then
+   * @param {Buffer} bytes the next bytes of the stream
+   * @returns {Generator<Buffer>} the lines that are now complete, without their endings
+   * @throws {LineTooLong} after that, nothing more may be fed
    */
   *feed(bytes) {
     let rest = bytes;
@@ -51,7 +51,7 @@ class Lines {
 
 /**
  * @typedef {Record<string, (params: Params) => object | null | Promise<object | null>>} Methods by their names
- * @typedef {Record<string, any>} Params of a question: whatever the other side sent, to be checked
+ * @typedef {Record<string, any>} Params of a request: whatever the other side has sent, unchecked
  * @typedef {{id: (string|number|null), result?: object | null, error?: {code: number, message: string}}} Answer
  * @typedef {{answer: Answer, method: string}} Answered
  */

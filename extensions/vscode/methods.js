@@ -12,10 +12,10 @@ const { refresh } = require('./refresh');
 const { beforeSave, merge, save } = require('./saving');
 const { Given, selected } = require('./selection');
 
-/** Characters of a selection that a snapshot carries; `get_visual_selection` gives all. */
+/** The most characters of a selection in a snapshot; `get_visual_selection` returns all of it. */
 const LARGEST_SELECTION = 100_000;
 
-/** Milliseconds within which the same notice is shown once: a window has a socket for each of its folders. */
+/** Milliseconds within which the same notice is shown only once: a window has a socket for each of its folders. */
 const SAME_NOTICE = 1000;
 
 /** The state of a window, and the methods that read it. */
@@ -146,7 +146,7 @@ class Window {
     const now = performance.now();
     if (now - (this._notices.get(message) ?? -SAME_NOTICE) >= SAME_NOTICE) {
       this._notices = new Map([[message, now]]);
-      // Not waited for: it is there until the person or VS Code takes it away. A file's name must not become a link.
+      // Not awaited: the notice stays until the user or VS Code closes it. A file's name must not become a link.
       this._vscode.window.showWarningMessage(`Drawbridge: ${message.replaceAll('](', '] (')}`);
     }
     return { success: true };
@@ -187,7 +187,7 @@ class Window {
 }
 
 /**
- * As `snapshot` returns it.
+ * A file's state as `snapshot` returns it.
  *
  * @param {import('./documents').OpenFile} file
  */

@@ -1,17 +1,17 @@
-// Which file a path means: two names are the same file where their canonical names or their inodes are.
+// Which file a path means: two names mean the same file if their canonical names or their inodes are equal.
 'use strict';
 
 const fs = require('node:fs/promises');
 const path = require('node:path');
 
-/** Links may lead in a circle. */
+/** The most links that are followed: they may lead in a circle. */
 const MOST_LINKS = 40;
 
 /**
  * @typedef {Object} Place
- * @property {string} name the canonical name; of a file that is not there, its nearest existing parent's and the rest, as
- *   whoever writes it would make it: a link that leads to nothing yet is followed
- * @property {string | null} inode device and inode of a file that is there
+ * @property {string} name the canonical name; for a file that does not exist, that of its nearest existing parent and
+ *   the rest, as if it had been created: a link that leads to nothing yet is followed
+ * @property {string | null} inode device and inode of a file that exists
  *
  * @typedef {(uri: import('vscode').Uri) => string | null} PathOf the path on this machine that a URI names
  */
@@ -42,7 +42,7 @@ async function locate(file) {
 }
 
 /**
- * Where a link leads, or null where it is none.
+ * Where a link leads; null if the file is not a link.
  *
  * @param {string} file
  */
@@ -70,7 +70,7 @@ function isSame(one, other) {
 }
 
 /**
- * What changes whenever the file does (its inode, size and time), or null where there is none.
+ * A value that changes whenever the file does (its inode, size and time); null if there is no file.
  *
  * @param {string} file
  * @returns {Promise<string | null>}

@@ -4,7 +4,7 @@
 const MOST = 20;
 const MOST_REMEMBERED = 200;
 
-/** Milliseconds by which VS Code delays a report of diagnostics, at most: it collects them. */
+/** The most milliseconds by which VS Code delays a report of diagnostics, since it collects them. */
 const REPORT_DELAY = 50;
 
 /**
@@ -14,7 +14,7 @@ const REPORT_DELAY = 50;
 /**
  * @param {Problem[]} before
  * @param {Problem[]} now
- * @returns {Problem[]} of `now`, errors first; one that only stands on another line is not new
+ * @returns {Problem[]} those in `now` that are new, errors first; one that has only moved to another line is not new
  */
 function fresh(before, now) {
   const rest = [...before];
@@ -38,12 +38,12 @@ class Problems {
   /** @param {typeof import('vscode')} vscode the API */
   constructor(vscode) {
     this._vscode = vscode;
-    /** By canonical name. */
+    /** The problems of files before an edit, by canonical name. */
     this._remembered = new Map();
-    /** By URI: when a document changed, when somebody last reported on it. */
+    /** By URI: when a document last changed, and when its diagnostics were last reported. */
     this._changed = new Map();
     this._reported = new Map();
-    /** Languages that somebody has reported on. */
+    /** The languages that diagnostics have been reported for. */
     this._served = new Set();
     const { languages, workspace } = vscode;
     /** @param {{uri: import('vscode').Uri}} document */
@@ -76,7 +76,7 @@ class Problems {
    * @param {string} name canonical
    * @param {import('vscode').Uri} uri
    * @param {import('vscode').TextDocument | null} document
-   * @returns {{new: Problem[], pending: boolean}} nothing where nothing was remembered
+   * @returns {{new: Problem[], pending: boolean}} empty if nothing was remembered
    */
   since(name, uri, document) {
     const before = this._remembered.get(name);

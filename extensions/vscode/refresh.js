@@ -1,8 +1,8 @@
 // `refresh_buffer`: waits for a reload from disk, leaves unsaved changes alone, and stores a copy of the replaced text.
 //
-// VS Code itself reloads a changed file if its document has no unsaved changes, and one undo reverts that. An extension can't
-// cause it: the command for it ("Revert File") acts on the editor in front, whatever file it is given, and drops unsaved
-// changes. So this only waits until it is done.
+// VS Code itself reloads a changed file if its document has no unsaved changes, and one undo reverts that. An extension
+// can't trigger a reload: the command for it ("Revert File") acts on the active editor, whatever file it is given, and
+// discards unsaved changes. So this only waits until VS Code has reloaded the file.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -57,7 +57,7 @@ function lines(document) {
 }
 
 /**
- * The path of the copy; null if it can't be written, although VS Code has replaced the text all the same.
+ * Stores a copy and returns its path; null if it can't be written, although VS Code has already replaced the text.
  *
  * @param {typeof import('vscode')} vscode
  * @param {string} backups

@@ -8,7 +8,7 @@ const { counted, fileWords, harmless, linesOf, title, words } = require('./revie
 /** Characters of a changed line in the list. */
 const LONGEST_LINE = 80;
 
-/** More hunks than this, and the files of the list are closed at first. */
+/** With more changes than this, the files in the list are collapsed at first. */
 const MOST_OPEN = 30;
 
 /** Modes of links and submodules: a document with such a path shows something else. */
@@ -33,7 +33,7 @@ const NOT_A_FILE = ['120000', '160000'];
  * @property {string} tooltip
  * @property {string} icon the name of a codicon, empty for that of the file's type
  * @property {string} path the file or directory, absolute
- * @property {boolean} isOpen whether what is below it is shown at first
+ * @property {boolean} isOpen whether its children are shown at first
  * @property {Placed} placed
  * @property {ReviewedFile | null} file
  * @property {Hunk | null} hunk
@@ -120,7 +120,7 @@ function hunkNode(placed, file, hunk, above, whole) {
 }
 
 /**
- * The lines as a diff shows them; of many, the first.
+ * The lines as a diff shows them; if there are many, only the first 20.
  *
  * @param {string[]} removed
  * @param {string[]} added
@@ -132,7 +132,7 @@ function preview(removed, added) {
 }
 
 /**
- * Whether the file has no parts to be decided one by one.
+ * Whether the file has no parts that can be decided one by one.
  *
  * @param {ReviewedFile} file
  */
@@ -141,7 +141,7 @@ function isDecidedWhole(file) {
 }
 
 /**
- * How many changes there are: hunks, and files without any.
+ * The number of changes: hunks, and files without hunks.
  *
  * @param {Placed[]} reviews
  */
@@ -165,7 +165,7 @@ function summary(reviews) {
 }
 
 /**
- * What one decision on everything is about, in words.
+ * The question whether to keep all changes, in words.
  *
  * @param {Placed[]} reviews
  */
@@ -178,7 +178,7 @@ function keepAllQuestion(reviews) {
 }
 
 /**
- * Whether the list of both is the same.
+ * Whether both make the same list.
  *
  * @param {Placed[]} one
  * @param {Placed[]} other
@@ -226,7 +226,7 @@ function before(text, file) {
 }
 
 /**
- * Which sides a diff of the file has: "text" is what the review has of it, "file" the file itself, and "before" the file
+ * Which sides a diff of the file has: "text" is its text in the review, "file" the file itself, and "before" the file
  * without its changes. Null if there is no diff.
  *
  * @param {ReviewedFile} file
@@ -250,7 +250,7 @@ function rowOf(hunk) {
 }
 
 /**
- * The hunk at a line of the file, from 0; of removed lines, those before it.
+ * The hunk at a line of the file, from 0; lines that were only removed are at the line after them.
  *
  * @param {ReviewedFile} file
  * @param {number} row

@@ -17,7 +17,7 @@
  * @typedef {Object} ReviewedFile
  * @property {string} path relative to the directory of the review
  * @property {'added' | 'changed' | 'deleted'} change
- * @property {string} [old_path] the path before, if the file was renamed
+ * @property {string} [old_path] the previous path, if the file was renamed
  * @property {string | null} old_mode
  * @property {string | null} new_mode
  * @property {number} added
@@ -53,7 +53,7 @@ function counted(count, what) {
 }
 
 /**
- * Only a line feed ends a line.
+ * The lines of a text. Only a line feed ends a line.
  *
  * @param {string} text
  */
@@ -64,7 +64,7 @@ function linesOf(text) {
 }
 
 /**
- * Where the hunk is.
+ * Where the hunk is, in words.
  *
  * @param {Hunk} hunk
  */
@@ -89,7 +89,7 @@ function fileWords(file) {
 }
 
 /**
- * What is not in the lines of a part; empty if there is nothing to add.
+ * What the lines of a hunk do not show, in words; empty if there is nothing to add.
  *
  * @param {ReviewedFile} file
  * @param {Hunk | null} hunk
@@ -125,7 +125,7 @@ function mode(name) {
 }
 
 /**
- * What became of a hunk that is no longer in the review.
+ * Why a hunk is no longer in the review.
  *
  * @param {string} [by]
  * @param {string} [decision]
@@ -156,7 +156,7 @@ function refusedWords(code, details, message, isHunk) {
 }
 
 /**
- * Text from outside with what can't be seen, or reorders what is read, written out.
+ * Text from outside in which invisible characters, and those that reorder text, are written as escape sequences.
  *
  * @param {string} text
  */

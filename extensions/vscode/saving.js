@@ -12,7 +12,7 @@ const { codeOf, stampOf } = require('./paths');
  * @param {typeof import('vscode')} vscode the API
  * @param {import('./documents').OpenFile | null} file
  * @param {InstanceType<typeof import('./bases').Bases>} bases
- * @returns {Promise<{saved: boolean, reason?: string}>} never a prompt, never over a newer file
+ * @returns {Promise<{saved: boolean, reason?: string}>} without a prompt, and never over a newer file
  */
 async function save(vscode, file, bases) {
   if (!file) return notSaved('it is not open in this window');
@@ -68,7 +68,7 @@ async function merge(vscode, file, { version, edits }, bases) {
 }
 
 /**
- * VS Code refuses where the document has another version by then.
+ * Applies the edits. Returns whether that was possible: VS Code refuses if the document has changed by then.
  *
  * @param {typeof import('vscode')} vscode
  * @param {import('vscode').TextDocument} document
@@ -91,7 +91,7 @@ async function apply(vscode, document, edits, version) {
 }
 
 /**
- * Bytes that were not UTF-8 are received as lone surrogates.
+ * Whether the line has bytes that were not UTF-8: they are received as lone surrogates.
  *
  * @param {string} line
  */
@@ -100,9 +100,9 @@ function isUndecodable(line) {
 }
 
 /**
- * To be called before each save. VS Code refuses to save over a file that is newer than what it read, unless that holds the
- * very same bytes; what is on disk is in the text of a merged document already. So it is given those bytes, if nobody has
- * written the file since the merge.
+ * Called before each save. VS Code refuses to save over a file that is newer than what it read, unless the file
+ * contains exactly the same bytes. The text of a merged document already includes what is on disk, so this writes the
+ * document's bytes to the file first, if nobody has written the file since the merge.
  *
  * @param {typeof import('vscode')} vscode the API
  * @param {string} path

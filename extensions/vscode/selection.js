@@ -1,9 +1,9 @@
-// What the person has selected.
+// The user's selection.
 'use strict';
 
 const { createHash } = require('node:crypto');
 
-/** Sessions of agents that are remembered. */
+/** The maximum number of agent sessions that are remembered. */
 const MOST_SESSIONS = 100;
 
 /**
@@ -13,7 +13,7 @@ const MOST_SESSIONS = 100;
 /**
  * @param {import('vscode').TextEditor | undefined} editor the active one
  * @param {import('./paths').PathOf} pathOf
- * @returns {Selection | null} null where nothing is selected, or not in a file; `file_path` is VS Code's own
+ * @returns {Selection | null} null if nothing is selected, or not in a file; `file_path` is VS Code's own
  */
 function selected(editor, pathOf) {
   if (!editor || editor.selection.isEmpty) return null;
@@ -25,7 +25,7 @@ function selected(editor, pathOf) {
   return { file_path: path, start_line: start.line + 1, end_line: Math.max(last, start.line) + 1, content };
 }
 
-/** Which selection each session was given last, so that it is given once. */
+/** Which selection each session was given last, so that it is given only once. */
 class Given {
   constructor() {
     this._last = new Map();

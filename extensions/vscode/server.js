@@ -15,13 +15,13 @@ const LONGEST_NAME = process.platform === 'linux' ? 107 : 103;
 const MOST_CONNECTIONS = 100;
 
 /**
- * Listens at `address`. The socket is made in a private directory and moved there once it is 0600 and listens: nobody
- * else can ever connect, and whoever finds it is answered.
+ * Listens at `address`. The socket is created in a private directory and moved there once it is 0600 and listens: no
+ * other user can ever connect, and everyone who finds it gets an answer.
  *
  * @param {string} address
  * @param {(socket: net.Socket) => void} connected
  * @returns {Promise<{close: () => void}>} `close` ends all connections and removes the socket, at once
- * @throws {Error} with a text for the person
+ * @throws {Error} with a text for the user
  */
 async function listen(address, connected) {
   const place = path.dirname(address);
@@ -49,7 +49,7 @@ async function listen(address, connected) {
   } finally {
     fs.rmSync(directory, { recursive: true, force: true });
   }
-  server.on('error', () => {}); // an accept that failed, for want of file descriptors: the next one may succeed
+  server.on('error', () => {}); // an accept that failed, for lack of file descriptors: the next one may succeed
   const made = fs.lstatSync(address).ino;
   return {
     close() {
@@ -61,7 +61,7 @@ async function listen(address, connected) {
 }
 
 /**
- * Removes a dead socket of this user; throws where anything else is in the way, which is left alone.
+ * Removes a dead socket of this user; throws if anything else is in the way, which is left alone.
  *
  * @param {string} address
  */
@@ -75,7 +75,7 @@ async function makeWay(address) {
 }
 
 /**
- * Only a refused connection means that no process listens; any other failure may be a full queue.
+ * Whether a process may be listening: only a refused connection shows that none is; other failures may be a full queue.
  *
  * @param {string} address
  */
@@ -95,7 +95,7 @@ function isLive(address) {
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods
  * @param {(reply: import('./lines').Answered) => void} answered is given each answer
- * @returns {Promise<string>} why it was ended here; '' where the other side did
+ * @returns {Promise<string>} why this side has ended it; '' if the other side did
  */
 async function serve(socket, methods, answered) {
   const closed = new AbortController();

@@ -1,5 +1,5 @@
-// The connection to the agent server of this user on this machine, where one runs: its private socket, one JSON object a line.
-// src/drawbridge/protocols/local_ipc.py describes the messages.
+// The connection to this user's agent server on this machine, if one is running: its private socket, one JSON object per
+// line. src/drawbridge/protocols/local_ipc.py describes the messages.
 'use strict';
 
 const { randomUUID } = require('node:crypto');
@@ -10,7 +10,7 @@ const path = require('node:path');
 
 const { Lines } = require('./lines');
 
-/** Bytes of the longest line, as the server has it. */
+/** Bytes of the longest line, the same as in the server. */
 const LONGEST_LINE = 64 * 1024 * 1024;
 
 /** Milliseconds between two searches for a server: at first, and at most. */
@@ -30,7 +30,7 @@ const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve'
 const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
 const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
-/** Why there is no answer; the text is for the person. `code` and `details` are those of the client protocol. */
+/** Why there is no answer; the text is for the user. `code` and `details` are those of the client protocol. */
 class Refused extends Error {
   /**
    * @param {string} text
@@ -46,7 +46,7 @@ class Refused extends Error {
 }
 
 /**
- * @returns {Promise<string[]>} the paths where a server may listen, newest first; none where the directory is missing or
+ * @returns {Promise<string[]>} the paths where a server may listen, newest first; none if the directory is missing or
  *   open to other users
  */
 async function addresses() {
@@ -76,10 +76,11 @@ function dial(address) {
 }
 
 /**
- * @typedef {Object} Around what surrounds the connection
+ * @typedef {Object} Around what the connection needs and calls
  * @property {() => {editor: string, folders: string[]}} about this editor
- * @property {(isConnected: boolean) => void} connected a server that knows reviews is there, or no longer there
- * @property {(change: {project: string, by: string}) => void} changed a review has changed
+ * @property {(isConnected: boolean) => void} connected called when a server that supports reviews is connected, or
+ *   no longer connected
+ * @property {(change: {project: string, by: string}) => void} changed called when a review has changed
  * @property {(text: string) => void} log
  */
 
@@ -106,7 +107,7 @@ class ServerLink {
     return this._isWelcome;
   }
 
-  /** Searches for a server, and resolves once one is connected, or there is none that knows reviews. */
+  /** Searches for a server, and resolves once one is connected, or there is none that supports reviews. */
   async arrived() {
     await this.look();
     if (!this._isWelcome && this._socket) await new Promise((resolve) => this._arrivals.add(() => resolve(null)));
@@ -153,7 +154,7 @@ class ServerLink {
     }
   }
 
-  /** The folders of this window may have changed. */
+  /** Describes this window to the server; its folders may have changed. */
   introduce() {
     this._send({ type: 'bridge', ...this._around.about(), reviews: true, offers: false });
   }

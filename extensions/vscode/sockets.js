@@ -8,12 +8,12 @@ const path = require('node:path');
 const { hash } = require('./blake3');
 const { listen } = require('./server');
 
-/** The environment variable that names another directory for the sockets than /tmp. */
+/** The environment variable that names a directory for the sockets other than /tmp. */
 const DIRECTORY = 'DRAWBRIDGE_SOCKET_DIR';
 
 /**
  * @param {string} folder
- * @returns {string} where a window of this process listens for what concerns `folder`, a canonical name
+ * @returns {string} where a window of this process listens for requests about `folder`, a canonical name
  */
 function address(folder) {
   const place = process.env[DIRECTORY] || '/tmp';
@@ -25,7 +25,7 @@ function canonical(folder) {
   try {
     return fs.realpathSync(folder);
   } catch {
-    return folder; // it is gone, or on a disk that is not there now
+    return folder; // it was removed, or is on a disk that is not mounted now
   }
 }
 
@@ -36,7 +36,7 @@ class Sockets {
     /** @type {Map<string, {folder: string, close: () => void}>} by address */
     this._open = new Map();
     /**
-     * Why what should be open is not.
+     * Why sockets that should be open are not.
      *
      * @type {string[]}
      */
@@ -51,7 +51,7 @@ class Sockets {
   }
 
   /**
-   * Opens and closes what is needed; one call after the other.
+   * Opens the sockets for these folders and closes all others. Calls are executed one after the other.
    *
    * @param {string[]} folders
    */

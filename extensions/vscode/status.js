@@ -1,4 +1,4 @@
-// The status of the guard for the person: an unobtrusive item in the status bar, and a page of text on request.
+// The status of the guard for the user: an unobtrusive item in the status bar, and a page of text on request.
 'use strict';
 
 class Status {

@@ -1,4 +1,4 @@
-// The read-only documents of a diff: a file without its changes, or what the review has of a file that is not there as text.
+// The read-only documents of a diff: a file without its changes, or its text in the review if it is not a text on disk.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -55,7 +55,7 @@ class TextsBefore {
     return this._vscode.Uri.from({ scheme: SCHEME, path, query: JSON.stringify([project, name, side]) });
   }
 
-  /** A review has changed: open documents show it. */
+  /** Updates open documents after a review has changed. */
   changed() {
     for (const { uri } of this._vscode.workspace.textDocuments) if (uri.scheme === SCHEME) this._changed.fire(uri);
   }
@@ -72,7 +72,7 @@ class TextsBefore {
 
   /**
    * @param {import('vscode').Uri} uri
-   * @returns {Promise<string | null>} null: not known now, and what was shown stays
+   * @returns {Promise<string | null>} null if it is not known now: what was shown stays
    */
   async _text(uri) {
     const [project, name, side] = JSON.parse(uri.query);
@@ -102,7 +102,7 @@ function textOf(hunk, side) {
 }
 
 /**
- * VS Code shows a file without its byte order mark.
+ * The text as VS Code shows that of a file: without the byte order mark.
  *
  * @param {string} text
  */

@@ -64,7 +64,7 @@ function M.pattern(name)
   return vim.fn.escape(name, '\\*?[]{},')
 end
 
---- Whether saving the buffer would write nothing at all: Neovim shows no lines and one empty line alike.
+--- Whether saving the buffer would write nothing at all: in Neovim an empty text looks like one empty line.
 ---@param buffer integer
 function M.is_empty(buffer)
   if vim.api.nvim_buf_line_count(buffer) > 1 or vim.api.nvim_buf_get_lines(buffer, 0, 1, false)[1] ~= '' then

@@ -1,4 +1,4 @@
---- Opening a file for an agent: loaded in the background, or in front of the person with a part of it selected.
+--- Opens a file for an agent: loaded in the background, or shown to the user with a part of it selected.
 local buffers = require('drawbridge.buffers')
 local focus = require('drawbridge.view_focus')
 
@@ -10,7 +10,8 @@ local function refuse(message)
   error({ code = 'UNUSABLE_FILE', message = message }, 0)
 end
 
---- Loads a buffer. If a swap file shows that another editor has it open, it becomes read-only; Neovim would fail half-way.
+--- Loads a buffer and returns the error, if any. If a swap file shows that another editor has the file open, the buffer
+--- becomes read-only; otherwise Neovim would fail halfway.
 local function read(buffer)
   local ok, problem = pcall(vim.fn.bufload, buffer)
   if not ok and tostring(problem):find('E325') then
@@ -24,7 +25,7 @@ local function read(buffer)
   return not ok and (tostring(problem):match('E%d+:.*') or problem) or nil
 end
 
---- The buffer of a file, read and listed.
+--- The buffer of a file, loaded and listed.
 local function load(path)
   local buffer = buffers.find(path)
   if buffer and vim.api.nvim_buf_is_loaded(buffer) then
@@ -59,7 +60,7 @@ local function place_of(starts, byte)
   return { row = low - 1, column = byte - starts[low] }
 end
 
---- From the first match of `start_text` to the first match of `end_text` behind it; both ends within.
+--- The range from the first match of `start_text` to the next match of `end_text` after it; both ends are inclusive.
 ---@return {from: table, to: table}? range
 local function search(buffer, params)
   local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
@@ -91,7 +92,7 @@ local function is_normal(window)
     and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- The window a file may be shown in: the current one, the last one, any other of the tab page that holds a file.
+--- The window to show a file in: the current one, the last one, or any other of the tab page that contains a file.
 local function normal_window()
   local candidates = { vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }
   vim.list_extend(candidates, vim.api.nvim_tabpage_list_wins(0))
@@ -135,7 +136,7 @@ local function present(buffer, range)
   end
 end
 
---- Opens a file. With `focus` it comes in front as soon as the person does not type.
+--- Opens a file. With `focus` it is shown as soon as the user is not typing.
 ---@param params {path: string, focus: boolean, start_text?: string, end_text?: string, to_end_of_line: boolean}
 ---@return {language: string, line_count: integer, found: boolean}
 function M.open(params)

@@ -1,10 +1,10 @@
---- Saving a buffer for an agent: as `:w` does, but with an error if `:w` would ask.
+--- Saves a buffer for an agent: like `:w`, but with an error if `:w` would ask.
 local buffers = require('drawbridge.buffers')
 
 local M = {}
 
 local loop = vim.uv or vim.loop
-local stamps = {} ---@type table<integer, string> How the file was when Neovim read or wrote it.
+local stamps = {} ---@type table<integer, string> The state of the file when Neovim read or wrote it.
 local group
 
 local function stamp(path)
@@ -63,7 +63,7 @@ local function check(buffer, path)
   end
 end
 
--- With "!" Neovim asks nothing; what it would ask or refuse has been checked before.
+-- With "!" Neovim does not ask; everything that it would ask or refuse was checked before.
 local WRITE = [[
   let g:drawbridge_problem = ''
   try
@@ -73,7 +73,7 @@ local WRITE = [[
   endtry
 ]]
 
---- Saves the buffer of a file. Raises an error with the reason where that fails.
+--- Saves the buffer of a file. Raises an error with the reason if that fails.
 ---@param params {path: string}
 function M.save(params)
   local buffer = buffers.find(params.path)

@@ -7,7 +7,7 @@ local MOST = 50 -- buffers of decided proposals whose files may still be written
 
 local remembered = {} ---@type {id: string, target: drawbridge.Target}[]
 
----@class drawbridge.Target The person's own buffer of a file as it was when a proposal for it came.
+---@class drawbridge.Target The user's own buffer of a file as it was when a proposal for the file arrived.
 ---@field buffer integer
 ---@field tick integer Its changedtick.
 ---@field existed boolean Whether the file existed.
@@ -71,7 +71,7 @@ function M.read_again(buffer, existed)
   vim.api.nvim_buf_call(buffer, function()
     local autoread = vim.api.nvim_get_option_value('autoread', { scope = 'local' })
     vim.cmd('setlocal autoread')
-    -- :checktime asks about a file that was not there before, whatever 'autoread' says.
+    -- :checktime asks about a file that did not exist before, whatever 'autoread' is.
     vim.cmd(existed and 'silent! checktime %' or 'silent! edit')
     vim.api.nvim_set_option_value('autoread', autoread, { scope = 'local' })
   end)
@@ -83,7 +83,7 @@ function M.read_again(buffer, existed)
   end)
 end
 
---- The agent has written the file. Unsaved work is replaced only if it is exactly the text that the proposal started from.
+--- Shows what the agent has written. Unsaved work is replaced only if it is exactly the text that the proposal started from.
 ---@param params {path: string, id: string}
 function M.written(params)
   local known = recall(params.id)
@@ -101,7 +101,7 @@ function M.written(params)
   M.read_again(buffer, not same or known.existed)
 end
 
---- An agent has written the file without a proposal. Unsaved work stays.
+--- Shows what an agent has written without a proposal. Unsaved work is kept.
 ---@param params {path: string}
 ---@return 'reloaded'|'unsaved'|nil done nil if the file is not open, or if its buffer already shows that text
 function M.overwritten(params)

@@ -1,6 +1,6 @@
---- What runs have changed and nobody has decided: as a quickfix list and in the buffers of the files, decided by the person.
+--- The undecided changes of runs: shown as a quickfix list and in the files' buffers, and decided here by the user.
 ---
---- The server has the review. The bridge sends it here at each change, and decisions there.
+--- The server has the review. The bridge sends it here at each change, and passes decisions to the server.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')
@@ -39,7 +39,7 @@ local LIST_LINES = 10 -- the most lines of the quickfix window
 local review ---@type drawbridge.Review?
 local by_path = {} ---@type table<string, drawbridge.ReviewedFile>
 local list ---@type integer? The id of the quickfix list.
-local listed = {} ---@type {file?: drawbridge.ReviewedFile, hunk?: drawbridge.Hunk}[] By line of that list; {}: a comment.
+local listed = {} ---@type {file?: drawbridge.ReviewedFile, hunk?: drawbridge.Hunk}[] By line of that list; {} for a comment.
 local group ---@type integer?
 
 local function say(command, text, level)
@@ -76,7 +76,7 @@ local function watch()
   vim.api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile', 'BufWinEnter', 'FileChangedShellPost' }, {
     group = group,
     callback = function(args)
-      -- A file that is read has lost its marks once the event is over.
+      -- A file that is read again loses its marks before the event is over.
       vim.schedule(function()
         draw(args.buf)
       end)
@@ -98,7 +98,7 @@ local function watch()
   })
 end
 
---- Shows files as they are on disk, except those with unsaved changes. `before` and `now`: files of the review by their paths.
+--- Reloads files from disk, except those with unsaved changes. `before` and `now`: the files of both reviews by their paths.
 local function reload(before, now)
   local loop = vim.uv or vim.loop
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
@@ -117,7 +117,7 @@ local function is_current()
   return list ~= nil and vim.fn.getqflist({ id = 0 }).id == list
 end
 
---- The line of the list that is about the same change as the line `index` was, else the same line.
+--- The line of the list with the change that was at line `index` before; if there is none, the same line.
 local function same_line(before, index)
   local was = before[index]
   for line, one in ipairs(was and was.hunk and listed or {}) do
@@ -128,7 +128,7 @@ local function same_line(before, index)
   return math.max(1, math.min(index, #listed))
 end
 
---- Fills the quickfix list. `is_new`: as a list of its own, unless the current one is about changes already.
+--- Fills the quickfix list. `is_new`: creates a new list, unless the current one is already the list of changes.
 local function fill(is_new)
   local before, items = listed, {}
   listed = {}
@@ -161,7 +161,7 @@ local function fill(is_new)
   end
 end
 
---- Opens the window of the list, unless the person is typing by now. The focus stays.
+--- Opens the quickfix window, unless the user is typing by now. The focus does not change.
 local function open_list()
   if vim.api.nvim_get_mode().mode ~= 'n' or vim.fn.getcmdwintype() ~= '' then
     return
@@ -171,7 +171,7 @@ local function open_list()
   vim.api.nvim_set_current_win(window)
 end
 
---- Called by the bridge.
+--- Shows a review. Called by the bridge.
 ---@param params {review?: drawbridge.Review, wanted: boolean} Without `review`, the review is closed.
 function M.show_review(params)
   local before = by_path
@@ -198,14 +198,14 @@ function M.show_review(params)
   end
 end
 
---- The bridge has ended: nothing can be decided from now on.
+--- Closes the review when the bridge has ended: nothing can be decided from then on.
 function M.stop()
   if review then
     M.show_review({ wanted = false })
   end
 end
 
---- `:DrawbridgeChanges`: asks the server, by the bridge, for the review of the current directory or file.
+--- `:DrawbridgeChanges`: asks the server, through the bridge, for the review of the current directory or file.
 function M.open()
   if not link.attached() then
     return say(':DrawbridgeChanges', 'the bridge is not running (:DrawbridgeStart)')
@@ -215,7 +215,7 @@ function M.open()
   link.send('review_wanted', { folder = vim.fn.getcwd(), path = path })
 end
 
---- The file and the hunk that a command is about; or why there is none.
+--- The file and the hunk that a command is about, or the reason why there is none.
 ---@param whole boolean Whether it is about the whole file.
 ---@return drawbridge.ReviewedFile?
 ---@return drawbridge.Hunk?
@@ -247,7 +247,7 @@ local function chosen(whole)
   return file, hunk
 end
 
---- Sends a decision. The answer comes as another review, and as a message of the bridge.
+--- Sends a decision. The answer is a new review and a message from the bridge.
 ---@param command string
 ---@param decision 'keep'|'undo'
 ---@param whole boolean Whether it is about all changes of the file.
@@ -280,7 +280,7 @@ local function text_of(buffer, first, last)
   return (first == 1 and vim.bo[buffer].bomb and '\239\187\191' or '') .. text
 end
 
---- `:DrawbridgeComment`: a draft on these lines.
+--- `:DrawbridgeComment`: adds a draft comment on these lines.
 ---@param text string
 ---@param first integer 1-based.
 ---@param last integer 1-based, inclusive.

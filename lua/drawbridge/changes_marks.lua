@@ -21,8 +21,8 @@ local DESCRIPTIONS = { [']c'] = 'Next change made by a run', ['[c'] = 'Previous 
 ---@field words string
 ---@field text string
 
-local hunks = {} ---@type table<integer, table<integer, drawbridge.Hunk>> By buffer and by the mark of their place.
-local comments = {} ---@type table<integer, table<integer, drawbridge.Comment>> The same.
+local hunks = {} ---@type table<integer, table<integer, drawbridge.Hunk>> By buffer and by the id of the mark at their place.
+local comments = {} ---@type table<integer, table<integer, drawbridge.Comment>> By buffer and by the id of their mark.
 
 --- The lines of a text as a buffer shows them.
 local function lines_of(text)
@@ -36,7 +36,7 @@ local function lines_of(text)
   return lines
 end
 
---- A line without what the options of a buffer may keep out of it.
+--- A line without the CR and the byte order mark, which a buffer may keep in its options instead.
 local function bare(line, row)
   line = line:gsub('\r$', '')
   return row == 0 and vim.startswith(line, BOM) and line:sub(#BOM + 1) or line
@@ -83,7 +83,8 @@ function M.has_lines(hunk)
   return hunk.added ~= '' or hunk.removed ~= ''
 end
 
---- The hunk at a row of a buffer. One without lines, such as a file mode, is at the first row, behind the others.
+--- The hunk at a row of a buffer. A hunk without lines, such as a file mode, is at the first row, and is returned only if no
+--- other one is there.
 ---@param buffer integer
 ---@param row integer From 0.
 ---@return drawbridge.Hunk?
@@ -113,7 +114,7 @@ local function comment_places(buffer)
   return found
 end
 
---- The draft on this row of a buffer; of several, the one that was written last.
+--- The draft on this row of a buffer; if there are several, the one that was written last.
 ---@param buffer integer
 ---@param row integer From 0.
 ---@return drawbridge.Comment?
@@ -157,7 +158,7 @@ local function mapping(buffer, key)
   end
 end
 
---- A mapping of the person or of another plugin in this buffer stays.
+--- Maps the keys in a buffer, except those that the user or another plugin has mapped there.
 local function map(buffer)
   for key in pairs(KEYS) do
     if not mapping(buffer, key) then
@@ -243,8 +244,8 @@ local function draw_comment(buffer, comment, place, end_row)
   vim.api.nvim_buf_set_extmark(buffer, LOOKS, last, 0, { virt_lines = { { { comment.text, 'DrawbridgeHint' } } } })
 end
 
---- Marks the undecided changes of a file in its buffer. In one with unsaved changes, marks stay where they have moved to; a
---- change whose lines the buffer does not have gets none.
+--- Marks the undecided changes of a file in its buffer. If that has unsaved changes, marks stay where they have moved to. A
+--- change whose lines are not in the buffer gets no mark.
 ---@param buffer integer
 ---@param file {hunks: drawbridge.Hunk[]}
 ---@param written? drawbridge.Comment[] The comments on its lines.
@@ -269,7 +270,7 @@ function M.draw(buffer, file, written)
     if place then
       place = { hunk = hunk, first = place.first, last = math.min(place.last, end_row) }
       draw_hunk(buffer, place)
-      -- To the beginning of its last row: what is typed below does not belong to it.
+      -- The mark ends at the start of the last row, so that text typed below does not belong to the change.
       local id = vim.api.nvim_buf_set_extmark(buffer, PLACES, place.first, 0, { end_row = place.last, end_col = 0 })
       hunks[buffer][id] = hunk
     end

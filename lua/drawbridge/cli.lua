@@ -20,9 +20,9 @@ local M = {}
 
 local LOCAL = { 'localhost', '127.0.0.1', '::1' }
 
---- Gemini CLI takes it for a container where one of these is.
+--- If one of these files exists, Gemini CLI assumes that it runs in a container.
 M.CONTAINER_FILES = { '/.dockerenv', '/run/.containerenv' }
--- By one of these the CLI knows that its editor is in the container too.
+-- If one of these variables is set, the CLI assumes that its editor is in the container too.
 local SAME_CONTAINER = { 'SSH_CONNECTION', 'REMOTE_CONTAINERS', 'VSCODE_REMOTE_CONTAINERS_SESSION' }
 
 local function chooses_mode(words)
@@ -50,8 +50,9 @@ function M.looks_outside()
   return false
 end
 
---- Asks, until somebody has decided, whether Gemini CLI may connect to editors; after a yes it is started with the command that
---- turns this on. A file of defaults would need no question, but Gemini CLI (0.61) reads only one that belongs to root.
+--- Asks, until the user has decided, whether Gemini CLI may connect to editors; after a yes it is started with the command
+--- that turns this on. With a file of defaults no question would be needed, but Gemini CLI (0.61) reads only one that
+--- belongs to root.
 ---@param arguments string[]
 ---@return string[] # The arguments that are added to the command line.
 local function gemini_first_words(arguments)
@@ -75,7 +76,7 @@ M.agents = {
     command = ':DrawbridgeClaude',
     option = 'terminal.command',
     install = 'npm install -g @anthropic-ai/claude-code',
-    -- Newer CLIs start in a mode that asks nothing and so shows no diff; unless told otherwise, ask.
+    -- Newer CLIs start in a mode that does not ask, and so shows no diffs; unless the user has chosen a mode, make them ask.
     words = function(arguments)
       local words = config.words(config.get().terminal.command)
       if not chooses_mode(words) and not chooses_mode(arguments) then
@@ -138,7 +139,7 @@ M.agents = {
   },
 }
 
---- The entries of both variables and the local addresses, each once, in this order.
+--- The entries of the lists and the local addresses, each once, in this order.
 ---@param ... string? Comma-separated lists.
 ---@return string
 function M.no_proxy(...)
@@ -160,7 +161,7 @@ function M.no_proxy(...)
   return table.concat(entries, ',')
 end
 
---- What is put into an agent's environment; the rest it inherits.
+--- The variables that are set in an agent's environment; it inherits all others.
 ---@param agent 'claude'|'gemini'
 ---@param bridge drawbridge.Bridge
 ---@return table<string, string>
@@ -170,7 +171,7 @@ function M.environment(agent, bridge)
   return vim.tbl_extend('error', M.agents[agent].environment(bridge), { no_proxy = none, NO_PROXY = none })
 end
 
---- Splits at spaces as a shell does: 'single' and "double" quotes hold words together, a backslash the next letter.
+--- Splits a line at spaces as a shell does: 'single' and "double" quotes group words, a backslash quotes the next character.
 ---@param line string
 ---@return string[]
 function M.split(line)

@@ -139,7 +139,7 @@ local function defaults()
   return options
 end
 
---- The number of letters to change, add, drop or swap with their neighbor to make `b` of `a`.
+--- The number of letters to change, add, remove or swap with their neighbor to turn `a` into `b`.
 local function distance(a, b)
   local rows = { [0] = {} }
   for j = 0, #b do
@@ -158,7 +158,7 @@ local function distance(a, b)
   return rows[#a][#b]
 end
 
---- The option that was probably meant by an unknown name: written a little wrong, or put into the wrong table.
+--- The option that was probably meant by an unknown name: one that is misspelled, or in the wrong table.
 ---@param name string Dotted, as in "diff.layuot".
 ---@return string?
 local function meant(name)
@@ -213,7 +213,7 @@ end
 
 local current = defaults()
 
---- The options in force: the defaults until `setup{}` was called. Not to be changed by the caller.
+--- The current options: the defaults until `setup{}` is called. The caller must not change them.
 function M.get()
   return current
 end

@@ -7,7 +7,7 @@ local SYSTEM_DEFAULTS = {
   '/Library/Application Support/GeminiCli/system-defaults.json',
 }
 
---- The `ide` of a settings file; nil if the file can't be read as JSON (the CLI accepts comments in it).
+--- The `ide` object of a settings file; nil if the file can't be read as JSON (the CLI accepts comments in it).
 local function ide(file)
   if vim.fn.filereadable(file) == 0 then
     return {}
@@ -25,13 +25,13 @@ function M.file()
   return (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
 end
 
---- The `ide` of the user's settings; nil if the file can't be read as JSON.
+--- The `ide` object of the user's settings; nil if the file can't be read as JSON.
 ---@return {enabled: boolean?, hasSeenNudge: boolean?}?
 function M.ide()
   return ide(M.file())
 end
 
---- Whether this machine has defaults of its own for Gemini CLI.
+--- Whether this machine has its own defaults for Gemini CLI.
 ---@return boolean
 function M.has_defaults()
   if (vim.env.GEMINI_CLI_SYSTEM_DEFAULTS_PATH or '') ~= '' then
@@ -45,8 +45,8 @@ function M.has_defaults()
   return false
 end
 
---- Whether nobody has decided yet: Gemini CLI would ask whether to connect, and its Yes looks for an installer that does not
---- exist for Neovim.
+--- Whether the user has not decided yet: Gemini CLI would ask whether to connect, and after a Yes it would look for an
+--- installer that does not exist for Neovim.
 ---@return boolean
 function M.is_undecided()
   local user = M.ide()

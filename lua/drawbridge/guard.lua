@@ -1,4 +1,4 @@
---- The state of the guard that protects unsaved work, as `drawbridge info` finds it. The guard works without the plugin.
+--- The state of the guard that protects unsaved work, as `drawbridge info` reports it. The guard works without the plugin.
 local M = {}
 
 local NAMES = { claude = 'Claude Code', gemini = 'Gemini CLI', codex = 'Codex' }
@@ -31,7 +31,7 @@ local function parsed(text)
   return found
 end
 
---- Asks without blocking. `done` receives the result, or nil and the reason.
+--- Asks `drawbridge info` without blocking. `done` receives the result, or nil and the reason.
 ---@param done fun(found: drawbridge.Guards?, problem: string?)
 ---@return integer? job
 function M.ask(done)
@@ -58,7 +58,7 @@ function M.ask(done)
   return job
 end
 
---- Asks and waits for the result, at most `wait` milliseconds.
+--- Asks `drawbridge info` and waits for the result, at most `wait` milliseconds.
 ---@return drawbridge.Guards? found
 ---@return string? problem
 function M.find(wait)
@@ -75,7 +75,7 @@ function M.find(wait)
   return answer.found, answer.problem
 end
 
---- One line for people.
+--- The guard's state in one line, for people.
 ---@param found drawbridge.Guards?
 ---@param problem string?
 function M.line(found, problem)

@@ -1,14 +1,14 @@
---- `:checkhealth drawbridge`: each link of the chain from Neovim to the agent, and what to do where one is broken.
+--- `:checkhealth drawbridge`: each link of the chain from Neovim to the agent, and what to do if one is broken.
 local config = require('drawbridge.config')
 
 local M = {}
 
 -- ms for each program; Gemini CLI takes 2 s to print its version, and each guard is called once as a test.
 local WAIT, WAIT_FOR_GEMINI, WAIT_FOR_GUARD = 2000, 8000, 5000
-local OLDEST_GEMINI = 31 -- 0.31 is the first that looks at more than its own parents for an editor
+local OLDEST_GEMINI = 31 -- 0.31 is the first that looks for an editor beyond its own parent processes
 local INSTALL_GEMINI = require('drawbridge.cli').agents.gemini.install
 
--- Neovim 0.7 has the old names only, and they are gone in newer ones.
+-- Neovim 0.7 has only the old names, which newer versions no longer have.
 local reporter = vim.health or require('health')
 local start = reporter.start or reporter.report_start
 local ok = reporter.ok or reporter.report_ok
@@ -31,7 +31,7 @@ local function ask(words, wait)
   if not started or job <= 0 then
     return nil, "it can't be run"
   end
-  pcall(vim.fn.chanclose, job, 'stdin') -- nobody will answer a question of its
+  pcall(vim.fn.chanclose, job, 'stdin') -- nobody will answer its questions
   local code = vim.fn.jobwait({ job }, wait)[1]
   if code == -1 then
     vim.fn.jobstop(job)
@@ -54,7 +54,7 @@ local function check_neovim()
   end
 end
 
---- Whether it can be asked.
+--- Checks the bridge program. Returns whether it can be run.
 local function check_program()
   local source = require('drawbridge.program')
   local program, problem = source.find()
@@ -95,7 +95,7 @@ local function check_private(path, wanted, what)
   end
 end
 
---- A lock file or settings file; nil where it is not a JSON object.
+--- The content of a lock file or settings file; nil if it is not a JSON object.
 local function read_json(file)
   local opened, lines = pcall(vim.fn.readfile, file)
   local decoded, content = pcall(vim.json.decode, opened and table.concat(lines, '\n') or '')
@@ -119,7 +119,7 @@ local function shares_a_folder(one, other)
   return false
 end
 
---- Other editors that Claude Code's /ide lists for the same folder, by their lock files.
+--- Reports other editors that Claude Code's /ide lists for the same folder, by their lock files.
 local function check_company(lock_file)
   local own = read_json(lock_file)
   local directory = vim.fn.fnamemodify(lock_file, ':h')
@@ -174,7 +174,7 @@ local function check_guard_of(guard)
   end
 end
 
---- What is broken or off is among the problems.
+--- A guard that is broken or off is among the problems.
 local function check_guard()
   local found, problem = require('drawbridge.guard').find(WAIT_FOR_GUARD)
   if not found then
@@ -256,7 +256,7 @@ end
 local function check_gemini()
   local program = config.words(config.get().gemini.command)
   if vim.fn.executable(program[1]) == 0 then
-    -- Many have one agent only.
+    -- Many users have only one agent.
     return info(
       ("%s can't be run: %s, or set its path: setup{ gemini = { command = ... } }"):format(program[1], INSTALL_GEMINI)
     )
@@ -274,7 +274,7 @@ local function check_gemini()
   end
 end
 
---- The setting without which Gemini CLI looks for no editor.
+--- The setting that Gemini CLI needs to look for an editor.
 local function check_gemini_setting()
   local settings = require('drawbridge.gemini_settings')
   local file, ide = home(settings.file()), settings.ide()

@@ -1,4 +1,4 @@
---- What a person's configuration calls: `require('drawbridge').setup{}` and the functions behind the commands.
+--- The functions that a user's configuration calls: `require('drawbridge').setup{}` and those behind the commands.
 ---
 --- Modules are required where they are used, so that an editor without an agent loads almost nothing.
 local M = {}
@@ -58,7 +58,7 @@ local function start_and_report(command)
   end)
 end
 
---- `:DrawbridgeStart`.
+--- `:DrawbridgeStart`: starts the bridge, unless it is already running.
 function M.start()
   local server = require('drawbridge.server')
   local phase = server.status().phase
@@ -73,7 +73,7 @@ function M.install()
   require('drawbridge.install').run()
 end
 
---- `:DrawbridgeRestart`: same port and token, so that agents connect again by themselves.
+--- `:DrawbridgeRestart`: restarts the bridge with the same port and token, so that agents reconnect automatically.
 function M.restart()
   local server = require('drawbridge.server')
   server.stop()
@@ -89,12 +89,12 @@ function M.stop()
   end
 end
 
---- `:DrawbridgeStatus`: a small window; `q` or Esc closes it.
+--- `:DrawbridgeStatus`: shows the status in a small window; `q` or Esc closes it.
 function M.show_status()
   require('drawbridge.status').show()
 end
 
---- `:DrawbridgeLog`: the last lines of the bridge; `q` closes them.
+--- `:DrawbridgeLog`: shows the last lines that the bridge has written; `q` closes the window.
 function M.log()
   local file = require('drawbridge.config').get().server.log_file
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
@@ -124,12 +124,12 @@ function M.send(first, last)
   return true
 end
 
---- `:DrawbridgeAccept`: the proposal under the cursor, else the only or newest one, as it is on the screen.
+--- `:DrawbridgeAccept`: accepts the proposal under the cursor, else the only or newest one, as it is on the screen.
 function M.accept()
   require('drawbridge.review').accept()
 end
 
---- `:DrawbridgeReject`.
+--- `:DrawbridgeReject`: rejects the proposal under the cursor, else the only or newest one.
 function M.reject()
   require('drawbridge.review').reject()
 end
@@ -144,32 +144,32 @@ function M.review()
   require('drawbridge.review').open()
 end
 
---- `:DrawbridgeChanges`: what runs have changed and nobody has decided, as a quickfix list and in the buffers.
+--- `:DrawbridgeChanges`: shows the undecided changes of runs, as a quickfix list and in the buffers.
 function M.changes()
   require('drawbridge.changes').open()
 end
 
---- `:DrawbridgeKeep`: the change at the cursor, or the one of a line of the list.
+--- `:DrawbridgeKeep`: keeps the change at the cursor, or the one on a line of the quickfix list.
 function M.keep()
   require('drawbridge.changes').decide(':DrawbridgeKeep', 'keep', false)
 end
 
---- `:DrawbridgeUndo`.
+--- `:DrawbridgeUndo`: undoes the change at the cursor.
 function M.undo()
   require('drawbridge.changes').decide(':DrawbridgeUndo', 'undo', false)
 end
 
---- `:DrawbridgeKeepFile`: all changes of the current file, or of the one of a line of the list.
+--- `:DrawbridgeKeepFile`: keeps all changes to the current file, or to the file on a line of the quickfix list.
 function M.keep_file()
   require('drawbridge.changes').decide(':DrawbridgeKeepFile', 'keep', true)
 end
 
---- `:DrawbridgeUndoFile`.
+--- `:DrawbridgeUndoFile`: undoes all changes to that file.
 function M.undo_file()
   require('drawbridge.changes').decide(':DrawbridgeUndoFile', 'undo', true)
 end
 
---- `:DrawbridgeComment`: a draft on lines of the current file.
+--- `:DrawbridgeComment`: adds a draft comment on lines of the current file.
 ---@param text string
 ---@param first? integer 1-based; if omitted, the cursor line is used.
 ---@param last? integer 1-based, inclusive.
@@ -189,13 +189,13 @@ function M.send_comments(text)
   require('drawbridge.changes').send_comments(text or '')
 end
 
---- `:DrawbridgeClaude`: the CLI in a terminal split, connected to this Neovim.
+--- `:DrawbridgeClaude`: runs the CLI in a terminal split, connected to this Neovim.
 ---@param arguments? string[] Flags and prompt for the CLI.
 function M.claude(arguments)
   require('drawbridge.terminal').open('claude', arguments or {})
 end
 
---- `:DrawbridgeGemini`: the same with Gemini CLI, in a terminal of its own.
+--- `:DrawbridgeGemini`: does the same with Gemini CLI, in its own terminal.
 ---@param arguments? string[] Flags and prompt for the CLI.
 function M.gemini(arguments)
   require('drawbridge.terminal').open('gemini', arguments or {})
@@ -207,12 +207,12 @@ function M.status()
   return require('drawbridge.status').get()
 end
 
---- A few characters for a status line: empty while the bridge does not run. Cheap, and never an error.
+--- A few characters for a status line; empty while the bridge is not running. Cheap, and never raises an error.
 ---@return string
 function M.statusline()
   local status = package.loaded['drawbridge.status']
   if not status then
-    -- Nothing was started yet, so nothing needs to be loaded to say so.
+    -- Nothing was started yet, so no module needs to be loaded.
     if not package.loaded['drawbridge.server'] then
       return ''
     end

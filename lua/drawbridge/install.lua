@@ -1,4 +1,4 @@
---- `:DrawbridgeInstall`: the bridge, in the plugin's own `.venv`.
+--- `:DrawbridgeInstall`: installs the bridge into the plugin's own `.venv`.
 local log = require('drawbridge.log')
 local program = require('drawbridge.program')
 local message = require('drawbridge.message')

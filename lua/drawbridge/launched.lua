@@ -1,8 +1,8 @@
---- What a Neovim does first that `drawbridge nvim` has started: it runs before the person's configuration (`--cmd`).
+--- The first thing that runs in a Neovim started by `drawbridge nvim`, before the user's configuration (`--cmd`).
 
 local PLUGIN = 'lua/drawbridge/init.lua'
 
---- Whether lazy.nvim has the plugin; its folder is not on the runtime path before it is used.
+--- Whether lazy.nvim has the plugin; its folder is not on the runtime path until the plugin is used.
 local function lazy_has_it()
   local lazy = package.loaded.lazy
   local ok, plugins = pcall(function()
@@ -16,8 +16,8 @@ local function lazy_has_it()
   return false
 end
 
---- Whether the person's own setup has the plugin, loaded or yet to be. Files are looked for and nothing is required:
---- that would run a `drawbridge.lua` of the current directory, which is on Lua's path.
+--- Whether the user's own setup has the plugin, loaded or not. This looks for files and does not call `require`, which would
+--- run a `drawbridge.lua` of the current directory: it is on Lua's path.
 local function is_there()
   return vim.g.loaded_drawbridge ~= nil
     or #vim.api.nvim_get_runtime_file(PLUGIN, false) > 0
@@ -25,7 +25,7 @@ local function is_there()
     or lazy_has_it()
 end
 
---- The person's own copy of the plugin and `setup{}` come first. Without one the bundled copy is added and set up.
+--- Adds and sets up the bundled copy of the plugin, unless the user has their own: that and its `setup{}` take precedence.
 ---@param runtime string The folder of our copy.
 ---@param python string The interpreter that our Python side runs on, so that the plugin and the bridge have the same version.
 local function join(runtime, python)
@@ -34,7 +34,7 @@ local function join(runtime, python)
   end
   vim.o.runtimepath = vim.o.runtimepath .. ',' .. vim.fn.escape(runtime, '\\,')
   vim.cmd('runtime plugin/drawbridge.lua')
-  if #vim.api.nvim_list_uis() > 0 then -- a script has nobody who could decide
+  if #vim.api.nvim_list_uis() > 0 then -- in a script there is nobody to decide
     require('drawbridge').setup({ command = { python, '-P', '-m', 'drawbridge' } })
   end
 end
@@ -43,9 +43,9 @@ end
 ---@param runtime string
 ---@param python string
 return function(socket, runtime, python)
-  vim.loop.fs_chmod(socket, 384) -- 0600, whatever the umask lets others do
+  vim.loop.fs_chmod(socket, 384) -- 0600, whatever the umask allows others
   if vim.o.loadplugins then
-    -- Plugin managers rewrite the runtime path while they start; what is there in the end is seen at the end.
+    -- Plugin managers rewrite the runtime path while they start, so the result can be checked only after that.
     vim.api.nvim_create_autocmd('VimEnter', {
       once = true,
       callback = function()

@@ -4,7 +4,7 @@ local M = {}
 --- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
 M.REVISION = 4
 
-local ALIVE_EVERY = 1000 -- ms; Neovim tells nobody that a channel has closed
+local ALIVE_EVERY = 1000 -- ms; Neovim does not report that a channel has closed
 
 local ANCESTORS = 6 -- how far above a hook's process the agent is looked for
 
@@ -32,7 +32,7 @@ local function is_open(channel)
   return ok and info.id ~= nil
 end
 
---- Runs the autocommands of `User <name>`; `data` is in `vim.g.drawbridge_event`, and in `args.data` where Neovim has that.
+--- Runs the autocommands of `User <name>`; `data` is in `vim.g.drawbridge_event`, and in `args.data` if Neovim has that.
 ---@param name string
 ---@param data table
 function M.fire(name, data)
@@ -84,8 +84,8 @@ local function parent(pid)
   return tonumber(text:match('.*%) %S+ (%d+)'))
 end
 
---- Stores the permission mode that the guard's hook reports; `process` has called the hook. It belongs to a connected agent
---- if that process or one of its ancestors is one.
+--- Stores the permission mode that the guard's hook reports; `process` has called the hook. The mode is that of the
+--- connected agent that is this process or one of its ancestors.
 ---@param mode string
 ---@param process integer
 function M.report_mode(mode, process)
@@ -128,7 +128,7 @@ function M.detach()
 end
 
 local function folders()
-  -- The directory of the whole editor: `:lcd` and `:tcd` are the person's own ways within it.
+  -- The directory of the whole editor: `:lcd` and `:tcd` are the user's own moves within it.
   return { vim.fn.getcwd(-1, -1) }
 end
 
@@ -240,7 +240,7 @@ function handlers.selection()
   return require('drawbridge.selection').current()
 end
 
---- Which module answers the rest, by a function of the method's name.
+--- The modules that answer all other calls, by a function with the method's name.
 local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },
@@ -258,7 +258,7 @@ for name, methods in pairs(MODULES) do
   end
 end
 
---- Answers one call of the bridge. Errors go back to it, never to the screen.
+--- Answers one call from the bridge. Errors are returned to it, and never shown on the screen.
 ---@param method string
 ---@param params table
 ---@return {ok: boolean, value?: any, code?: string, message?: string}

@@ -36,7 +36,7 @@ local function open_split()
   vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buffer, nowait = true })
 end
 
---- Shows the lines in a split below; `q` closes it. Where it is shown already it is brought up to date.
+--- Shows the lines in a split below; `q` closes it. If it is already open, it is updated.
 ---@param file string? The bridge's own log file, whose end is shown too.
 function M.show(file)
   local window = buffer and vim.fn.bufwinid(buffer) or -1

@@ -1,4 +1,4 @@
---- One line for the person. A longer one would cause "Press ENTER": it is cut, and `:DrawbridgeLog` shows all of it.
+--- Messages of one line for the user. A longer one would cause "Press ENTER": it is cut, and `:DrawbridgeLog` has it all.
 local log = require('drawbridge.log')
 
 local M = {}
@@ -22,7 +22,7 @@ local function note(text)
   log.add(os.date('%Y-%m-%d %H:%M:%S ') .. text)
 end
 
---- Another message a moment ago may not be on the screen yet: Neovim would show both and ask for ENTER.
+--- Draws a message of a moment ago if it may not be on the screen yet: Neovim would show both and ask for ENTER.
 local function make_room()
   local now = loop.hrtime() / 1e6
   if now - shown_at < MOMENT and vim.api.nvim_get_mode().mode:find('^[niv]') then
@@ -45,14 +45,14 @@ local function notify(text, level)
   end
 end
 
---- The result of a person's command, which is always shown. `text` starts with the command's name.
+--- Shows the result of a user's command, whatever `log_level` is. `text` starts with the command's name.
 ---@param text string
 ---@param level? 'info'|'warn'|'error'
 function M.answer(text, level)
   notify(text, level or 'info')
 end
 
---- A message without a command of the person: shown from the option `log_level` on.
+--- Shows a message that does not answer a command, if its level is at least the option `log_level`.
 ---@param text string
 ---@param level 'info'|'warn'|'error'
 function M.notice(text, level)
@@ -64,7 +64,7 @@ function M.notice(text, level)
   end
 end
 
---- Reports something that happened to the person's work without their command. It is always shown. With `in_front` a small
+--- Reports something that happened to the user's work without their command. It is always shown. With `in_front` a small
 --- window shows it for some seconds as well, since the last line is hidden in a terminal and by the next message.
 ---@param text string
 ---@param level 'info'|'warn'|'error'
@@ -78,7 +78,7 @@ function M.report(text, level, in_front)
   end
 end
 
---- Several problems in one line: the whole text of a single one, the first words of many; each is in the log.
+--- Reports problems in one line: a single one as a whole, several by their first words; each is in the log.
 ---@param where string What the problems belong to.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)

@@ -5,7 +5,7 @@ local M = {}
 
 local LEVELS = { debug = 'debug', info = 'info', warn = 'warning', error = 'error' } -- ours, and the bridge's
 
---- The folder of the plugin: where `lua/` and, after `tools/dev.py setup`, `.venv/` lie.
+--- The plugin's folder, which contains `lua/` and, after `tools/dev.py setup`, `.venv/`.
 function M.root()
   local source = debug.getinfo(1, 'S').source:sub(2)
   return vim.fn.fnamemodify(vim.loop.fs_realpath(source) or source, ':h:h:h')
@@ -32,7 +32,7 @@ function M.find()
   return nil, 'the bridge is not installed (:DrawbridgeInstall)'
 end
 
---- What to do where the Python side is missing: too long for a message.
+--- What to do if the Python side is missing: too long for a message.
 function M.remedy()
   local script = M.root() .. '/tools/dev.py'
   if vim.fn.filereadable(script) == 1 then
@@ -46,14 +46,15 @@ local function absolute(path)
   return #full > 1 and (full:gsub('/$', '')) or full
 end
 
--- How a switch is given: with a flag one way, and the other way, lest the bridge's settings file decide, in its environment.
+-- How a switch is passed on: one value as a flag, the other one in the environment, since otherwise the bridge's settings
+-- file would decide.
 local SWITCHES = {
   { 'single_client', '--single-client', true },
   { 'execute_code', '--execute-code', true },
   { 'context', '--no-context', false },
 }
 
---- The arguments of `drawbridge ide`: only what the person has set. The rest may be in the bridge's own settings file.
+--- The arguments of `drawbridge ide`: only what the user has set. The rest may be in the bridge's own settings file.
 ---@param options table The options, as returned by `config.get()`.
 ---@param last {port: integer?, token: string?} The port and token of the previous bridge of this Neovim.
 ---@return string[] arguments

@@ -1,36 +1,37 @@
 --- The prompt box of a `claude` in a terminal of this Neovim: its text, and a prompt that is sent from another device.
 ---
---- As Claude Code 2.1.329 draws it: between the last two rules of the screen, ❯ before its first line. What the person has typed
---- has the cursor's blank behind it; what the CLI suggests there has none, and goes with the first key. A paste of some lines
---- is shown as [Pasted text #1 +9 lines].
+--- Claude Code 2.1.329 draws it between the last two rules of the screen, with ❯ before its first line. Text that the user
+--- has typed is followed by the cursor's blank; a suggestion of the CLI is not, and disappears with the first key. A paste
+--- of several lines is shown as [Pasted text #1 +9 lines].
 local M = {}
 
 local PASTE, PASTED = '\27[200~', '\27[201~'
 local ENTER, UNDO = '\r', '\31'
--- Older ones drop blanks at the ends of a terminal's lines. A text there may be the person's, so it is treated as theirs.
+-- Older Neovims drop blanks at the ends of a terminal's lines, so any text in the box may be the user's and counts as theirs.
 local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
 local LOOKED_AT = 200 -- lines of a screen, at most
 local CHOICES_WITHIN = 40 -- lines above the end of the screen in which a dialog has its choices
 
-local pasted = {} ---@type table<integer, string> What stands in the box until it is submitted, by the terminal's process.
+local pasted = {} ---@type table<integer, string> The text in the box until it is submitted, by the terminal's process.
 
 local function refuse(message)
   error({ code = 'REFUSED', message = message })
 end
 
---- Without blanks: lines are wrapped. Nor what joins letters to one sign, nor [⧉ In a.txt], which the CLI puts there.
+--- A text without blanks, since lines are wrapped, without codes that join letters to one sign, and without what the CLI
+--- adds, such as [⧉ In a.txt].
 local function squeezed(text)
   text = text:gsub('%s', ''):gsub('\194\160', ''):gsub('\226\128\141', ''):gsub('\239\184\143', '')
   return (text:gsub('%[⧉[^%]]*%]', ''))
 end
 
---- Nothing in a text ends the paste, or is a key: of the control characters only line endings and tabs are left.
+--- A text in which nothing ends the paste or is a key: of the control characters only line endings and tabs are left.
 local function harmless(text)
   text = text:gsub('\r\n?', '\n'):gsub('\194[\128-\159]', '')
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
 end
 
---- The prompt box of Claude Code: its text, squeezed, whether the person has typed it, and the lines below. nil if the screen
+--- The prompt box of Claude Code: its text, squeezed, whether the user has typed it, and the lines below. nil if the screen
 --- shows no box.
 local function claude_box(lines)
   local rules = {}
@@ -51,7 +52,8 @@ local function claude_box(lines)
   return shown, shown ~= '' and (CUTS_BLANKS or lines[bottom - 1]:sub(-1) == ' '), below
 end
 
---- The same for Gemini CLI 0.61: between two bars, with > before its first line.
+--- The prompt box of Gemini CLI 0.61, between two bars, with > before its first line: its text, and whether the user has
+--- typed it. nil if the screen shows no box.
 local function gemini_box(lines)
   for number = #lines, 1, -1 do
     local line = lines[number]
@@ -73,7 +75,7 @@ local function lines_of(buffer)
   return vim.api.nvim_buf_get_lines(buffer, -LOOKED_AT - 1, -1, false)
 end
 
---- The text in the box, squeezed, and whether the person has typed it. nil if the CLI shows no box, or is working.
+--- The text in the box, squeezed, and whether the user has typed it. nil if the CLI shows no box, or is working.
 local function content(buffer)
   local shown, typed, below = claude_box(lines_of(buffer))
   if not shown or below:find('esc to interrupt', 1, true) then
@@ -97,8 +99,8 @@ local function has_choices(lines)
   return marked and choices > 1
 end
 
---- The state of the prompt box of the agent in a terminal: "unclear" if the CLI's suggestion looks as if it had been typed,
---- "dialog" if a dialog has taken the place of the box.
+--- The state of the prompt box of the agent in a terminal: "unclear" if a suggestion of the CLI would look the same as
+--- typed text, "dialog" if a dialog has replaced the box.
 ---@param buffer integer
 ---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen
 ---@return string? text The text in the box, without its blanks.
@@ -123,7 +125,7 @@ local function session_of(pid)
   return session
 end
 
---- While Neovim waited for a key the bridge has given up.
+--- Refuses a call that comes too late: while Neovim waited for a key, the bridge has given up.
 local function in_time(params)
   if os.time() > params.before then
     refuse('Neovim was busy for too long.')
@@ -146,7 +148,7 @@ function M.paste(params)
   vim.api.nvim_chan_send(session.job, PASTE .. text .. PASTED)
 end
 
---- Presses Enter, once the box shows what was pasted and nothing else; whether it did.
+--- Presses Enter if the box shows what was pasted and nothing else. Returns whether it did.
 ---@param params {pid: integer, before: number}
 function M.submit(params)
   local session = session_of(params.pid)
@@ -160,7 +162,7 @@ function M.submit(params)
   return true
 end
 
---- Takes out of the box what was pasted.
+--- Removes what was pasted from the box.
 ---@param params {pid: integer}
 function M.take_back(params)
   local session = session_of(params.pid)

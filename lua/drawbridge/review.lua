@@ -1,4 +1,4 @@
---- Proposals: what waits, what is shown, and the one decision of each.
+--- Proposals: which are waiting, which are shown, and the one decision on each.
 local bar = require('drawbridge.view_bar')
 local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
@@ -66,7 +66,7 @@ local function find(id)
   end
 end
 
---- The proposal whose view holds the current window.
+--- The proposal whose view contains the current window.
 local function under_cursor()
   local window = vim.api.nvim_get_current_win()
   for _, entry in ipairs(entries) do
@@ -90,7 +90,7 @@ local function size(entry)
   return ('(+%d −%d)'):format(entry.added, entry.removed)
 end
 
---- The small window that says what waits, as it has to be now.
+--- Updates the small window that shows what is waiting.
 local function update_notice()
   notice.hide(waiting_notice)
   waiting_notice = nil
@@ -132,7 +132,7 @@ local function unwatch_if_idle()
   end
 end
 
---- Takes the proposal out, its windows and buffers with it, and puts the person where they were.
+--- Removes the proposal with its windows and buffers, and returns the user to where they were.
 local function remove(entry, decision)
   local _, index = find(entry.id)
   if not index then
@@ -173,7 +173,7 @@ local function writing_accepts()
   return require('drawbridge.config').get().allow_w_to_accept
 end
 
---- A window or the buffer of the view was closed; with `ZZ` the person may have meant to accept.
+--- Decides after a window or the buffer of the view was closed; with `ZZ` the user may have meant to accept.
 local function closed(entry, window)
   if entry.decided then
     return
@@ -181,7 +181,7 @@ local function closed(entry, window)
   local is_readable = view.is_readable(entry)
   local meant = consent.wrote(entry.proposed) and writing_accepts()
   local accepted = meant and is_readable
-  -- A person who closes another window of the view may not have meant to answer.
+  -- A user who closes another window of the view may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
   if not accepted then
@@ -192,7 +192,7 @@ end
 
 local function written_by_command(entry)
   if not consent.given(entry.proposed) then
-    -- An autosave plugin comes after each change; it is enough to say so once.
+    -- An autosave plugin writes after each change; one message is enough.
     if consent.is_acting() or not entry.told then
       entry.told = true
       say("not accepted: use :w in the proposal's window, or :DrawbridgeAccept")
@@ -208,11 +208,11 @@ end
 
 local show, wait_for_turn
 
---- Keys that were typed while the view opened decide nothing: those for a terminal are passed to it, others are dropped. So are
---- those for a dialog of the agent: Enter would accept there what the person has not seen.
+--- Keys that were typed while the view opened do not decide: keys for a terminal are passed to it, others are dropped. Keys
+--- for a dialog of the agent are dropped, too: Enter would accept something that the user has not seen.
 local function settle(entry)
   local place = entry.place
-  local function is_for_prompt() -- the dialog may appear while the first keys are waited for
+  local function is_for_prompt() -- the dialog may appear during the wait for the first keys
     local is_there = place.in_terminal and vim.api.nvim_win_is_valid(place.window)
     return is_there and not draft.is_answering(vim.api.nvim_win_get_buf(place.window))
   end
@@ -263,7 +263,7 @@ function show(entry)
   end
 end
 
---- Shows the proposal as soon as the person is free.
+--- Shows the proposal as soon as the user is free.
 function wait_for_turn(entry)
   focus.when_free(entry.id, function()
     show(entry)
@@ -273,7 +273,7 @@ function wait_for_turn(entry)
   update_notice()
 end
 
---- `:update` writes nothing if nothing was changed, but it is still a decision of the person.
+--- `:update` writes nothing if nothing was changed, but it is still the user's decision.
 function lapsed(given)
   for _, entry in ipairs(entries) do
     if entry.proposed == given.buffer and given.command == 'update' and not vim.bo[entry.proposed].modified then
@@ -300,7 +300,7 @@ function M.propose(params)
   return { proposed = entry.proposed, old = entry.old, inline = entry.inline }
 end
 
---- The text is complete: it is shown as soon as the person is free.
+--- Called once the text is complete: the proposal is shown as soon as the user is free.
 function M.ready(params)
   local entry = find(params.id)
   if not entry then
@@ -310,7 +310,7 @@ function M.ready(params)
   wait_for_turn(entry)
 end
 
---- The proposed text with the person's edits so far; no text if there are none.
+--- The proposed text with the user's edits so far; no text if there are none.
 function M.proposed(params)
   local entry = find(params.id)
   if entry and entry.filled and not entry.decided then

@@ -1,4 +1,4 @@
---- What the person has selected, reported a moment after they stop moving.
+--- What the user has selected, reported a moment after the cursor stops moving.
 ---
 --- Lines count from 0. A column is sent as a number if the line is ASCII up to it, else as the bytes before it. Whole lines
 --- (`V`) reach from the start of the first to the end of the last, without its line end: exactly the highlighted text.
@@ -14,7 +14,7 @@ local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = 
 
 local timer, group
 local reported ---@type table? What was last reported.
-local active ---@type integer? The buffer that was last in front, of those of files.
+local active ---@type integer? The buffer of a file that was current last.
 local left ---@type table? A selection that ended before it was reported.
 
 local function mode()
@@ -25,9 +25,9 @@ local function line_at(buffer, row)
   return vim.api.nvim_buf_get_lines(buffer, row, row + 1, false)[1] or ''
 end
 
---- The byte behind the character that begins at `column`, with what combines with it.
+--- The byte after the character that begins at `column`, including what combines with it.
 local function behind_character(line, column)
-  -- To a pattern a character is what combines with it too.
+  -- In a pattern, a character includes what combines with it.
   return column + #vim.fn.matchstr(line:sub(column + 1), '^.')
 end
 
@@ -82,7 +82,7 @@ local function characters(buffer, from, to)
   return text, from.column, finish
 end
 
---- The part of a line between two screen columns (from 1, both within), tabs and wide characters as wide as they are.
+--- The part of a line between two screen columns (from 1, inclusive), with the actual widths of tabs and wide characters.
 local function between(line, low, high)
   local first, last
   local width, column = 0, 0
@@ -100,7 +100,7 @@ local function between(line, low, high)
   return first or column, last or column
 end
 
---- First and last screen column of the character at a place of the current buffer.
+--- The first and the last screen column of the character at a position in the current buffer.
 local function columns_of(place)
   local line = line_at(0, place.row)
   local before = vim.fn.strdisplaywidth(line:sub(1, place.column))
@@ -169,7 +169,7 @@ local function in_file()
   return active == buffer
 end
 
---- The selection or cursor as it is now; nil where no file is in front, or a command line that may be about the last one.
+--- The selection or cursor as it is now; nil if no file is current, or in a command line, which may be about the last one.
 local function now()
   if not in_file() or mode():sub(1, 1) == 'c' then
     return nil
@@ -195,7 +195,7 @@ local function soon()
   timer:start(require('drawbridge.config').get().debounce_ms, 0, vim.schedule_wrap(report))
 end
 
---- A selection ends, perhaps because the focus goes to the agent's terminal: keep it, `report` sees where the focus went.
+--- Keeps a selection that ends, perhaps because the focus moves to the agent's terminal: `report` checks where it went.
 local function mode_changed()
   local kind = VISUAL[vim.v.event.old_mode:sub(1, 1)]
   if kind and not VISUAL[vim.v.event.new_mode:sub(1, 1)] and in_file() then
@@ -205,7 +205,7 @@ local function mode_changed()
   soon()
 end
 
---- Starts to report.
+--- Starts to report selections.
 function M.start()
   timer = timer or loop.new_timer()
   group = vim.api.nvim_create_augroup('drawbridge_selection', {})
@@ -225,7 +225,7 @@ function M.stop()
   end
 end
 
---- The buffer in front, or the one that was before a terminal or another special buffer came there.
+--- The current buffer of a file; while a terminal or another special buffer is current, the last one.
 ---@return integer?
 function M.active_buffer()
   in_file()

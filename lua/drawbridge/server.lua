@@ -8,7 +8,7 @@ local M = {}
 
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from the closed stdin to SIGTERM
-local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most so many in so many seconds
+local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
 local FIRST_PAUSE = 100 -- ms before the first restart; each further one waits twice as long
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
@@ -20,10 +20,10 @@ local state = {
   ready = nil, ---@type {port: integer, pid: integer, lock_file: string?, discovery_file: string?}?
   problem = nil, ---@type string? Why it is in phase "failed".
   last_line = nil, ---@type string? The last line the bridge wrote that was not an event.
-  restarts = {}, ---@type integer[] When it was restarted unasked, in seconds.
-  launch_again = false, ---Whether to start anew when "stopping" has come to its end.
+  restarts = {}, ---@type integer[] When it was restarted automatically, in seconds.
+  launch_again = false, ---Whether to start again when "stopping" has ended.
 }
--- Port and token last as long as Neovim does, so that agents find a restarted bridge by themselves.
+-- The port and the token stay the same until Neovim ends, so that agents find a restarted bridge automatically.
 local kept = { port = nil, token = nil, asked = nil } -- asked: the option `server.port` of the last start
 local waiting = {} ---@type fun(bridge: drawbridge.Bridge?, problem: string?)[]
 local hooked = false
@@ -53,7 +53,7 @@ local function enter(phase)
   end)
 end
 
---- Gives up, and reports that once: to the caller that waits for the bridge, else to the person after the words `what`.
+--- Gives up, and reports that once: to the callers that wait for the bridge, else to the user after the words `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')
@@ -92,7 +92,7 @@ local function read_line(line)
   end
 end
 
---- Joins the pieces that a channel delivers (`:help channel-lines`) to complete lines.
+--- Joins the pieces that a channel delivers (`:help channel-lines`) into complete lines.
 local function line_reader()
   local rest = ''
   return function(_, pieces)
@@ -143,7 +143,7 @@ local function exited(job, code)
       answer_waiting(nil, 'the bridge was stopped')
     end
   elseif code == 2 then
-    -- It was asked for something that can't be: trying again would not help.
+    -- It was started with something that can't work: another try would not help.
     fail('bridge not started: ', state.last_line or 'exit code 2')
   else
     pause_then_launch(code)
@@ -191,7 +191,7 @@ function launch()
   local arguments, environment = program.invocation(config.get(), kept)
   local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(words), arguments), {
     rpc = true,
-    -- Neovim would wait for a child of its own when it ends; this one ends by itself when its stdin closes.
+    -- Neovim would wait for an attached child when it ends; this one ends by itself when its stdin closes.
     detach = true,
     env = next(environment) and environment or vim.empty_dict(),
     on_stderr = line_reader(),
@@ -204,7 +204,7 @@ function launch()
   enter('starting')
 end
 
---- Starts the bridge unless it runs or is about to. Reports a failure to the person.
+--- Starts the bridge unless it is running or about to. Reports a failure to the user.
 function M.start()
   if state.phase == 'stopping' then
     state.launch_again = true
@@ -215,7 +215,7 @@ function M.start()
 end
 
 local function close_stdin(job)
-  -- Errors where the bridge died a moment ago, which is what is wanted.
+  -- This fails if the bridge ended a moment ago, which is what is wanted.
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
@@ -243,7 +243,7 @@ function M.stop()
   return was_running
 end
 
---- Neovim ends: the bridge's stdin closes, so it ends too. Does not wait for it.
+--- Called when Neovim ends: closes the bridge's stdin, so that it ends too. Does not wait for it.
 function M.leave()
   state.phase = 'leaving'
   if state.job then
@@ -251,7 +251,7 @@ function M.leave()
   end
 end
 
---- Calls back once with the bridge's address, or with nil and the reason; starts the bridge if it does not run.
+--- Calls back once with the bridge's address, or with nil and the reason; starts the bridge if it is not running.
 ---@param callback fun(bridge: drawbridge.Bridge?, problem: string?)
 function M.when_ready(callback)
   if known_bridge() then

@@ -1,7 +1,7 @@
 --- The status: a few characters for a status line, a table for scripts, a small window for people.
 local M = {}
 
---- The link's and the reviews' modules, but only where something has loaded them already: asking costs nothing.
+--- A module of the plugin, nil unless something has loaded it already: asking costs nothing.
 local function loaded(name)
   local module = package.loaded['drawbridge.' .. name]
   return type(module) == 'table' and module or nil
@@ -26,7 +26,7 @@ end
 --- Permission modes of Claude Code in which it asks before it changes a file.
 local ASKING = { default = true, manual = true, plan = true }
 
---- What the guard's hook has reported of the connected agents.
+--- What the guard's hook has reported about the connected agents.
 ---@return string? silent The mode of an agent that does not ask.
 ---@return string? asks The mode of the other agents; nil unless all of them have reported a mode.
 local function reported()
@@ -48,9 +48,9 @@ local function is_silent()
   return silent ~= nil or (#M.unasked() > 0 and not asks)
 end
 
---- Whether changes are asked about, in words; nil while no Claude Code is connected. It does not report its mode to
---- editors. Where the guard is installed its hook does; else this follows what the agent has done, and before that how it
---- was started.
+--- Whether the agent asks before it changes files, in words; nil while no Claude Code is connected. It does not report its
+--- mode to editors. If the guard is installed, its hook does; otherwise this follows from what the agent has done and,
+--- before that, from how it was started.
 ---@return string?
 function M.asking()
   local silent, asks = reported()
@@ -79,7 +79,7 @@ function M.asking()
   return ('possibly not: %s; its footer shows its mode'):format(why)
 end
 
---- How many proposals wait for the person.
+--- The number of proposals that wait for the user.
 ---@return integer
 function M.pending()
   local review = loaded('review')
@@ -87,7 +87,7 @@ function M.pending()
   return type(pending) == 'table' and #pending or pending
 end
 
---- Whether a proposal has just opened and still ignores keys, those that accept or reject it included.
+--- Whether a proposal has just opened and still ignores keys, including those that accept or reject it.
 ---@return boolean
 function M.ignores_keys()
   local review = loaded('review')
@@ -97,15 +97,15 @@ function M.ignores_keys()
   return #settling > 0
 end
 
-local last ---@type {text: string, at: integer}? The last report of the bridge.
+local last ---@type {text: string, at: integer}? The last report from the bridge.
 
---- Stores a report of the bridge for `:DrawbridgeStatus`.
+--- Stores a report from the bridge for `:DrawbridgeStatus`.
 ---@param text string
 function M.remember(text)
   last = { text = text, at = os.time() }
 end
 
---- "claude-code" and "Claude Code" are both "Claude" to a person; each name once.
+--- The agents' short names, each once: "claude-code" and "Claude Code" are both "Claude".
 local function short(agents)
   local names, seen = {}, {}
   for _, agent in ipairs(agents) do
@@ -182,7 +182,7 @@ local NEXT = {
   starting = 'wait a moment',
   stopping = 'wait a moment',
   listening = ':DrawbridgeClaude or :DrawbridgeGemini; in another terminal, /ide',
-  connected = ':DrawbridgeSend shows Claude a file or lines',
+  connected = ':DrawbridgeSend shows the agent a file or lines',
 }
 
 ---@return {[1]: string, [2]: string}[] rows Label and text.
@@ -212,7 +212,7 @@ local function rows(now, guard)
   return said
 end
 
---- In the middle of the screen, and large enough for the lines.
+--- The options of the window: in the middle of the screen, and large enough for the lines.
 local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do
@@ -228,7 +228,7 @@ local function place(lines)
     relative = 'editor',
     style = 'minimal',
     border = 'rounded',
-    zindex = 70, -- above the notices: this was asked for
+    zindex = 70, -- above the notices: the user has asked for it
     width = width,
     height = height,
     row = math.max(0, math.floor((vim.o.lines - height) / 2) - 1),
@@ -255,7 +255,7 @@ local function lines_of(guard)
   return lines
 end
 
---- Shows the status in a window of its own; `q`, Esc or leaving it closes it.
+--- Shows the status in its own window; `q`, Esc or leaving the window closes it.
 function M.show()
   local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('waiting for your answer')
   vim.bo[buffer].bufhidden = 'wipe'

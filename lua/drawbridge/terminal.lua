@@ -1,4 +1,4 @@
---- `:DrawbridgeClaude` and `:DrawbridgeGemini`: each agent's CLI in a terminal window of its own, connected to the bridge.
+--- `:DrawbridgeClaude` and `:DrawbridgeGemini`: each agent's CLI in its own terminal window, connected to the bridge.
 local cli = require('drawbridge.cli')
 local config = require('drawbridge.config')
 local message = require('drawbridge.message')
@@ -62,7 +62,7 @@ local function neighbor()
   end
 end
 
---- A window for `buffer` where the options want it; it becomes the current one. Two agents share the room of one.
+--- Opens a window for `buffer` where the options want it, and makes it the current one. Two agents share the room of one.
 local function open_window(buffer)
   local options = config.get().terminal
   local beside = neighbor()
@@ -123,11 +123,11 @@ local function ended(agent, buffer, code)
   end
 end
 
---- Gives the terminal a readable name, in place of "term://~/project//4711:/usr/bin/claude".
+--- Gives the terminal a readable name instead of "term://~/project//4711:/usr/bin/claude".
 local function rename(buffer, name)
   local before = vim.api.nvim_buf_get_name(buffer)
   require('drawbridge.view_text').name(buffer, name)
-  -- Neovim keeps the former name in another buffer.
+  -- Neovim keeps the previous name in another buffer.
   local left = vim.fn.bufnr('^' .. vim.fn.escape(before, '\\[]{}*?,^$~.') .. '$')
   if left ~= -1 and left ~= buffer then
     pcall(vim.api.nvim_buf_delete, left, { force = true })

@@ -1,13 +1,13 @@
---- Whether the person is in the middle of typing something into a terminal. A view that opens would get the rest of the text.
+--- Whether the user is in the middle of typing something into a terminal. A view that opens would receive the rest of it.
 ---
---- The prompt box of an agent shows it. Once a dialog has taken its place, typing is no longer possible: the text in the box
+--- An agent's prompt box shows that. Once a dialog has replaced the box, typing is no longer possible: the text in the box
 --- stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
 local prompt_box = require('drawbridge.prompt_box')
 
 local M = {}
 
-local LOOK_AFTER = 100 -- ms from a key until the program has drawn it, as a rule
-local DRAWN_AFTER = 2000 -- ms from Enter until it has drawn that on a busy one
+local LOOK_AFTER = 100 -- ms from a key until the program has usually drawn it
+local DRAWN_AFTER = 2000 -- ms from Enter until it has drawn that on a busy machine
 
 --- `sent`: what the box showed when Enter was pressed, and when that was; nil once the box has shown something else.
 ---@class drawbridge.Draft
@@ -50,13 +50,13 @@ local function look(buffer)
   end
 end
 
---- A key was typed in Terminal mode.
+--- Called for each key that is typed in Terminal mode.
 ---@param buffer integer
 ---@param pressed string
 function M.key(buffer, pressed)
   local draft, state, text = state_of(buffer)
   if (state == nil or state == 'dialog') and draft.has_box then
-    return -- it answers a dialog
+    return -- the key answers a dialog
   end
   local code = pressed:byte()
   draft.sent = nil
@@ -79,7 +79,7 @@ function M.key(buffer, pressed)
   )
 end
 
---- Whether the terminal contains text that the person has not sent.
+--- Whether the terminal contains text that the user has not sent.
 ---@param buffer integer
 ---@return boolean
 function M.is_open(buffer)
@@ -87,7 +87,7 @@ function M.is_open(buffer)
   return draft_of(buffer).open
 end
 
---- Whether a dialog of the agent has taken the place of its prompt box, so that a key would answer it.
+--- Whether a dialog of the agent has replaced its prompt box, so that a key would answer the dialog.
 ---@param buffer integer
 ---@return boolean
 function M.is_answering(buffer)

@@ -10,8 +10,8 @@ local text = require('drawbridge.view_text')
 local M = { unfold = diff.unfold }
 
 local EDITED_AFTER = 150 -- ms from an edit to new marks
-local READABLE = 30 -- columns of a side; narrower ones are put below each other
-local LEAST = { width = 12, height = 2 } -- of a window in which something can be read
+local READABLE = 30 -- columns of a side; narrower sides are stacked
+local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read
 
 local function is_normal(window)
   return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
@@ -58,13 +58,13 @@ local function close_window(window)
   end
 end
 
---- Whether the person is in the view.
+--- Whether the user is in the view.
 function M.is_inside(entry)
   local here = vim.api.nvim_get_current_win()
   return here == entry.windows.proposed or here == entry.windows.old or vim.api.nvim_get_current_tabpage() == entry.tab
 end
 
---- Closes the view's windows, and only those; the focus goes back where it was if it is in them.
+--- Closes the view's windows, and only those; if the focus is in them, it returns to where it was.
 local function close_windows(entry)
   place.quietly(function()
     local with_focus = entry.had_focus or M.is_inside(entry)
@@ -85,7 +85,7 @@ end
 
 local function open_windows(entry)
   local options = require('drawbridge.config').get().diff
-  -- Windows in diff mode show one diff together; another one's are left alone.
+  -- All windows in diff mode show one diff together; those of another diff are left alone.
   local in_tab = options.open_in == 'tab' or (not entry.inline and has_diff_window())
   -- A terminal is never split: that would change its size.
   in_tab = not to_normal_window() or in_tab
@@ -108,7 +108,7 @@ local function open_windows(entry)
   end
 end
 
---- Puts a side below or beside the other, which is in the current tab page as well.
+--- Puts the proposed side beside or below the other one; both are in the current tab page.
 local function move_beside(entry, vertical)
   vim.fn.win_splitmove(
     vim.fn.win_id2win(entry.windows.proposed),
@@ -118,12 +118,12 @@ local function move_beside(entry, vertical)
   entry.stacked = not vertical
 end
 
---- Gives both sides the same room. Neovim takes it from one of them when its screen becomes smaller.
+--- Gives both sides the same room: when the screen becomes smaller, Neovim takes it from one of them.
 local function share_room(entry)
   local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
   local proposed, old = windows.proposed, windows.old
   if not old or not vim.api.nvim_win_is_valid(proposed) or not vim.api.nvim_win_is_valid(old) then
-    return -- the person is closing them
+    return -- the user is closing them
   end
   if vim.api.nvim_win_get_tabpage(old) ~= here or vim.api.nvim_win_get_tabpage(proposed) ~= here then
     return
@@ -217,7 +217,7 @@ local function to_first_change(entry)
   inline.make_room_at_top(entry.proposed)
 end
 
---- Opens the view in front of the person. `closed` is called when anything closes a part of it.
+--- Opens the view in front of the user. `closed` is called when anything closes a part of it.
 ---@param entry drawbridge.Entry
 ---@param closed fun(entry: drawbridge.Entry, window?: integer) Called with the window that is closing, if there is one.
 ---@return string? problem Why it could not be opened; nothing stays open in that case.
@@ -254,7 +254,7 @@ function M.mark(entry, hunks, clear)
   end
 end
 
---- Closes the windows for now; the proposed text stays, with any edits of the person.
+--- Closes the windows for now; the proposed text stays, with the user's edits.
 ---@param entry drawbridge.Entry
 function M.hide(entry)
   notice.hide(entry.note_notice)

@@ -1,4 +1,4 @@
---- The line above a view that says what it is and how to answer; Neovim 0.7 has only the line below.
+--- The line above a view that shows what it is and how to answer; Neovim 0.7 has only the line below.
 local M = {}
 
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
@@ -107,7 +107,7 @@ function M.on_old(entry, window)
   vim.wo[window][OPTION] = LINE
 end
 
---- The window's former value of the option that shows the line; for `remove`.
+--- The window's previous value of the option that shows the line; for `remove`.
 ---@param window integer
 ---@return string
 function M.below(window)
@@ -132,7 +132,7 @@ function M.clean()
   end
 end
 
---- The highlight groups of all views, as defaults that a color scheme or the person may replace.
+--- The highlight groups of all views, as defaults that a color scheme or the user may replace.
 function M.define_highlights()
   local links = {
     Bar = 'WinBar',
@@ -149,7 +149,7 @@ function M.define_highlights()
     NoticeBorder = 'FloatBorder',
   }
   if vim.fn.has('nvim-0.11') == 0 then
-    -- A group for text would be a patch on the line's own background.
+    -- A group for text would look like a patch on the line's own background.
     links.Bar = 'Normal'
   end
   if vim.fn.has('nvim-0.10') == 0 then

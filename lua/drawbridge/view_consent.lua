@@ -1,4 +1,4 @@
---- Whether a write of a proposal is a decision of the person. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
+--- Whether a write of a proposal is the user's decision. `:w`, `:x`, `ZZ` and keys mapped to them, in the proposal's own
 --- window, are; `:wa` and writes by an autosave plugin, a timer or another program are not, nor is a write of unknown origin.
 local M = {}
 
@@ -6,10 +6,10 @@ local M = {}
 local COMMANDS = { w = 'write', up = 'update', x = 'xit', exi = 'exit', wq = 'wq' }
 local QUITS = { q = 'quit', clo = 'close', tabc = 'tabclose', bd = 'bdelete', bw = 'bwipeout' }
 
-local ASKED_AGAIN = 20 -- ms between two looks whether a question was answered
+local ASKED_AGAIN = 20 -- ms between two checks whether a question was answered
 
 local armed ---@type {buffer: integer, command: string}?
-local acting = false -- Whether a command or mapping of the person runs.
+local acting = false -- Whether a command or mapping of the user is running.
 local before ---@type string? The key before the last one.
 local namespace = vim.api.nvim_create_namespace('drawbridge_consent')
 local COMMAND_KEY = vim.api.nvim_replace_termcodes('<Cmd>', true, true, true)
@@ -55,7 +55,7 @@ local function arm(command)
   vim.schedule(lapse)
 end
 
---- The command behind a `<Cmd>` mapping, where Neovim says which keys were typed (0.10 and newer).
+--- The command of a `<Cmd>` mapping, if Neovim reports which keys were typed (0.10 and newer).
 local function mapped_command(typed)
   if not typed or typed == '' then
     return nil
@@ -79,7 +79,7 @@ local function key(pressed, typed)
   before = pressed
 end
 
---- Starts to watch for commands of the person. `lapsed` is called with the consent of a command that wrote nothing.
+--- Starts to watch for commands of the user. `lapsed` is called with the consent of a command that wrote nothing.
 ---@param lapsed fun(consent: {buffer: integer, command: string})
 function M.watch(lapsed)
   M.lapsed = lapsed
@@ -101,7 +101,7 @@ function M.unwatch()
   pcall(vim.api.nvim_del_augroup_by_id, group)
 end
 
---- Whether a command or mapping of the person runs, of whatever kind.
+--- Whether any command or mapping of the user is running.
 function M.is_acting()
   return acting
 end
@@ -111,13 +111,13 @@ function M.renew(consent)
   armed = consent
 end
 
---- Whether a write that Neovim does now comes from its own question and not from a plugin in the same command. Neovim 0.7
---- can't tell.
+--- Whether the current write comes from Neovim's own question and not from a plugin in the same command. Neovim 0.7 can't
+--- tell them apart.
 local function answers_a_question()
   return vim.startswith(vim.fn.expand('<stack>'), 'BufWriteCmd ')
 end
 
---- Whether the person has just asked to write `buffer`. Answers yes once for each time they did.
+--- Whether the user has just asked to write `buffer`. Returns true only once for each request.
 ---@param buffer integer
 ---@return boolean
 function M.given(buffer)

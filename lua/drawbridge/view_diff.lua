@@ -3,13 +3,13 @@ local bar = require('drawbridge.view_bar')
 
 local M = {}
 
--- What diff mode sets in a window; `:diffoff` does not put all of it back.
+-- The options that diff mode sets in a window; `:diffoff` does not restore all of them.
 local OPTIONS =
   { 'scrollbind', 'cursorbind', 'wrap', 'foldmethod', 'foldlevel', 'foldenable', 'foldcolumn', 'winhighlight' }
 
 local CHANGED = ',DiffChange:DrawbridgeChangedLine,DiffText:DrawbridgeChanged'
 
--- To diff mode a line that the other side lacks is an added one, on both sides.
+-- To diff mode, a line that the other side does not have is an added line, on both sides.
 local COLORS = {
   old = 'DiffAdd:DrawbridgeRemoved,DiffDelete:DrawbridgeFiller' .. CHANGED,
   proposed = 'DiffAdd:DrawbridgeAdded,DiffDelete:DrawbridgeFiller' .. CHANGED,
@@ -27,7 +27,7 @@ local function lines_of(buffer)
   return vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
 end
 
---- The person's own buffer if it contains exactly the text that the proposal starts from.
+--- The user's own buffer if it contains exactly the text that the proposal starts from.
 local function own_buffer(entry)
   local target = entry.target
   if
@@ -84,7 +84,7 @@ function M.can_borrow(entry)
   return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
 end
 
---- Opens the folds of both windows: where nothing differs now, diff mode folds all lines into one.
+--- Opens the folds of both windows: if nothing differs any more, diff mode folds all lines into one.
 ---@param entry drawbridge.Entry
 function M.unfold(entry)
   for _, window in pairs(entry.windows) do
@@ -94,7 +94,7 @@ function M.unfold(entry)
   end
 end
 
---- Takes diff mode off the window of the current text: Neovim remembers a window's options with the person's buffer.
+--- Ends diff mode in the window of the current text: Neovim remembers a window's options with the user's buffer.
 ---@param entry drawbridge.Entry
 function M.leave(entry)
   local window = entry.windows.old
@@ -108,7 +108,7 @@ function M.leave(entry)
     vim.wo[window][name] = entry.old_options[name]
   end
   if vim.wo[window].foldmethod == 'manual' then
-    -- The folds of diff mode stay as folds made by hand.
+    -- The folds of diff mode remain as manual folds.
     vim.api.nvim_win_call(window, function()
       vim.cmd('normal! zE')
     end)

@@ -1,10 +1,10 @@
---- Decides when a window may open in front of the person: never while they type.
+--- Decides when a window may open in front of the user: never while they are typing.
 local draft = require('drawbridge.terminal_draft')
 
 local M = {}
 
 local loop = vim.uv or vim.loop
-local POLL = 50 -- ms between two looks while something waits
+local POLL = 50 -- ms between two checks while something waits
 local CALM = { n = true, nt = true, t = true } -- normal mode, normal mode of a terminal, terminal mode
 
 local last_key = 0
@@ -31,12 +31,12 @@ function M.unwatch()
   waiting = {}
 end
 
---- A picker or a menu; the agent's terminal may float too.
+--- Whether the current window is a picker or a menu; the agent's terminal, which may float too, does not count.
 local function in_float()
   return vim.api.nvim_win_get_config(0).relative ~= '' and vim.bo.buftype ~= 'terminal'
 end
 
---- Whether the person neither types nor is in the middle of something.
+--- Whether the user is neither typing nor in the middle of something.
 ---@return boolean
 function M.is_free()
   local mode = vim.api.nvim_get_mode()
@@ -71,7 +71,7 @@ local function look()
   end
 end
 
---- Runs `run` as soon as the person is free, in the order of the calls; right now where they are.
+--- Runs `run` as soon as the user is free, in the order of the calls; right now if they are.
 ---@param id any The ID to pass to `forget`.
 ---@param run fun()
 ---@param also? fun(): boolean An additional condition.

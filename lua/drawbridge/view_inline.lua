@@ -20,7 +20,7 @@ local function printable(line, tabstop)
   return shown
 end
 
---- A removed line as chunks of virtual text; `word`, in bytes of the line, is what differs in it.
+--- A removed line as chunks of virtual text; `word`: where the part that differs begins and ends, in bytes.
 local function chunks_of(line, word, tabstop)
   line = line:sub(1, LINE_LIMIT)
   local is_plain = not line:find('%c')
@@ -63,7 +63,7 @@ function M.removed_lines(hunk, tabstop, gutter)
     lines[#lines + 1] = chunks
   end
   if hunk.hidden > 0 then
-    local text = ('… %d more removed lines'):format(hunk.hidden)
+    local text = ('… %d more removed line%s'):format(hunk.hidden, hunk.hidden == 1 and '' or 's')
     lines[#lines + 1] = { { (' '):rep(gutter), 'DrawbridgeHint' }, { text, 'DrawbridgeHint' } }
   end
   return lines
@@ -75,7 +75,8 @@ local function gutter_of(buffer)
   return window and math.max(vim.fn.getwininfo(window)[1].textoff, 1) or GUTTER
 end
 
---- Removed lines begin at the left edge of the window, beside its line numbers, which were not known without a window.
+--- Indents removed lines, which begin at the left edge of the window, by the width of its sign and number columns. It is not
+--- known before the window exists.
 local function align(buffer)
   local gutter = gutter_of(buffer)
   for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, MARKS, 0, -1, { details = true })) do
@@ -95,7 +96,7 @@ local function align(buffer)
   end
 end
 
---- Lines above the first line are only to be seen where the window leaves room for them.
+--- Scrolls windows so that removed lines above the first line are visible: a window has to leave room for them.
 ---@param buffer integer
 ---@param namespace? integer The namespace of the lines (default: the one for proposals).
 function M.make_room_at_top(buffer, namespace)
@@ -113,8 +114,8 @@ function M.make_room_at_top(buffer, namespace)
   end
 end
 
---- Shows hunks, `first` and `last` (exclusive) in lines of the proposed text, from 0; words are a line of it, or of
---- `removed`, and where in it they begin and end, in bytes.
+--- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. A word is a line of it, or of
+--- `removed`, and where a changed part in that line begins and ends, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether to remove the previous marks.
@@ -135,7 +136,7 @@ function M.mark(buffer, hunks, clear)
       mark(hunk.first, 0, { end_row = last, hl_group = 'DrawbridgeAdded', hl_eol = true, strict = false })
     end
     for row = hunk.first, last - 1 do
-      -- By itself: in a mark of several rows Neovim 0.10 draws the sign at the row after the last one too.
+      -- One mark for each row: for a mark of several rows, Neovim 0.10 also draws the sign at the row after the last one.
       mark(row, 0, { sign_text = '+', sign_hl_group = 'DrawbridgeAdded', number_hl_group = 'DrawbridgeAdded' })
     end
     for _, word in ipairs(hunk.words) do
@@ -147,7 +148,7 @@ function M.mark(buffer, hunks, clear)
     if #hunk.removed > 0 then
       mark(math.min(hunk.first, count - 1), 0, {
         virt_lines = M.removed_lines(hunk, tabstop, gutter),
-        -- Behind the last line there is no line to stand above.
+        -- After the last line there is no line for them to be above.
         virt_lines_above = hunk.first < count,
         virt_lines_leftcol = true,
       })
@@ -162,7 +163,7 @@ function M.open(entry)
   local window = vim.api.nvim_get_current_win()
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
-  -- Of a fixed width, since a removed line opens no sign column.
+  -- Of a fixed width, since a removed line does not open the sign column.
   vim.cmd('setlocal signcolumn=yes:1')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)

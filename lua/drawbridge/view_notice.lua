@@ -1,5 +1,5 @@
 --- A small window in a corner that can't be entered and takes no key. It never covers an agent's terminal if there is another
---- corner, since a dialog may wait there; of a terminal that fills the screen it covers the top.
+--- corner, since a dialog may wait there; if a terminal fills the screen, it covers the top.
 local room = require('drawbridge.view_room')
 
 local M = {}
@@ -9,7 +9,7 @@ local EDGE = 1 -- cells between the text and the border
 local BORDER = 2 -- cells of both sides
 local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
-local FLASH_ROWS = 4 -- rows of the notice of what waits, which may be below
+local FLASH_ROWS = 4 -- rows of the notice about what is waiting, which may be below
 
 local function fitted(lines, width)
   local shown = {}
@@ -38,8 +38,8 @@ local function terminals()
   return found
 end
 
---- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. nil if each has
---- one, unless `anyway`. `aside`: rows to leave free.
+--- A corner of the editor without a terminal for a box of that size, border included: its anchor, row and column. nil if
+--- there is a terminal in each corner, unless `anyway`. `aside`: rows to leave free.
 local function corner(rows, columns, height, width, aside, anyway)
   local top = 0
   if vim.o.showtabline == 2 or (vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() > 1) then
@@ -136,7 +136,7 @@ local function write(buffer, lines)
   end
 end
 
---- While a command line is typed Neovim draws nothing of its own accord.
+--- Redraws the screen while a command line is typed: Neovim does not do that by itself.
 local function draw()
   if vim.api.nvim_get_mode().mode:sub(1, 1) == 'c' then
     vim.cmd('redraw')
@@ -172,7 +172,7 @@ end
 
 local flashed, timer
 
---- Shows a sentence for some seconds, above what `show` has in that corner; the next one replaces it.
+--- Shows a sentence for some seconds, above a notice that `show` has put in that corner; the next one replaces it.
 ---@param text string
 function M.flash(text)
   M.hide(flashed)

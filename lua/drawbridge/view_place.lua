@@ -1,4 +1,4 @@
---- Remembers the person's position and layout, and restores them.
+--- Remembers the user's position and layout, and restores them.
 local M = {}
 
 --- Runs `run` without autocommands, so that other plugins do not react to temporary windows.
@@ -60,7 +60,7 @@ local function restore_sizes(place)
   if not vim.deep_equal(vim.fn.winlayout(), place.layout) or not vim.deep_equal(screen(), place.screen) then
     return
   end
-  -- Each one moves its neighbors: it takes a second round until all are right.
+  -- Each one moves its neighbors, so it takes a second round until all are right.
   for _ = 1, 2 do
     for _, saved in ipairs(place.windows) do
       if vim.api.nvim_win_get_width(saved.id) ~= saved.width then
@@ -74,8 +74,8 @@ local function restore_sizes(place)
   vim.o.cmdheight = place.screen.cmdheight
 end
 
---- Scrolls windows back that were only moved by windows of ours; where the cursor has moved the person has been there,
---- but for a window that was `borrowed` for the view: it moved along with the other side.
+--- Scrolls back the windows that only our windows have moved. If the cursor has moved, the user has been there, except for a
+--- window that was `borrowed` for the view, which moved along with the other side.
 local function restore_views(place, borrowed)
   for _, saved in ipairs(place.windows) do
     if vim.api.nvim_win_is_valid(saved.id) and vim.api.nvim_win_get_buf(saved.id) == saved.buffer then
@@ -90,8 +90,8 @@ local function restore_views(place, borrowed)
   end
 end
 
---- Puts sizes and scroll positions back as they were at `remember`, and the focus too if `with_focus`. Where the person
---- is on another tab page by now, nothing is touched.
+--- Restores the sizes and scroll positions from `remember`, and the focus too if `with_focus`. If the user is on another tab
+--- page by now, nothing is touched.
 ---@param place table
 ---@param with_focus boolean
 ---@param borrowed integer?

@@ -2,10 +2,11 @@
 --- Claude Code leaves parts of the old one on it.
 local M = {}
 
--- Older ones refresh a terminal that is on another tab page through a window as wide as the screen, and report that size to its program.
+-- Older Neovims refresh a terminal that is on another tab page through a window as wide as the screen, and report that size
+-- to its program.
 local REFRESHES_WIDE = vim.fn.has('nvim-0.10') == 0
 
-local holders = {} ---@type table<string, boolean> Views in a tab page of their own, by the proposal's id.
+local holders = {} ---@type table<string, boolean> Views in their own tab pages, by the proposal's id.
 local shown_before ---@type integer? 'showtabline' before the first of them.
 
 local function is_terminal(window)
@@ -31,7 +32,7 @@ local function speck(buffer)
   })
 end
 
---- A window of `windows` that shows something else than a terminal, if there is one.
+--- A window of `windows` that shows something other than a terminal, if there is one.
 local function other_window(windows)
   for _, window in ipairs(windows) do
     if not is_terminal(window) and not is_float(window) then
@@ -40,8 +41,8 @@ local function other_window(windows)
   end
 end
 
---- Runs `run` where the current window is not a terminal's. Neovim makes a new window, its own for autocommands too, with the
---- current buffer first and in another size, and that counts as the terminal's.
+--- Runs `run` in a window that does not show a terminal. Neovim first creates a new window, including its own for
+--- autocommands, with the current buffer and in a different size, which would become the terminal's size.
 ---@param run fun(): any
 function M.away_from_terminal(run)
   local windows = vim.list_extend(vim.api.nvim_tabpage_list_wins(0), vim.api.nvim_list_wins())
@@ -52,7 +53,8 @@ function M.away_from_terminal(run)
   return run()
 end
 
---- Opens a floating window with `buffer` in this tab page, without entering it, as `away_from_terminal` does.
+--- Opens a floating window with `buffer` in this tab page, without entering it and, like `away_from_terminal`, without
+--- resizing a terminal.
 ---@param buffer integer
 ---@param options table The options for `nvim_open_win`.
 ---@return integer window
@@ -92,7 +94,7 @@ function M.open_tab()
     vim.cmd('tab split')
     new = vim.api.nvim_get_current_tabpage()
     for terminal in pairs(terminals) do
-      -- A window of its own on this tab page is what the refresh uses then.
+      -- The refresh then uses this window of the terminal, which is on the new tab page.
       local window = speck(terminal)
       vim.wo[window].wrap, vim.wo[window].winblend = false, 100
     end
@@ -121,7 +123,7 @@ function M.preserve_terminals(run)
   end
 end
 
---- A second tab page would show the tab line, which takes a line from every tab page: it stays hidden until the view closes.
+--- Hides the tab line until the view closes: a second tab page would show it, and it takes a line from every tab page.
 ---@param id string
 function M.hold_tab_line(id)
   if next(holders) == nil and vim.o.showtabline == 1 and #vim.api.nvim_list_tabpages() == 1 then
@@ -135,7 +137,7 @@ end
 function M.release_tab_line(id)
   holders[id] = nil
   if next(holders) == nil and shown_before then
-    -- A value that the person has set since then stays.
+    -- A value that the user has set since then stays.
     if vim.o.showtabline == 0 then
       vim.o.showtabline = shown_before
     end

@@ -1,11 +1,11 @@
---- The first moment of a view: keys typed now were meant for what was shown before, so they decide and change nothing.
+--- The first moment of a view: keys typed now were meant for what was shown before, so they have no effect on the view.
 local config = require('drawbridge.config')
 
 local M = {}
 
 local loop = vim.uv or vim.loop
 local SETTLES = 500 -- ms without a key until a view accepts keys
-local LOOK = 20 -- ms between two looks
+local LOOK = 20 -- ms between two checks
 
 local MOUSE = { 'Mouse', 'Scroll', 'Drag', 'Release', 'Focus' }
 
@@ -13,7 +13,7 @@ local function now()
   return loop.hrtime() / 1e6
 end
 
---- A key as `feedkeys` takes it; nil for what the mouse or the terminal sends by itself.
+--- A key in the form that `feedkeys` accepts; nil for what the mouse or the terminal itself sends.
 ---@param key integer|string The return value of `getchar`.
 local function typed(key)
   if type(key) == 'number' then
@@ -28,7 +28,7 @@ local function typed(key)
   return key
 end
 
---- All keys that were typed.
+--- Reads all keys that were typed.
 ---@return {key: string, special: boolean}[]
 local function drain()
   local keys = {}
@@ -68,7 +68,7 @@ function M.wait(is_open, gives_back)
   return keys
 end
 
---- Types keys where the person is now.
+--- Types keys where the user is now.
 ---@param keys {key: string, special: boolean}[]
 function M.type(keys)
   for _, one in ipairs(keys) do

@@ -1,11 +1,11 @@
---- The buffers of a proposal: the current text, the proposed text, and the person's edits of it.
+--- The buffers of a proposal: the current text, the proposed text, and the user's edits to it.
 local buffers = require('drawbridge.buffers')
 local place = require('drawbridge.view_place')
 
 local M = {}
 
 local COPIED = { 'tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'textwidth' }
-local SYNTAX_LIMIT = 512 * 1024 -- bytes; above, colors would make Neovim slow
+local SYNTAX_LIMIT = 512 * 1024 -- bytes; for a larger text, colors would make Neovim slow
 
 --- Gives a buffer the first free one of the names "name (kind)", "name (kind 2)" and so on.
 ---@param buffer integer
@@ -31,7 +31,7 @@ local function new_buffer(name, kind, buftype)
   return buffer
 end
 
---- Makes the buffers that the text is filled into.
+--- Creates the buffers that the text is filled into.
 ---@param entry drawbridge.Entry
 function M.create(entry)
   place.quietly(function()
@@ -62,13 +62,13 @@ function M.finish(entry)
   entry.filled = vim.api.nvim_buf_get_changedtick(entry.proposed)
 end
 
---- What Neovim takes the proposed text for, by its name and first lines.
+--- The file type that Neovim detects for the proposed text, by its name and first lines.
 local function detected(entry)
   local buffer = entry.proposed
   if vim.fn.has('nvim-0.8') == 1 then
     return vim.filetype.match({ filename = entry.path, buf = buffer })
   end
-  -- There it sets the option instead of answering.
+  -- Neovim 0.7 sets the option instead of returning the file type.
   local found
   place.quietly(function()
     vim.filetype.match(entry.path, buffer)
@@ -95,7 +95,7 @@ local function colour_buffer(buffer, syntax)
   end
 end
 
---- Colors the texts as their language has it.
+--- Colors the texts with the syntax of their language.
 ---@param entry drawbridge.Entry
 function M.colour(entry)
   local syntax = language(entry)
@@ -108,13 +108,12 @@ end
 --- Replaces lines of the proposed text, from 0, `last` exclusive.
 ---@param entry drawbridge.Entry
 function M.replace(entry, first, last, lines)
-  -- The one line of an empty buffer is none of the text.
+  -- The one line of an empty buffer is not part of the text.
   last = buffers.is_empty(entry.proposed) and 1 or last
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- The proposed text with the person's edits; nil if there are none. Lines are sent as one string: Neovim would need long to
---- pack many small ones.
+--- The proposed text with the user's edits; nil if there are none. Lines are sent as one string: Neovim would take a long time to pack many small ones.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?
 function M.changed(entry)

@@ -306,7 +306,7 @@ def test_a_directory_that_was_removed_is_said(folder: Path) -> None:
 
 def test_without_a_neovim_it_says_what_to_do(folder: Path, tmp_path: Path) -> None:
     said = refused(3, cwd=folder, PATH=str(tmp_path))
-    assert "Neovim was not found: there is no nvim on PATH. Install Neovim 0.7.2 or newer" in said
+    assert "Neovim was not found: nvim is not on PATH. Install Neovim 0.7.2 or newer" in said
     assert "DRAWBRIDGE_NVIM_PROGRAM" in said
 
 

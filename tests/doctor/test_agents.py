@@ -57,7 +57,7 @@ def test_another_version_is_named(doctor: Doctor, agent: Agent, name: str, versi
     ("script", "reason"),
     [
         ("exit 127", "`--version` exited with code 127"),
-        ("echo hello", "`--version` printed no version"),
+        ("echo hello", "`--version` did not print a version"),
         ("sleep 60", "it did not print its version within 0.5 seconds"),
     ],
 )

@@ -26,7 +26,7 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 
 BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
-    "no JSON": (b"hello", "not JSON: no JSON"),
+    "no JSON": (b"hello", "not JSON: invalid syntax"),
     "half of it": (b'{"hook_event_name": "PreToolUse"', "not JSON"),
     "two": (b"{} {}", "not JSON: more than one JSON text"),
     "a list": (b"[]", "not a JSON object"),

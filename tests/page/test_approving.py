@@ -483,6 +483,65 @@ def test_nothing_of_an_input_is_hidden(browser: Browser, address: str, name: str
         assert [given for given, card in zip(calls, cards, strict=True) if EVIL not in card] == []
 
 
+REORDERED = "rm -rf \u05d0/1/2/\u05d1 && echo \u05d0 -9 1234 5678 \u05d1"
+"""Letters from right to left, with digits and signs that would change places around them."""
+
+ORDERS = """((css) => {
+  const found = [];
+  const all = (root) => [...root.querySelectorAll('*')].flatMap((one) =>
+    [...(one.matches(css) ? [one] : []), ...(one.shadowRoot ? all(one.shadowRoot) : [])]);
+  const elements = all(document);
+  if (!elements.length) found.push('no such element');
+  for (const element of elements) {
+    let at = -1, row = NaN;
+    const nodes = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    while (nodes.nextNode())
+      for (let n = 0; n < nodes.currentNode.data.length; n++) {
+        const range = document.createRange();
+        range.setStart(nodes.currentNode, n);
+        range.setEnd(nodes.currentNode, n + 1);
+        const { left, bottom, width } = range.getBoundingClientRect();
+        if (!width) continue;
+        if (Math.abs(bottom - row) < 4 && left < at) found.push(element.textContent.slice(0, 200));
+        [at, row] = [left, bottom];
+      }
+  }
+  return found;
+})(%s)"""
+"""The texts of those elements in which a character is left of the one before it."""
+
+
+@pytest.mark.parametrize("kind", ["command", "long command", "field", "path", "change", "plan"])
+def test_code_is_drawn_in_the_order_in_which_it_is_written(
+    browser: Browser, address: str, directory: Path, kind: str
+) -> None:
+    call = {
+        "command": bash(REORDERED),
+        "long command": bash(f"{REORDERED}\n" * 300),
+        "field": {"name": "mcp__db__query", "input": {"sql": REORDERED, "more": REORDERED * 30}},
+        "path": write(directory / "\u05d0-1-2-\u05d1.py", "1"),
+        "change": write(directory / "new.py", f"{REORDERED}\n" * 3),
+        "plan": {"name": "ExitPlanMode", "input": {"plan": f"`{REORDERED}`\n\n```sh\n{REORDERED}\n```"}},
+    }[kind]
+    with browser.person(address, width=700) as person:
+        asks(person, call)
+        if kind == "long command":
+            person.clicks(f"{CARD} .must")
+        person.until(f"document.querySelector('{CARD}').innerText.includes('\u05d1')")
+        assert person.runs(ORDERS % f"'{CARD} code'") == []
+        if kind == "change":
+            person.clicks(f"{CURRENT} footer button:not(.accepts):has-text('Edit')")
+            person.sees(f"{CARD} .cm-line", "1234")
+            assert person.runs(ORDERS % "'.cm-line'") == []
+        if kind == "command":
+            person.clicks(f"{CURRENT} footer button:not(.accepts):has-text('Edit')")
+            person.sees(f"{CARD} textarea")
+            # Where the letters of a field are drawn can't be measured.
+            assert person.runs(f"getComputedStyle(document.querySelector('{CARD} textarea')).unicodeBidi").endswith(
+                "override"
+            )
+
+
 def test_every_field_of_a_question_is_shown(browser: Browser, address: str) -> None:
     options = [{"label": "Oak", "then": "saw it"}, {"label": "Ash", "dangerouslyCut": True}, "Elm"]
     asked = {"question": "Which wood?", "header": "Wood", "multiSelect": "yes", "options": options, "price": "1 EUR"}

@@ -467,6 +467,9 @@ async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, di
             person.until(
                 f"((place) => place.top >= 0 && place.bottom <= innerHeight)({CHOSEN}.getBoundingClientRect())"
             )
+            # A later one, which is neither here nor before what is.
+            person.runs(f"location.hash = '#/p/{project}?seq={first + 600}'")
+            person.until("highlighted.some((text) => text.includes('message 600'))")
             person.clicks(".jump")
             person.sees(".said", "message 999")
             person("reload")

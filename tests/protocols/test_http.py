@@ -505,7 +505,7 @@ def test_a_close_without_a_code_is_1005() -> None:
 
 def test_our_close_is_over_when_the_peer_has_answered() -> None:
     connection = open_websocket()
-    connection.close_websocket(1001, "the editor is going away")
+    connection.close_websocket(1001, "the editor is closing")
     assert closed_with(connection) == 1001
     assert not connection.finished
     connection.send_text(b"too late")

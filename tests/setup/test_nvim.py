@@ -217,5 +217,5 @@ def test_without_a_neovim_nothing_is_done(setup: Setup, home: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(home))
     said = setup("nvim")
     assert said.code == 3
-    assert "there is no nvim on PATH" in said.errors
+    assert "nvim is not on PATH" in said.errors
     assert ours(home) == set()

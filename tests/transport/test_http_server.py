@@ -442,7 +442,7 @@ async def test_a_client_that_is_cut_off_is_told_once(rig: ServerRig) -> None:
 
 async def test_our_close_and_the_clients_answer(rig: ServerRig) -> None:
     client = await rig.websocket()
-    rig.app.peers[0].websocket.close(1001, "the editor is going away")
+    rig.app.peers[0].websocket.close(1001, "the editor is closing")
     assert await client.hear_close() == 1001
     client.send(text("too late") + close(1001))
     assert await client.rest() == b""

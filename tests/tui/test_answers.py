@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import pty
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +15,9 @@ from textual.widgets.text_area import Document
 from drawbridge.tui import answers, wording
 from drawbridge.tui.code import DiffLines
 from drawbridge.tui.colours import DARK, LIGHT, background_brightness, theme
+from drawbridge.tui.command import attach
 from drawbridge.tui.difference import difference
+from drawbridge.tui.server_address import Finder
 
 
 def asked(tool: str, old: str, new: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -104,6 +109,27 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
     assert background_brightness(b"\x1b]11;rgb:14/18/1b\x07") == pytest.approx(0.09, abs=0.01)
     assert background_brightness(b"\x1b[?62;c") is None
     assert (theme(DARK).dark, theme(LIGHT).dark) == (True, False)
+
+
+def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And to do it again afterward, also after an error."""
+
+    async def begun(*_: Any) -> None:
+        return None
+
+    async def draw(_: Any) -> None:
+        print("drawn", end="", file=sys.__stdout__, flush=True)
+        raise OSError("no disk")
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("drawbridge.tui.command.begin", begun)
+    monkeypatch.setattr("drawbridge.tui.app.AttachApp.run_async", draw)
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal, open(theirs, "w") as output:
+        monkeypatch.setattr(sys, "__stdout__", output)
+        with pytest.raises(OSError, match="disk"):
+            asyncio.run(attach(Finder("ws://127.0.0.1:1"), None, "", DARK))
+        assert terminal.read(100) == b"\x1b[8ldrawn\x1b[8h"
 
 
 def test_a_blocked_project_shows_why() -> None:

@@ -47,7 +47,7 @@ async def test_a_server_that_is_killed_and_comes_back_is_joined_where_one_was(tm
                 person.app.client.connection.retry_now()
                 await person.sees("Connected")
                 await person.hears("/quick meanwhile", "Done.", "Finished")
-                await person.sees("The question was withdrawn")
+                await person.sees("The request was withdrawn")
                 assert "Mine" in card.query_one(PlainTextArea).text, "what was written for it stays in sight"
                 assert person.prompt.text == "half a thought"
                 assert person.history.count("Something") == 2, "nothing is shown twice"

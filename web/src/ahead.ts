@@ -1,5 +1,5 @@
-// Fetches what draws a session beside the first view, not after it. It runs by itself; what fails is fetched again when the
-// page needs it.
+// Preloads the files that render a session while the first view loads, not after it. This is a separate script; a file
+// that fails to load is fetched again when it is needed.
 
 /** The names of the files; the build knows them. */
 declare const PARTS: string[];

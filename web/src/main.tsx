@@ -1,4 +1,4 @@
-// The page: connects to the server, and shows what the address names.
+// The entry point of the web UI: connects to the server, and shows the view that the address opens.
 
 import './ui/gate.ts';
 
@@ -33,7 +33,7 @@ const socketUrl = () => `${location.protocol === 'https:' ? 'wss' : 'ws'}://${lo
 const client = new Client(() => new WebSocket(socketUrl()));
 const app = document.getElementById('app') as HTMLElement;
 
-/** The module that renders sessions. It loads while the page connects; the frame is shown before. */
+/** The module that renders sessions. It loads while the web UI connects; the frame is shown first. */
 const drawing = { part: undefined as typeof import('./conversation/view.tsx') | undefined };
 
 /** The view of the session that is shown. */
@@ -45,10 +45,10 @@ view.subscribe((now) => {
   last = now;
 });
 
-/** Why the server does not accept the token; undefined: it does, or nobody has asked. */
+/** Why the server has refused the token, empty if the token is not valid; undefined if it has not refused it. */
 const refused = signal<string | undefined>(undefined);
 
-/** What a link to pair this device has brought. */
+/** The code and the fingerprint from a link that pairs this device. */
 const invited = signal<Invitation | undefined>(undefined);
 
 /** Whether the sign-in form is shown. */
@@ -57,7 +57,7 @@ const isOutside = signal(false);
 /** A token that the server has not accepted yet: it becomes this device's token once it has. */
 let trying = kept.triedToken();
 
-/** The token was typed: the form stays until the server has accepted it. */
+/** Whether the token was typed: the form then stays until the server has accepted it. */
 let isTyped = false;
 
 const world: World = {
@@ -77,7 +77,7 @@ const world: World = {
   stop: () => view.value?.stop(),
 };
 
-/** A part of the page that was not there. */
+/** Reports that a part of the web UI could not be loaded. */
 const notLoaded = () => said('This part of the page can’t be loaded. Try again once you’re back online.', 'problem');
 
 function go(address: string) {
@@ -87,19 +87,19 @@ function go(address: string) {
   } else location.hash = address;
 }
 
-/** What the address has besides a place: a token, or a code to pair this device. True: the place is shown already. */
+/** Uses a token or a pairing code in the address, and removes it there. Returns true if the view is updated already. */
 function takeSecrets() {
   const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ''));
   const given = asked.get('token');
   if (given) {
-    // Out of the address bar and the history, before anybody looks over the shoulder.
+    // Removed from the address bar and the history before anybody can read it over the user's shoulder.
     const project = asked.get('project');
     history.replaceState(null, '', `${location.pathname}${project ? addressOf(project) : '#/'}`);
     if (!kept.token()) {
       tryToken(given);
       return true;
     }
-    // Any page can link here with a token: a token that works is replaced only after the person agrees.
+    // Any website can link here with a token: a token that works is replaced only after the user agrees.
     if (given !== kept.token()) replaceToken(given);
   }
   const local = codeIn(asked.get('sign-in') ?? '');
@@ -125,7 +125,7 @@ function takeSecrets() {
   return false;
 }
 
-/** Shows what the address names. */
+/** Shows the view that the address opens. */
 function route() {
   if (takeSecrets()) return;
   const token = trying ?? kept.token();
@@ -153,7 +153,7 @@ function route() {
   draw();
 }
 
-/** A person who opens a session on a computer can write at once, unless it needs an answer. A phone would show its keyboard. */
+/** Focuses the message box on a computer, unless the session waits for an answer. A phone would open its keyboard. */
 function focusBox() {
   const place = world.place.value;
   if (place.view !== 'project' || !matchMedia('(hover: hover) and (pointer: fine)').matches) return;
@@ -276,7 +276,7 @@ function shownProject() {
 
 let isDrawing = false;
 
-/** Once a frame, however many messages have come. */
+/** Updates the view, at most once per frame. */
 function draw() {
   entitle();
   if (isDrawing) return;
@@ -290,7 +290,7 @@ function draw() {
   });
 }
 
-/** Not in a frame: a page in the background gets none, and that is when the number in the title matters. */
+/** Updates the title. Not in a frame: a page in the background gets none, and that is when its number matters. */
 function entitle() {
   const project = shownProject();
   title(client.projects.waiting, project && baseName(project.path));
@@ -345,7 +345,7 @@ client.addEventListener('removed', (event) => {
   if (view.value?.id === project) view.value?.foot.wasRemoved(by, prompt);
 });
 
-/** Whether the server is there, also after a sleep of which the socket knows nothing. */
+/** Checks whether the server can be reached; a socket does not notice that the device was asleep. */
 function look() {
   client.connection.hurry();
   client.connection.check();
@@ -363,7 +363,7 @@ document.addEventListener('visibilitychange', () => {
   draw();
 });
 setInterval(() => view.value?.tick(), 1000);
-// Times such as "3 min ago".
+// Keeps times such as "3 min ago" current.
 setInterval(() => world.live.projects.value++, 30_000);
 setInterval(look, 30_000);
 applyTheme();
@@ -384,7 +384,7 @@ app.replaceChildren();
 render(<Page />, app);
 
 if ('serviceWorker' in navigator) {
-  // The one address of a script that is not in a tag: the page's policy requires it to be vouched for.
+  // The only script address that is not in a tag: the content security policy requires a Trusted Types policy for it.
   const policy = (window as any).trustedTypes?.createPolicy('drawbridge', { createScriptURL: () => 'sw.js' });
   void navigator.serviceWorker.register(policy ? policy.createScriptURL('') : 'sw.js').catch(() => {});
 }

@@ -1,4 +1,4 @@
-// For browsers that can't run the page: a sentence in the place of an empty page. In the language of old browsers.
+// For browsers that can't run the web UI: shows a sentence instead of an empty page. Written in old JavaScript.
 function explain() {
   function tell() {
     var place = document.getElementById('app');
@@ -17,7 +17,7 @@ function explain() {
   var runsModules = 'noModule' in document.createElement('script');
   var hasColors = 'CSS' in window ? CSS.supports('color', 'light-dark(red, red)') : false;
   if (!runsModules || !window.WebSocket || !window.HTMLDialogElement || !Object.hasOwn || !hasColors) tell();
-  // A module that the browser can't read is an error of the page, which nothing else would show.
+  // If the browser can't parse a module, this error event is the only sign of it.
   function look(event) {
     if (/app\.js/.test(event.filename || '')) tell();
   }

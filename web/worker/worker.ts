@@ -1,12 +1,12 @@
-// Caches the page's own files, so that it opens offline, and shows notifications. It never caches anything that an agent
-// has written.
+// The service worker: caches the web UI's own files, so that it opens offline, and shows notifications. It never caches
+// anything that an agent has written.
 
 import { reviewAddress } from '../src/review/address.ts';
 import { deviceName } from '../src/state/device-name.ts';
 
 declare const self: ServiceWorkerGlobalScope;
 
-/** Written in by the build: the addresses of this version's files, and what it is called. */
+/** The addresses of this version's files; `VERSION`: its name. The build inserts both. */
 declare const FILES: string[];
 declare const VERSION: string;
 
@@ -18,7 +18,7 @@ const NEVER = ['/health', '/ca.crt'];
 self.addEventListener('install', (event) => event.waitUntil(fill()));
 self.addEventListener('activate', (event) => event.waitUntil(take()));
 
-/** All files of one version, or none: a visit that breaks off leaves what was there before. */
+/** Caches all files of one version, or none: if a visit is cut short, the previous files stay. */
 async function fill(): Promise<void> {
   const cache = await caches.open(CACHE);
   await cache.addAll(FILES.map((file) => new Request(file, { cache: 'no-cache' })));
@@ -38,10 +38,10 @@ self.addEventListener('fetch', (event) => {
   event.respondWith(answer(request));
 });
 
-/** The server's file where there is a server, so that page and server are of one version; else the one that is kept. */
+/** The server's file if the server can be reached, so that both have the same version; otherwise the cached one. */
 async function answer(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
-  // The name of a part changes with what is in it.
+  // The name of a part changes with its content.
   const isPart = new URL(request.url).pathname.startsWith('/part-');
   const known = await cache.match(request, { ignoreSearch: true });
   if (isPart && known) return known;
@@ -56,8 +56,8 @@ async function answer(request: Request): Promise<Response> {
 }
 
 /**
- * What the server sends. `review`: it is about the project's review. `token`: for one decision on `approval_id`, whose
- * command is the whole of `body`.
+ * What the server sends. `review`: whether it is about the project's review. `token`: allows one decision on
+ * `approval_id`. `whole`: whether `body` is the whole command.
  */
 type Push = {
   title: string;
@@ -69,10 +69,10 @@ type Push = {
   token?: string;
 };
 
-/** What a notification carries. `answer`: what its buttons decide. */
+/** The data of a notification. `answer`: the request that its buttons decide. */
 type Carried = { address: string; answer?: { project: string; approval: string; token: string } };
 
-// Browsers require a notification for each push; while somebody looks at the page, it closes at once.
+// Browsers require a notification for each push; while the page is visible, the notification is closed immediately.
 self.addEventListener('push', (event) => {
   const { title, body, project, ...rest } = (event.data?.json() ?? {}) as Push;
   event.waitUntil(notify({ title: String(title), body: String(body), project: String(project), ...rest }));
@@ -80,7 +80,7 @@ self.addEventListener('push', (event) => {
 
 async function notify({ title, body, project, review, approval_id: approval, whole, token }: Push): Promise<void> {
   const answer = whole && approval && token ? { project, approval, token } : undefined;
-  // Another command never replaces the one that somebody is about to answer.
+  // The notification of another command must never replace the one that the user is about to answer.
   const tag = answer ? answer.approval : project;
   const address = review ? reviewAddress(project) : `#/p/${project}`;
   await show(title, body, tag, { address: `/${address}`, answer });

@@ -1,4 +1,4 @@
-"""Files that go with a prompt: as a part of it where the agent can read them there, else by their path. Pure."""
+"""Files that go with a prompt: part of it if the agent can read them there, otherwise named by their paths. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from drawbridge.agents.output import valid
 from drawbridge.text.counts import size
 
 LONGEST_TEXT: Final = 1_000_000
-"""Bytes of a text inside a prompt. More would fill an agent's context; its tools read a part of a file."""
+"""The most bytes of a text inside a prompt. More would fill an agent's context; its tools can read part of a file."""
 
 LARGEST: Final = 10_000_000
-"""Bytes of any other file inside a prompt."""
+"""The most bytes of any other file inside a prompt."""
 
 
 def media_type(attachment: Attachment) -> str:
-    """Without its parameters."""
+    """The media type of a file, in lower case and without parameters."""
     return attachment.media_type.partition(";")[0].strip().lower()
 
 

@@ -1,7 +1,7 @@
 """The interface between a session and any agent, and the events that an agent emits. Pure.
 
-One ``AgentProcess`` is one child process with one conversation. It accepts one prompt at a time; between prompts it may stay
-idle in the pool.
+One ``AgentProcess`` is one child process with one conversation. It accepts one prompt at a time; between prompts it may
+stay idle in the pool.
 """
 
 from __future__ import annotations
@@ -49,22 +49,25 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
 
 
 class Confinement(Struct, frozen=True):
-    """The limits of an agent's process and everything it starts. ``confined``: they can't gain privileges (sudo), on Linux.
+    """The limits of an agent process and everything that it starts. ``confined``: they can't gain privileges (sudo), on
+    Linux.
 
-    Their umask stays the owner's, since others may have to read a project's files: a web server, a container's user.
+    Their umask stays the owner's, since other users may have to read a project's files: a web server, a container's
+    user.
     """
 
     open_files: int | None = None
-    """For each process; None for as many as the server may have."""
+    """The most open files of each process; None for as many as the server may have."""
     nice: int = 0
     confined: bool = True
 
 
 class Launch(Struct, frozen=True):
-    """How a process is started. With ``resume`` it continues the conversation ``session_id``, otherwise it begins that one.
+    """How a process is started. With ``resume`` it continues the conversation ``session_id``, otherwise it starts a new
+    one with that id.
 
-    ``state``: what an earlier process has reported about a conversation that is resumed. ``mark``: unique to this process, in
-    the environment of everything that it starts.
+    ``state``: what an earlier process has reported about a conversation that is resumed. ``mark``: an id that only this
+    process has; it is in the environment of everything that the process starts.
     """
 
     directory: str
@@ -76,8 +79,8 @@ class Launch(Struct, frozen=True):
     state: AgentState | None = None
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     files: str | None = None
-    """The directory of the files that prompts name by their paths (``Attachment.path``). The agent may read there without a
-    question. It exists once there is such a file."""
+    """The directory of the files that prompts refer to by their paths (``Attachment.path``). The agent may read them
+    without asking. The directory exists once there is such a file."""
 
 
 MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
@@ -85,8 +88,8 @@ MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
 
 
 class Attachment(Struct, frozen=True):
-    """A file that goes with a prompt, as read from a blob. ``path``: where it is stored, if the agent may be unable to read it
-    as a part of the prompt."""
+    """A file that goes with a prompt, as read from a blob. ``path``: where it is stored, if the agent may be unable to
+    read it as part of the prompt."""
 
     media_type: str
     data: bytes
@@ -95,7 +98,8 @@ class Attachment(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A person's answer. ``updated_input``: the input to run the tool with; ``remember``: apply the agent's suggestions."""
+    """A person's answer. ``updated_input``: the input to run the tool with; ``remember``: apply the agent's
+    suggestions."""
 
     allow: bool
     message: str | None = None
@@ -103,14 +107,14 @@ class Decision(Struct, frozen=True):
     remember: bool = False
 
 
-# Events of an agent, in the order in which they happen.
+# Events of an agent. They are emitted in the order in which they happen.
 
 
 class AgentLine(Struct, frozen=True, gc=False):
     """One JSON object that the agent has written. Its driver has parsed it, and it is not decoded again.
 
-    ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the conversation that
-    the line names; empty if it names none. ``durable``: it belongs in the history.
+    ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the
+    conversation that the line names; empty if it names none. ``durable``: it belongs in the history.
     """
 
     raw: bytes
@@ -119,14 +123,15 @@ class AgentLine(Struct, frozen=True, gc=False):
 
 
 class SessionIdentified(Struct, frozen=True):
-    """The agent has reported the id of its conversation, which it may also change by itself. Before this event there is no
-    conversation to resume, even if the server chose the id (``Launch.session_id``)."""
+    """The agent has reported the id of its conversation, which it may also change by itself. Before this event there is
+    no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
 
     session_id: str
 
 
 class ModeChanged(Struct, frozen=True):
-    """The agent's permission mode from now on, by the agent's name for it. It also changes by itself, or by an answer."""
+    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it by
+    itself, or because of an answer."""
 
     mode: str
     offered: tuple[str, ...] = ()
@@ -149,8 +154,8 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 
 Form: TypeAlias = Literal["fields", "acp"]
-"""What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it. The
-driver of the agent knows it. An input can't tell, since a model may have chosen its fields."""
+"""What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
+The agent's driver sets this: it can't be recognized from the input, since a model may have chosen its fields."""
 
 
 class Question(Struct, frozen=True):
@@ -179,23 +184,24 @@ class QuestionCancelled(Struct, frozen=True):
 
 
 class TurnBegun(Struct, frozen=True):
-    """The agent begins a turn without a prompt, for example when a background command has ended. ``TurnEnded`` ends it too."""
+    """The agent begins a turn without a prompt, for example when a background command has ended. It, too, ends with a
+    ``TurnEnded``."""
 
 
 class Tokens(Struct, frozen=True):
-    """The tokens that a model has read, those from a cache included, and written."""
+    """The number of tokens that a model has read, including those from a cache, and written."""
 
     input: int = 0
     output: int = 0
 
 
 class TurnEnded(Struct, frozen=True):
-    """The prompt has ended: exactly one event for each prompt, even if the process died or sent invalid output.
+    """The turn has ended: exactly one event for each prompt, even if the process died or sent invalid output.
 
-    ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended. ``cost_usd``: the
-    cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and ``code`` (of the client
-    protocol): why it failed.
-    ``retry_at``: when a used-up limit is reset, in seconds since 1970, if the agent reported it.
+    ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended.
+    ``cost_usd``: the cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and
+    ``code`` (of the client protocol): why it failed. ``retry_at``: when a used-up limit is reset, in seconds since
+    1970, if the agent reported it.
     """
 
     ok: bool
@@ -217,7 +223,8 @@ class Todo(Struct, frozen=True, omit_defaults=True):
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
-    """A subagent or a command that runs, perhaps in the background. ``kind``: the agent's word, such as "local_bash"."""
+    """A subagent or a command that runs, perhaps in the background. ``kind``: the agent's word, such as
+    "local_bash"."""
 
     task_id: str
     text: str
@@ -228,8 +235,8 @@ class Task(Struct, frozen=True, omit_defaults=True):
 
 
 class Retry(Struct, frozen=True, omit_defaults=True):
-    """The agent's API has failed, and the agent tries again: attempt 3 of 10, because of ``reason`` (its word, such as
-    "authentication_failed") with the HTTP ``status``, after ``delay_ms``.
+    """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds: attempt 3 of
+    10, for example. ``reason``: the agent's word for it, such as "authentication_failed"; ``status``: the HTTP status.
     """
 
     attempt: int
@@ -240,8 +247,8 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
-    """What an agent currently reports about itself. ``context_tokens``: what its context contains, as of the end of the
-    latest turn, of ``context_window``. ``tasks``: those that run.
+    """What an agent currently reports about itself. ``context_tokens``: the size of its context at the end of the
+    latest turn, of at most ``context_window`` tokens. ``tasks``: those that are running.
     """
 
     model: str | None = None
@@ -255,7 +262,7 @@ class AgentState(Struct, frozen=True, omit_defaults=True):
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
-    """A command or a kind of subagent. ``hint``: the arguments of a command."""
+    """A command or a kind of subagent that an agent offers. ``hint``: the arguments that a command takes."""
 
     name: str
     text: str | None = None
@@ -263,7 +270,8 @@ class Offer(Struct, frozen=True, omit_defaults=True):
 
 
 class ModelOffer(Struct, frozen=True, omit_defaults=True):
-    """A model to choose. ``resolved``: its full name, if ``name`` is an alias. ``efforts``: its levels of effort."""
+    """A model that can be chosen. ``resolved``: its full name, if ``name`` is an alias. ``efforts``: the levels of
+    effort that it supports."""
 
     name: str
     title: str | None = None
@@ -278,7 +286,8 @@ class McpServer(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentOffers(Struct, frozen=True, omit_defaults=True):
-    """What can be chosen and called. ``commands``: without their "/". ``steer``: a message can be sent into a running turn."""
+    """What an agent offers. ``commands``: their names have no "/". ``steer``: whether a message can be sent into a
+    running turn."""
 
     commands: tuple[Offer, ...] = ()
     agents: tuple[Offer, ...] = ()
@@ -289,32 +298,33 @@ class AgentOffers(Struct, frozen=True, omit_defaults=True):
 
 
 class StateReported(Struct, frozen=True):
-    """The state has changed; always all of it."""
+    """The agent's state has changed. ``state``: the whole state, not only what has changed."""
 
     state: AgentState
 
 
 class OffersReported(Struct, frozen=True):
-    """What the agent offers has changed; always all of it."""
+    """What the agent offers has changed. ``offers``: everything that it offers, not only what has changed."""
 
     offers: AgentOffers
 
 
 class ScheduleChanged(Struct, frozen=True):
-    """The agent has scheduled turns without a prompt, which begin only as long as its process lives. ``until``: the time of
-    the last one, in seconds since 1970; it may have passed. None if nothing is scheduled."""
+    """The agent's schedule has changed: turns that begin without a prompt, and only while its process runs. ``until``:
+    the time of the last one, in seconds since 1970; it may have passed. None if nothing is scheduled."""
 
     until: float | None
 
 
 class DirectoryChanged(Struct, frozen=True):
-    """The agent works in this directory from now on. One that does not report it works in that of its launch."""
+    """The agent works in this directory from now on. An agent that does not report it works in ``Launch.directory``."""
 
     directory: str
 
 
 class Exited(Struct, frozen=True):
-    """The last event: the whole process group has ended. ``code``: negative for a signal. ``stderr``: its last part."""
+    """The last event: the whole process group has ended. ``code``: the exit code, negative for a signal. ``stderr``:
+    the end of what the process wrote there."""
 
     code: int
     stderr: str
@@ -353,7 +363,8 @@ Output: TypeAlias = Event | Replied | Broken
 
 
 class Dialect(Protocol):
-    """An agent's protocol: lines in, events out. The caller fetches the bytes to write with ``outgoing`` after every call."""
+    """An agent's protocol: lines in, events out. The caller fetches the bytes to write with ``outgoing`` after every
+    call."""
 
     @property
     def turn_open(self) -> bool: ...
@@ -363,7 +374,7 @@ class Dialect(Protocol):
 
     @property
     def asks(self) -> bool:
-        """Whether a question of the agent is open."""
+        """Whether a question from the agent is open."""
         ...
 
     def outgoing(self) -> bytes:
@@ -375,8 +386,8 @@ class Dialect(Protocol):
         ...
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        """The process has ended. ``fault``: why the server ended it, if it did. Returns the last events, ``Exited`` as
-        the last one."""
+        """Handles the end of the process. ``fault``: why the server ended it, if it did. Returns the last events, with
+        ``Exited`` at the end."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]: ...
@@ -386,7 +397,7 @@ class Dialect(Protocol):
     def interrupt(self) -> None: ...
 
     def set_mode(self, mode: str) -> str:
-        """The id of the ``Replied`` that follows."""
+        """Asks the agent for another mode. Returns the id of the ``Replied`` that follows."""
         ...
 
     def set_model(self, model: str) -> str: ...
@@ -394,14 +405,14 @@ class Dialect(Protocol):
 
 @runtime_checkable
 class Steers(Protocol):
-    """A ``Dialect`` of an agent that takes messages while it works, and another effort."""
+    """A ``Dialect`` of an agent that accepts messages and a new effort level while it works."""
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """As ``AgentProcess.steer``."""
+        """See ``AgentProcess.steer``."""
         ...
 
     def set_effort(self, effort: str) -> str:
-        """As ``Dialect.set_mode``."""
+        """Asks the agent for another effort level. Returns the id of the ``Replied`` that follows."""
         ...
 
 
@@ -420,7 +431,8 @@ class AgentProcess(Protocol):
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Raises ``BadArgument`` if ``updated_input`` is not a JSON object: nothing was sent then, the approval stays open."""
+        """Answers a question. Raises ``BadArgument`` if ``updated_input`` is not a JSON object: nothing is sent then,
+        and the question stays open."""
         ...
 
     def interrupt(self) -> None:
@@ -428,21 +440,22 @@ class AgentProcess(Protocol):
         ...
 
     async def set_mode(self, mode: str) -> None:
-        """Returns when the agent has set it. Raises ``AgentRefused`` with the agent's reason."""
+        """Returns when the agent has set the mode. Raises ``AgentRefused`` with the agent's reason."""
         ...
 
     async def set_model(self, model: str) -> None:
-        """Returns when the agent has set it. Raises ``AgentRefused`` as ``set_mode`` does."""
+        """Returns when the agent has set the model. Raises ``AgentRefused`` with the agent's reason."""
         ...
 
     async def set_effort(self, effort: str) -> bool:
-        """Returns whether the agent has set it; one that can't while it runs needs a new process. Raises ``AgentRefused``."""
+        """Returns whether the agent has set the effort; an agent that can't do so while it runs needs a new process.
+        Raises ``AgentRefused``."""
         ...
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the turn that runs. ``record`` is called once it is certain that the agent takes the message,
-        and before it is sent. Raises ``AgentRefused`` if the agent can't take it, ``BadArgument`` for an attachment that it
-        can't read, and what ``record`` raises; nothing was sent then."""
+        """Sends a message into the running turn. ``record`` is called once it is certain that the agent accepts the
+        message, and before it is sent. Raises ``AgentRefused`` if the agent can't accept it, ``BadArgument`` for an
+        attachment that it can't read, and whatever ``record`` raises; nothing is sent then."""
         ...
 
     async def stop(self) -> None:
@@ -450,7 +463,8 @@ class AgentProcess(Protocol):
         ...
 
     async def kill(self) -> None:
-        """Interrupt, SIGINT, SIGTERM, SIGKILL to the whole group, each with its time. Returns after ``Exited``."""
+        """Ends the whole process group by an interrupt, SIGINT, SIGTERM and SIGKILL, with a wait after each. Returns
+        after ``Exited``."""
         ...
 
 
@@ -463,8 +477,8 @@ class Remembered(Struct, frozen=True):
 
 
 class EarlierMessage(Struct, frozen=True):
-    """A message in an agent's own record: a person's ``prompt`` in the ``turn`` that it began, or a ``line`` as the agent would
-    have written it. ``uuid``: the agent's id of the message."""
+    """A message in an agent's own record: a person's ``prompt`` in the ``turn`` that it began, or a ``line`` as it
+    would be in the agent's output. ``uuid``: the agent's id of the message."""
 
     time: datetime
     uuid: str
@@ -474,7 +488,8 @@ class EarlierMessage(Struct, frozen=True):
 
 
 class Earlier(Struct, frozen=True):
-    """``messages`` in their order. ``before``: the position of what is before them; None if there is nothing."""
+    """A page of earlier messages, in order. ``before``: the position where the page before it ends; None if there is
+    none."""
 
     messages: tuple[EarlierMessage, ...]
     before: int | None
@@ -490,18 +505,20 @@ class Sessions(Protocol):
     def known(self, path: Path, session_id: str) -> bool: ...
 
     def title(self, path: Path, session_id: str) -> str | None:
-        """The title of a conversation that is known, if it has one."""
+        """The title of a conversation; None if it has none or is not known."""
         ...
 
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
     ) -> Earlier:
-        """The last ``limit`` messages, of ``size`` bytes at most, that were written between two times, before the position
-        ``end`` (of a former page). Empty if it is not known how the agent stores them."""
+        """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
+        ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for the end). Empty if it
+        is not known how the agent stores them."""
         ...
 
     def used_by(self, session_id: str) -> list[int]:
-        """The processes that have this conversation open now, including those in terminals, as far as known."""
+        """The ids of the processes that have this conversation open now, including those in terminals, as far as
+        known."""
         ...
 
 
@@ -512,21 +529,21 @@ class Agent(Protocol):
     asks: bool
     """Whether it can ask people. An agent that can't does whatever its mode allows."""
     own_modes: bool
-    """Whether it may have modes of its own."""
+    """Whether it may have its own modes."""
     sees: bool
-    """Whether a prompt may contain pictures."""
+    """Whether a prompt may contain images."""
 
     def embeds(self, attachment: Attachment) -> bool:
-        """Whether the file is certain to become a part of the prompt. Any other needs a ``path``."""
+        """Whether the file is certain to become part of the prompt. Any other file needs a ``path``."""
         ...
 
     @property
     def sessions(self) -> Sessions | None:
-        """None if only the agent itself can list them."""
+        """The agent's stored conversations; None if they can't be read from its files."""
         ...
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> AgentProcess:
-        """``emit`` is called from the event loop, with ``Exited`` last.
+        """Starts a process. ``emit`` is called from the event loop, with ``Exited`` last.
 
         Raises ``AgentUnusable`` if it can't be started, or not with these options (VALIDATION_FAILED).
         """
@@ -547,13 +564,14 @@ class Reconstructs(Protocol):
     """An agent whose lines in the history contain what it reported about itself."""
 
     def last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        """The state in which the process that wrote ``lines``, the oldest first, has ended, as far as it lasts.
-        ``session_id``: the conversation; lines of others are ignored."""
+        """The part of the agent's state that outlives the process that wrote ``lines`` (oldest first). ``session_id``:
+        the conversation; lines of other conversations are ignored."""
         ...
 
 
 class AgentUnusable(Exception):
-    """``code`` is one of the client protocol's (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...); the text is for people."""
+    """The agent can't be used. ``code``: one of the client protocol's (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...); the text
+    is for people."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -561,8 +579,9 @@ class AgentUnusable(Exception):
 
 
 class AgentRefused(Exception):
-    """The agent refused a mode or a model. The text is for people: the agent's own if it gave one."""
+    """The agent refused a mode, a model, an effort or a message. The text is for people: the agent's own if it gave
+    one."""
 
 
 class NotAtWork(AgentRefused):
-    """The agent has no turn at this moment into which a message could be sent."""
+    """The agent has no running turn into which a message could be sent."""

@@ -2,11 +2,12 @@
 
 Adding an agent takes a row here and a folder ``agents/NAME`` with
 
-* ``driver.py``: ``agent(path)`` returns the ``base.Agent`` that the server runs; ``path`` is its program, None for the usual;
+* ``driver.py``: ``agent(path)`` returns the ``base.Agent`` that the server runs; ``path``: its program, or None for the
+  usual one;
 * with ``hooks``: ``hook.py``, what its hooks send and how they are answered (see ``guard/calls.py``), and
   ``hook_settings.py``: ``SETTINGS``, where those hooks are in its settings (see ``agents/hook_settings.py``).
 
-Pure, and without an import: the guard reads it too, and it has to start in milliseconds.
+Pure, and without imports: the guard, which has to start in milliseconds, reads it too.
 """
 
 from __future__ import annotations
@@ -62,21 +63,22 @@ class Row:
         tested: tuple[int, ...] = (),
     ) -> None:
         self.name = name
-        """In commands, settings, the client protocol and files."""
+        """The name that is used in commands, settings, the client protocol and files."""
         self.title = title
         """For people: the product's name."""
         self.label = label
         """For people, at the beginning of a sentence: "Claude wants to change …"."""
         self.program = program
-        """Its program, as it is called on PATH. Empty: it needs none, so none can be named with ``--agent-path``."""
+        """Its program, as it is called on PATH. Empty: it does not need one, so ``--agent-path`` can't set it."""
         self.places = places
-        """Where its installers put it, with "~". A server that a service manager started often has a short PATH."""
+        """Where its installers put the program; "~" is the home directory. A server that a service manager started
+        often has a short PATH."""
         self.asks = asks
         """Whether it can ask people in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
         """Whether it may have permission modes that the client protocol has no word for."""
         self.sees = sees
-        """Whether a prompt may contain pictures."""
+        """Whether a prompt may contain images."""
         self.hooks = hooks
         """Whether it calls hooks: the guard can be set up for it."""
         self.ask_mode = ask_mode
@@ -86,8 +88,8 @@ class Row:
         self.proposes = proposes
         """Whether its approvals reach the server only as proposals from a bridge, since it has no hook for them."""
         self.own_variables = own_variables
-        """The variables that it sets for the processes it starts, and an editor for its terminals; ``*`` at the end: all
-        that begin like this. No agent of the server gets them."""
+        """The variables that it sets for the processes that it starts, and that an editor sets for it in its terminals;
+        ``*`` at the end: all that begin like this. Agents of the server do not receive them."""
         self.environment = environment or {}
         """Variables for every agent of the server, since one agent may start another."""
         self.oldest = oldest
@@ -120,7 +122,7 @@ ROWS: Final = (
         ),
         environment={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
         oldest=(2, 0, 0),
-        tested=(2, 1, 329),
+        tested=(2, 1, 332),
     ),
     Row(
         "gemini",
@@ -143,7 +145,7 @@ AGENTS: Final = {row.name: row for row in ROWS}
 
 
 def label(name: str) -> str:
-    """The agent's name at the beginning of a sentence, also of an agent without a row."""
+    """The agent's name at the beginning of a sentence, also for an agent without a row."""
     row = AGENTS.get(name)
     return row.label if row is not None else f"The {name} agent"
 

@@ -11,14 +11,17 @@ from drawbridge.agents import catalog
 from drawbridge.agents.base import AgentUnusable
 
 MARK: Final = "DRAWBRIDGE_AGENT"
-"""An environment variable of everything that an agent of the server starts, with a separate id for each agent process."""
+"""The environment variable that marks everything an agent of the server starts. Its value is a different id for each
+agent process."""
 
 SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
-"""The server's own settings, as in ``Row.own_variables``: the webhook's address is a secret."""
+"""The server's own settings, in the form of ``Row.own_variables``. They are removed because the webhook's address is
+secret."""
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """The part of ``base`` (the server's environment with the account's variables) that an agent receives."""
+    """The environment that an agent receives, made from ``base``, the server's environment with the account's
+    variables."""
     removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
     names = {name for name in removed if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))
@@ -35,10 +38,8 @@ def program(name: str, path: str, environment: Mapping[str, str], install: str =
     """
     found = shutil.which(path, path=environment.get("PATH"))
     if found is None:
-        where = f"at {path}" if os.sep in path else f"`{path}` on PATH"
+        where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
+        text = f"The agent {name} can't run: its program was not found {where} on the server's machine."
         remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
-        text = (
-            f"The agent {name} can't run: its program was not found {where} on the server's machine. Install it there."
-        )
         raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
     return os.path.abspath(found)

@@ -12,11 +12,12 @@ from drawbridge.agents import catalog
 from drawbridge.settings.hook import HookSettings
 
 SECONDS = 5
-"""Seconds that a hook may take before its agent continues without it, beside the wait that the settings allow."""
+"""Seconds that a hook may take before its agent continues without it, in addition to the wait that the settings
+allow."""
 
 PERSON_SECONDS = 24 * 60 * 60
-"""The longest wait of a hook for a person elsewhere. The agent's own dialog stays usable, except for subagents, whose
-questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
+"""The most seconds that a hook waits for a person on another surface. The agent's own dialog stays usable, except for
+subagents, whose questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]
@@ -34,8 +35,9 @@ class Switch(NamedTuple):
 class AskMode(NamedTuple):
     """The settings that make an agent ask before it writes, if it can start in a mode without questions.
 
-    ``mode`` with the value ``asking`` selects the mode. ``lasting`` with ``disabled``, which the agent also reads at
-    ``also_lasting``, stops it from offering another one. ``unasked``, ``not_kept``: what happens without each of them.
+    ``mode`` with the value ``asking`` selects the mode. ``lasting`` with the value ``disabled`` stops the agent from
+    offering to switch to another mode; the agent also reads that setting at ``also_lasting``. ``unasked``,
+    ``not_kept``: what happens without the first and without the second setting.
     """
 
     mode: Keys
@@ -52,8 +54,8 @@ class AskMode(NamedTuple):
 
 
 class AgentHooks(NamedTuple):
-    """The hooks of one agent. ``home``: the variable that names its directory, and the default directory. ``events``: event →
-    matcher; the first event is the one before an edit."""
+    """The hooks of one agent. ``home``: the variable that names its directory, and the default directory. ``events``:
+    event → matcher; the first event is the one before an edit."""
 
     name: str
     home: tuple[str, str]
@@ -63,24 +65,24 @@ class AgentHooks(NamedTuple):
     sample: tuple[str, str, Mapping[str, str]]
     """An edit of a file that can't be open in an editor: event, tool, its input."""
     handler: Callable[[Sequence[str], int, bool], dict[str, Any]]
-    """A hook in the settings, from the words of its command, its timeout in the agent's unit, and whether the agent must not
-    continue if the command can't be run."""
+    """Returns a hook for the settings, given the words of its command, its timeout in the agent's unit, and whether the
+    agent must not continue if the command can't be run."""
     switches: Callable[[Path, Any], Iterator[Switch]]
     """Finds the switches in a settings file, from its path and value."""
     takes_effect: str
     or_else: str = ""
-    """What may follow the words of a command, for a shell."""
+    """Text for the shell that may follow the words of a command."""
     shared_file: str = ""
-    """The project's settings file that is under version control, if ``project_file`` is the person's own."""
+    """The project's settings file that is under version control, if ``project_file`` is the user's own."""
     managed: tuple[str, str] | None = None
-    """An administrator's settings file: elsewhere, and on macOS."""
+    """The path of an administrator's settings file: first for every system but macOS, then for macOS."""
     comments: bool = False
     byte_order_mark: bool = False
     milliseconds: bool = False
     asks_person: tuple[str, ...] = ()
     """Events whose hook waits for a person."""
     blocks_since: tuple[int, ...] = ()
-    """The first version that takes ``onFailure``. Empty: none does."""
+    """The first version that supports ``onFailure``. Empty: none does."""
     ask_mode: AskMode | None = None
 
     @property
@@ -111,7 +113,8 @@ class AgentHooks(NamedTuple):
     def groups(
         self, command: Sequence[str], settings: HookSettings, *, can_block: bool
     ) -> dict[str, Mapping[str, Any]]:
-        """The hooks for its settings: event → one group with one handler. ``settings``: the guard's."""
+        """The hooks for the agent's settings: event → one group with one handler. ``settings``: the guard's.
+        ``can_block``: whether the agent's version supports ``onFailure``."""
         groups: dict[str, Mapping[str, Any]] = {}
         for number, (event, matcher) in enumerate(self.events.items()):
             waits = number == 0 and settings.answer == "wait"

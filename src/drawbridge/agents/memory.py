@@ -1,9 +1,9 @@
-"""Watches the memory of each agent with all that it started, and ends one that exceeds the limit.
+"""Watches the memory of each agent and everything that it started, and ends an agent that exceeds the limit.
 
-What is counted is resident memory. A limit of the address space would be cheaper and wrong: Node 22 begins with 750 MB of
-it for 43 MB in use, and can't make the smallest WebAssembly memory under less than ten gigabytes. Between two looks an
-agent can take more than it may: a hard limit is the service manager's (``MemoryMax``), and the kernel takes an agent
-before it takes the server.
+Resident memory is counted. A limit on the address space would be cheaper but wrong: Node 22 starts with 750 MB of it
+for 43 MB in use, and can't create the smallest WebAssembly memory with a limit below ten gigabytes. Between two
+measurements an agent can exceed the limit: only the service manager has a hard one (``MemoryMax``), and the kernel
+kills an agent before it kills the server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from drawbridge.agents.base import Agent, AgentProcess, Event, Exited, Launch, T
 from drawbridge.core.tasks import BackgroundTasks
 
 EVERY_SECONDS: Final = 1.0
-"""One look takes 4 ms of a thread if 100 processes run on the machine, however many agents there are."""
+"""Seconds between measurements. One takes 4 ms of a thread if 100 processes run on the machine, however many agents
+there are."""
 
 MB: Final = 1024 * 1024
 
@@ -31,9 +32,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class MemoryWatch:
-    """``limit``: bytes for one agent and everything that it started. With None there is no limit, and
-    nothing is measured.
-    """
+    """Ends agents that use more than ``limit`` bytes, including everything that they started. None: there is no limit,
+    and nothing is measured."""
 
     def __init__(self, limit: int | None, every: float = EVERY_SECONDS) -> None:
         self._limit = limit
@@ -43,7 +43,7 @@ class MemoryWatch:
         self._looking: asyncio.Task[None] | None = None
 
     async def start(self, agent: Agent, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """As the agent's; the process is watched until it exits."""
+        """Starts the agent (see ``Agent.start``), and watches its process until it exits."""
         if self._limit is None:
             return await agent.start(launch, report)
         watched = _Watched(self, report)
@@ -55,7 +55,7 @@ class MemoryWatch:
 
     @contextlib.contextmanager
     def watching(self, pid: int) -> Iterator[None]:
-        """Watches another process under a supervisor for the time of the context."""
+        """Watches another process that runs under a supervisor, for the duration of the context."""
         if self._limit is None:
             yield
             return
@@ -86,7 +86,7 @@ class MemoryWatch:
 
 
 class _Watched:
-    """One process: its output passes through here, so that its end is reported with the reason."""
+    """One process. Its events pass through here, so that its end is reported with the reason."""
 
     pid = 0
     has_exited = False
@@ -108,7 +108,8 @@ class _Watched:
         self._report(event)
 
     def stop(self, used: int, limit: int) -> None:
-        """Kills it at once, as the kernel would: during an orderly end it could take more."""
+        """Kills the agent immediately, as the kernel would: during an orderly shutdown it could use even more
+        memory."""
         if self._why is None:
             self._why = (
                 f"The agent and its processes used {used // MB:,} MB of memory ({limit // MB:,} MB allowed) and were stopped. "
@@ -122,9 +123,9 @@ class _Watched:
 
 
 def resident(agents: Collection[int]) -> dict[int, int]:
-    """Process id of an agent → bytes resident, with all that it started. Blocking.
+    """The process id of an agent → resident bytes, including everything that it started. Blocking.
 
-    A supervisor is the ancestor also of processes that have lost their parents.
+    Processes that have lost their parents are included, since the supervisor is their ancestor.
     """
     parents: dict[int, int] = {}
     for pid in psutil.pids():

@@ -29,7 +29,8 @@ def word(name: str) -> str:
 
 
 def chosen(wanted: str, offered: Iterable[str]) -> str | None:
-    """The agent's name for a mode; None if it does not offer it. Only the name ``BYPASS`` selects that mode."""
+    """The agent's name for the mode ``wanted``; None if the agent does not offer it. Only the name ``BYPASS`` selects
+    the mode that never asks."""
     names = list(offered)
     if wanted == BYPASS:
         return next((name for name in (*NAMES[BYPASS], *names) if name in names and word(name) == BYPASS), None)

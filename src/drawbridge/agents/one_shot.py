@@ -36,7 +36,7 @@ _object: Final = msgspec.json.Decoder(_Object)
 
 
 class OneShot(Process):
-    """A process whose stdin is closed after the prompt, and that SIGINT interrupts."""
+    """A process whose stdin is closed after the prompt, and that is interrupted by SIGINT."""
 
     def _flush(self) -> None:
         super()._flush()
@@ -74,7 +74,7 @@ class Turn:
         return [AgentLine(data, session_id_of(message.get("session_id")))]
 
     def text(self, line: bytes) -> list[Output]:
-        """The events of a line that is not a JSON object; called with an empty one at the very end."""
+        """The events of a line that is not a JSON object; called with an empty line at the very end."""
         self.junk.add(line + b"\n")
         return []
 
@@ -83,7 +83,7 @@ class Turn:
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; ``words``: its stderr, or else its invalid output."""
+        """Why the turn failed; None if it did not. ``words``: its stderr, or else its invalid output."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])
@@ -128,7 +128,8 @@ class Turn:
         return [*said, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Texts are sent before the prompt. Other attachments are named by their paths, and refused if they are not stored."""
+        """Begins the turn. Text files are sent before the prompt. Other attachments are named by their paths, and
+        refused if they are not stored."""
         parts, stored = [], []
         for one in attachments:
             name, content = one.name or "attachment", text_of(one)

@@ -1,4 +1,4 @@
-"""The output of an agent: split into lines, checked to be JSON, repaired if it is not, made readable for people. Pure."""
+"""An agent's output: split into lines, checked to be JSON, repaired if it is not, made readable for people. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from msgspec import Raw
 Kind = TypeVar("Kind")
 
 LINE_LIMIT: Final = 32 * 1024 * 1024
-"""Bytes of one line. Lines of several MB are normal: files and pictures that the agent has read."""
+"""The most bytes of one line. Lines of several MB are normal: they contain files and images that the agent has read."""
 
 STDERR_LIMIT: Final = 64 * 1024
 JUNK_LIMIT: Final = 4 * 1024
 
-# Escape sequences of terminals; then every other control character but tab and newline.
+# Terminal escape sequences; then all other control characters except tab and newline.
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -31,7 +31,7 @@ class Lines:
         self._pieces: list[bytes] = []
         self._size = 0
         self.too_long = False
-        """Whether a line exceeded the limit. It is dropped, and everything after it."""
+        """Whether a line exceeded the limit. That line and everything after it are dropped."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that ``data`` completes."""
@@ -50,7 +50,7 @@ class Lines:
         return whole
 
     def rest(self) -> bytes:
-        """The text after the last newline, at the end of the output."""
+        """Returns the bytes after the last newline, once the output has ended."""
         rest = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         return rest
@@ -98,7 +98,7 @@ def _finite(digits: str) -> float | None:
 
 
 def json_object(data: Raw | bytes) -> dict[str, Any]:
-    """Raises ``ValueError`` if the data is not a JSON object."""
+    """The JSON object in ``data``. Raises ``ValueError`` if it contains anything else."""
     value = json.loads(bytes(data))
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -106,7 +106,7 @@ def json_object(data: Raw | bytes) -> dict[str, Any]:
 
 
 LONGEST_SESSION_ID: Final = 200
-"""Characters of an agent's id of a conversation."""
+"""The most characters of a conversation's id."""
 
 
 def session_id_of(value: object) -> str:

@@ -1,4 +1,4 @@
-"""An agent as a child process: the asyncio part around its ``Dialect``. Starts it, reads its output, and ends it reliably."""
+"""An agent as a child process: asyncio around its ``Dialect``. Starts it, reads its output, and ends it reliably."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes that wait for an agent that does not read; a prompt with its attachments is far smaller."""
+"""The most bytes that may wait for an agent that does not read its input; a prompt with its attachments is far
+smaller."""
 
 STDOUT, STDERR = 1, 2
 
@@ -41,20 +42,20 @@ logger = logging.getLogger("drawbridge.agents")
 
 
 class Times(Struct, frozen=True):
-    """Seconds that each step of the end may take before the next, harder one."""
+    """The seconds that each step of ending a process may take before the next, harder step."""
 
     interrupt: float = 2.0
     leave: float = 1.0
-    """After its input was closed, at the end of a turn that was interrupted."""
+    """The time to exit after its input was closed, at the end of an interrupted turn."""
     leave_idle: float = 5.0
-    """As ``leave``, for an idle process."""
+    """Like ``leave``, for an idle process."""
     sigint: float = 2.0
     sigterm: float = 3.0
-    """The CLI needs one second to end a command that it runs (2.1.329)."""
+    """``claude`` needs one second to end a command that it runs (2.1.329)."""
     sigkill: float = 5.0
-    """The time that the supervisor has for it; after that the server ends the processes itself."""
+    """The time that the supervisor has to end everything; after that the server ends the processes itself."""
     pipes: float = 2.0
-    """Between the end of a pipe and the end of the process, in either order."""
+    """The longest time between the end of a pipe and the end of the process, in either order."""
     reply: float = 5.0
 
 
@@ -144,11 +145,11 @@ class Process(asyncio.SubprocessProtocol):
         data = self._conversation.outgoing()
         if data and not self._stdin.is_closing():
             self._stdin.write(data)
-        self._tell_supervisor()  # that a question is closed: once the answer is on its way
+        self._tell_supervisor()  # reports a closed question only after its answer was written
         if data and self._stdin.get_write_buffer_size() > STDIN_LIMIT:
             self._fail(f"{self._name} is not reading its input")
 
-    # Messages of the process: asyncio calls these.
+    # Messages from the process: asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -179,7 +180,7 @@ class Process(asyncio.SubprocessProtocol):
         self._closed.set()
 
     def _handle(self, said: Sequence[Output]) -> None:
-        self._tell_supervisor()  # that a question is open: before anybody else knows
+        self._tell_supervisor()  # reports an open question before anything else learns of it
         for item in said:
             if isinstance(item, Replied):
                 reply = self._replies.get(item.request_id)
@@ -246,7 +247,8 @@ class Process(asyncio.SubprocessProtocol):
         await self._ended.wait()
 
     async def _is_gone_within(self, seconds: float) -> bool:
-        """Whether the process ends within that time. After its exit this also waits for the rest of its process tree."""
+        """Whether the process ends within that time. After its exit this also waits for the rest of its process
+        tree."""
         try:
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
@@ -256,7 +258,7 @@ class Process(asyncio.SubprocessProtocol):
         return True
 
     def _fail(self, fault: str) -> None:
-        """Ends a process after a protocol error that can't be recovered."""
+        """Ends the process after a protocol error from which it can't recover."""
         if self._fault is None and not self._exited.is_set():
             self._fault = f"{fault}, and was stopped."
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")

@@ -1,7 +1,8 @@
 """The process tree of an agent, found and ended without its supervisor. Blocking.
 
-Its processes are recognized by the agent's process group and session, by their parents, and by the mark in their environment.
-Even a process that has its own session and has lost its parent, such as the CLI's background commands, has the mark.
+Its processes are recognized by the agent's process group and session, by their parents, and by the mark in their
+environment. Even a process that has its own session and has lost its parent, such as the CLI's background commands, has
+the mark.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 import psutil
 
 END_SECONDS: Final = 3.0
-"""The longest wait for killed processes; only one that hangs in the kernel takes longer."""
+"""The most seconds to wait for killed processes; only a process that hangs in the kernel takes longer."""
 
 SWEEP_SECONDS: Final = 0.01
 
@@ -41,14 +42,14 @@ def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def end(leader: int, mark: str) -> list[int]:
-    """Kills them all, and returns those that are left (usually none). Never calls ``wait``: the event loop collects the
-    leader's exit code."""
+    """Kills all processes of the tree, and returns the ids of those that are left (usually none). Never calls ``wait``:
+    the event loop collects the leader's exit code."""
     return end_all(lambda: members(leader, mark))
 
 
 def end_all(find: Callable[[], list[psutil.Process]]) -> list[int]:
-    """Kills everything that ``find`` returns, including processes that start meanwhile: all are stopped first, so that none can
-    start another between the search and the kill. Returns those that are left."""
+    """Kills everything that ``find`` returns, including processes that start meanwhile: all are stopped first, so that
+    none can start another between the search and the kill. Returns the ids of those that are left."""
     deadline = time.monotonic() + END_SECONDS
     while (alive := find()) and time.monotonic() < deadline:
         for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -1,8 +1,9 @@
-"""The change that an edit tool of the client protocol would make to a file, so that a person can see it before it happens.
+"""The change that an edit tool of the client protocol would make to a file, so that a person can see it first.
 
 Pure, apart from the ``Reader``. The edit tools and their input are those of Claude Code, and the result is what 2.1.329
-writes: with the file's own line endings; a deletion at the end of a line removes the line's end too; a notebook is indented by
-one. If the result can't be predicted to the byte there is no proposal: the plain call is better than a wrong diff.
+writes: it keeps the file's line endings; a deletion at the end of a line removes the line break too; a notebook is
+indented by one space. If the result can't be predicted to the byte, there is no proposal: the plain call is better than
+a wrong diff.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TEXT_LIMIT: Final = 2 * 1024 * 1024
 """Bytes of the file, and characters of the result, above which a change is not shown as a proposal."""
 
 Reader: TypeAlias = Callable[[str], str | None]
-"""A file's whole text; None if the file does not exist. Raises ``UnusableFile``."""
+"""Returns a file's whole text; None if the file does not exist. Raises ``UnusableFile``."""
 
 
 def read_file(path: str) -> str | None:
@@ -32,11 +33,12 @@ _PATHS: Final = {"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_p
 
 
 class _Unforeseeable(Exception):
-    """The call does not fit the file, or the file is not what it should be."""
+    """The result of a call can't be predicted: it does not fit the file, or the file is not valid."""
 
 
 def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | None:
-    """The change that ``tool`` with the input ``given`` would make. None if it changes no file, or unpredictably."""
+    """The change that ``tool`` with the input ``given`` would make. None if it does not change a file, or if the result
+    can't be predicted."""
     path = given.get(_PATHS.get(tool, ""))
     if not isinstance(path, str) or not path.startswith("/"):
         return None
@@ -49,7 +51,7 @@ def proposal(tool: str, given: Mapping[str, Any], read: Reader) -> Proposal | No
 
 
 def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | None:
-    """The text that ``tool`` turns ``old_text`` into; None if that is unpredictable."""
+    """The text that ``tool`` turns ``old_text`` into; None if it can't be predicted."""
     try:
         return _changed(tool, given, old_text)
     except _Unforeseeable:
@@ -59,7 +61,7 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
     """The input with which ``tool`` writes exactly ``text``; None if this tool can't.
 
-    The old and new string of the edit are the whole file: either the text that was shown is written, or nothing.
+    For an edit, the old and new strings are the whole file: either the text that was shown is written, or nothing is.
     """
     old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
     match tool:
@@ -131,7 +133,7 @@ def _notebook(given: Mapping[str, Any], old: str | None) -> str:
 
 
 def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
-    """The cell with this id, or this number as "cell-3"; the first without either."""
+    """The index of the cell with this id, or with this number, as in "cell-3"; 0 if ``cell_id`` is None."""
     if cell_id is None:
         return 0
     if not isinstance(cell_id, str):
@@ -146,15 +148,17 @@ def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
 
 
 def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
+    """Raises ``_Unforeseeable`` if the cell's type changes: 2.1.329 leaves its outputs as they are, 2.1.332 adds or removes
+    them."""
+    if isinstance(kind, str) and kind != cell.get("cell_type"):
+        raise _Unforeseeable
     cell["source"] = source
     if cell.get("cell_type") == "code":
         cell["execution_count"], cell["outputs"] = None, []
-    if isinstance(kind, str):
-        cell["cell_type"] = kind
 
 
 def _new_cell(notebook: dict[str, Any], source: str, kind: object) -> dict[str, Any]:
-    """The CLI generates an id when it writes; a placeholder represents it here."""
+    """A new cell. Its id is a placeholder, since the CLI generates one only when it writes the file."""
     if not isinstance(kind, str):
         raise _Unforeseeable
     has_ids = (notebook.get("nbformat", 0), notebook.get("nbformat_minor", 0)) >= (4, 5)

@@ -22,7 +22,7 @@ from drawbridge.agents.command.driver import Command
 VERSION: Final = re.compile(r"\d{1,6}\.\d{1,6}\.\d{1,6}([-+.][0-9A-Za-z.+-]{1,40})?")
 
 PACKAGE_DEPTH: Final = 4
-"""Directories above a program in which its package.json may be."""
+"""How many directories above a program are searched for its package.json."""
 
 PACKAGE_BYTES: Final = 1_000_000
 
@@ -46,14 +46,14 @@ def agents(named: Named) -> dict[str, Agent]:
 
 
 def built_in(name: str, path: str | None) -> Agent:
-    """The driver of an agent that has a row. ``path``: its program, None for the usual one."""
+    """The driver of an agent that has a row in ``catalog``. ``path``: its program; None for the usual one."""
     driver = importlib.import_module(f"drawbridge.agents.{name}.driver")
     agent: Agent = driver.agent(path)
     return agent
 
 
 def with_image_input(known: Mapping[str, Agent]) -> list[str]:
-    """The agents that accept pictures in a prompt, as far as known before they are started."""
+    """The names of the agents that accept images in a prompt, as far as this is known before they are started."""
     return [name for name, agent in known.items() if agent.sees]
 
 
@@ -63,14 +63,15 @@ def missing(named: Named) -> dict[str, str]:
 
 
 class Program(Struct, frozen=True):
-    """``path``: where an agent's program is, None if it is not installed. ``version``: as far as its files name it."""
+    """An agent's program. ``path``: where it is, None if it is not installed. ``version``: None if its files do not
+    contain it."""
 
     path: str | None
     version: str | None = None
 
 
 def programs(named: Named) -> dict[str, Program]:
-    """The programs of the agents that have one. Blocking, but it starts none."""
+    """Agent → its program, for all agents that have one. Blocking, but it starts none of the programs."""
     found = {}
     for name, program in _programs(named).items():
         path = _place(name, program)
@@ -79,7 +80,8 @@ def programs(named: Named) -> dict[str, Program]:
 
 
 def version_of(path: str) -> str | None:
-    """The version of a program by its file's name, or by the npm package that contains it; None without either."""
+    """The version of a program, from its file's name or from the npm package that contains it; None if neither names
+    one."""
     real = Path(os.path.realpath(path))
     if VERSION.fullmatch(real.name):
         return real.name
@@ -98,14 +100,14 @@ class _Package(Struct):
 
 
 def _programs(named: Named) -> dict[str, str]:
-    """Agent → its program as it is called."""
+    """Agent → the name or path by which its program is started."""
     paths = dict(_parts(given) for given in named.paths)
     found = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
     return found | {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}
 
 
 def _place(name: str, program: str) -> str | None:
-    """Where the program of an agent is, as its driver finds it."""
+    """The path of an agent's program, found as its driver finds it; None if it is not installed."""
     row = catalog.AGENTS.get(name)
     places = row.places if row is not None and program == row.program else ()
     installed = (place for place in map(os.path.expanduser, places) if os.path.isfile(place))

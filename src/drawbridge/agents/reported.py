@@ -14,10 +14,10 @@ from drawbridge.agents.output import readable, valid
 LONGEST_NAME: Final = 200
 LONGEST_TEXT: Final = 500
 LONGEST_DESCRIPTION: Final = 200
-"""Characters."""
+"""The most characters of a name, a text and a description."""
 
 MOST: Final = 200
-"""Entries of one list."""
+"""The most entries of one list."""
 
 Found = TypeVar("Found")
 
@@ -31,7 +31,8 @@ def decoded(data: bytes | Raw, kind: type[Found]) -> Found | None:
 
 
 def each(given: object, read: Callable[[Any], Found | None]) -> tuple[Found, ...]:
-    """The entries of a list that ``read`` understands; empty if it is not a list."""
+    """What ``read`` returns for the first ``MOST`` entries of a list, without None; empty if ``given`` is not a
+    list."""
     items: Iterable[Any] = given[:MOST] if isinstance(given, list) else ()
     return tuple(found for found in map(read, items) if found is not None)
 
@@ -57,7 +58,8 @@ def count_of(given: object) -> int | None:
 
 
 def todo_of(given: Any) -> Todo | None:
-    """An entry of a to-do list with ``content`` and ``status``, as Claude Code and the Agent Client Protocol have it."""
+    """An entry of a to-do list with ``content`` and ``status``, as Claude Code and the Agent Client Protocol have
+    it."""
     if not isinstance(given, dict):
         return None
     words, status = text_of(given.get("content")), given.get("status")

@@ -13,7 +13,8 @@ RATE_LIMITED: Final = "AGENT_RATE_LIMITED"
 
 
 class Failure(Struct, frozen=True):
-    """Why a turn failed. ``text``: for people; ``retry_at``: when to try again, in seconds since 1970, if that is known."""
+    """Why a turn failed. ``text``: for people; ``retry_at``: when to try again, in seconds since 1970, if that is
+    known."""
 
     code: str
     text: str
@@ -21,7 +22,8 @@ class Failure(Struct, frozen=True):
 
 
 def exit_words(code: int) -> str:
-    """How a process ended, after its name. ``code``: as ``Popen.returncode``, so that of a signal is negative."""
+    """How a process ended, in words that follow its name. ``code``: as in ``Popen.returncode``, so negative for a
+    signal."""
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
 
 

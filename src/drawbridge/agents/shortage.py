@@ -12,7 +12,7 @@ CODE: Final = "RESOURCE_LIMIT"
 
 
 def shortage(error: OSError) -> AgentUnusable | None:
-    """None if the error has another cause."""
+    """The error to raise if the system's limits kept an agent from starting; None if ``error`` has another cause."""
     match error.errno:
         case errno.EMFILE | -1:  # uvloop 0.23 reports -1 instead of the reason if its socketpair fails
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -27,4 +27,4 @@ def shortage(error: OSError) -> AgentUnusable | None:
             why, what = "this machine is out of memory", "Quit other programs"
         case _:
             return None
-    return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or run fewer projects at once (--max-runs).")
+    return AgentUnusable(CODE, f"The agent was not started: {why}. {what}, or allow fewer runs at once (--max-runs).")

@@ -1,22 +1,22 @@
 """The parent of one agent: ``supervisor.py CONTROL OPEN_FILES NICE CONFINED PROGRAM ARGUMENT…``.
 
-It starts the agent in a session of its own, passes signals on to it, and exits when the agent does, with the same status.
-Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every process that loses its
-own (``PR_SET_CHILD_SUBREAPER``), so a process that has left its group, its session and its environment is found all the same,
-and it is known which agent it belongs to. The kernel reports when no child is left. On other systems the agent's process
-group is ended here, and the rest by the server.
+It starts the agent in its own session, passes signals on to it, and exits when the agent does, with the same status.
+Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every process that loses
+its parent (``PR_SET_CHILD_SUBREAPER``). So even a process that has left its group, its session and its environment is
+found, and it is known which agent it belongs to. The kernel reports when no child is left. On other systems the agent's
+process group is ended here, and the rest by the server.
 
-CONTROL is a socket to the server, the supervisor pipe. The supervisor writes the agent's process id to it and, at the end,
-"gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for everything), or whether
-the agent waits for a person's decision. End of file means that the server has died: the agent is asked to exit (``claude`` ends
-its own tools then), and a moment later everything is ended. An agent that waits for a decision is killed at once: ``claude``
-takes the end of its input as a denial, and would continue with that (2.1.329).
+CONTROL is a socket to the server, the supervisor pipe. The supervisor writes the agent's process id to it and, at the
+end, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for everything),
+or reports whether the agent waits for a person's decision. End of file means that the server has died: the agent is
+asked to exit (``claude`` ends its own tools then), and a moment later everything is ended. An agent that waits for a
+decision is killed at once: ``claude`` takes the end of its input as a denial, and would continue with that (2.1.329).
 
-It runs as a script of its own that imports nothing of the package: 4.8 MB and 10 ms for each agent.
+It runs as a separate script that imports nothing from the package, so it takes only 4.8 MB and 10 ms for each agent.
 """
 
-# The modules ``signal`` and ``contextlib`` import ``enum`` and ``collections``: a third of the time that a supervisor takes to
-# start, which every agent and every checkpoint waits for.
+# The modules ``signal`` and ``contextlib`` import ``enum`` and ``collections``: a third of the time that a supervisor
+# takes to start, which every agent and every checkpoint waits for.
 import _signal as signal  # type: ignore[import-not-found]
 import ctypes
 import os
@@ -30,16 +30,17 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38  # <li
 LINUX = sys.platform == "linux"
 
 NOT_STARTED = 127
-"""The exit code where the program could not be run, as a shell has it."""
+"""The exit code if the program could not be run, the same as a shell's."""
 
 WAITS, WAITS_NO_MORE = 254, 255
-"""The bytes of the pipe that are not signals: a question of the agent is open, none is open."""
+"""The bytes of the pipe that are not signals: a question from the agent is open, and no question is open."""
 
 LEAVE_SECONDS = 3.0
-"""Between SIGTERM and the end of everything, after the server has died."""
+"""Seconds between SIGTERM and the end of everything, after the server has died."""
 
 END_SECONDS = 3.0
-"""The longest wait for killed processes; only one that hangs in the kernel, or is another user's, takes longer."""
+"""The most seconds to wait for killed processes; only a process that hangs in the kernel, or is another user's, takes
+longer."""
 
 SWEEP_SECONDS = 0.01
 
@@ -79,7 +80,7 @@ def main() -> None:
 
 
 def run_agent(open_files: str, nice: str, confined: str, program: str, *arguments: str) -> None:
-    """Replaces this process, the fork, by the agent."""
+    """Replaces this process, which was forked, with the agent."""
     supervisor = os.getppid()
     os.setsid()
     for number in range(1, signal.NSIG):
@@ -110,7 +111,8 @@ def run_agent(open_files: str, nice: str, confined: str, program: str, *argument
 
 
 def supervise(control: int, child_pipe: int, agent: int) -> int | None:
-    """Returns when the agent has ended (its wait status) or everything has to end (None)."""
+    """Waits until the agent has ended, and returns its wait status, or until everything has to end, and returns
+    None."""
     until = None
     waits = False
     while True:
@@ -122,7 +124,7 @@ def supervise(control: int, child_pipe: int, agent: int) -> int | None:
             if not signals and waits:
                 signal_group(agent, signal.SIGKILL)  # the search for everything else takes a moment
                 return None
-            for number in signals or [signal.SIGTERM, signal.SIGCONT]:  # a stopped process receives it then
+            for number in signals or [signal.SIGTERM, signal.SIGCONT]:  # SIGCONT wakes a stopped process
                 if number == signal.SIGKILL:
                     return None
                 if number in (WAITS, WAITS_NO_MORE):
@@ -145,8 +147,8 @@ def signal_group(agent: int, number: int) -> None:
 
 
 def kill_all(child_pipe: int, agent: int, status: int | None) -> tuple[int | None, bool]:
-    """Kills all descendants, including those that start meanwhile: all are stopped first, so that none can start another
-    between the search and the kill. Returns the agent's wait status, and whether no process is left."""
+    """Kills all descendants, including those that start meanwhile: all are stopped first, so that none can start
+    another between the search and the kill. Returns the agent's wait status, and whether no process is left."""
     deadline = time.monotonic() + END_SECONDS
     while True:
         now, empty = reap(child_pipe, agent)
@@ -213,7 +215,8 @@ def exit_like(status: int | None) -> None:
 
 
 def watch_children() -> int:
-    """Returns a pipe that is readable once a child has ended. A supervisor ignores every other signal."""
+    """Returns a pipe that is readable once a child has ended. Also makes the supervisor ignore SIGHUP, SIGINT and
+    SIGTERM."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -232,7 +235,7 @@ def close_other_descriptors(control: int) -> None:
 
 
 def release_pipes() -> None:
-    """Leaves the pipes to the agent, except for stderr, on which errors of the supervisor appear."""
+    """Leaves stdin and stdout to the agent. stderr stays open for the supervisor's own errors."""
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)

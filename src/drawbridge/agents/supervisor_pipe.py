@@ -1,4 +1,4 @@
-"""The server's end of the socket to an agent's supervisor. When it closes, also because the server died, the agent ends."""
+"""The server's end of the socket to an agent's supervisor. If it closes, or the server dies, the agent is ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drawbridge.agents import supervisor
 from drawbridge.agents.base import Confinement
 
 START_SECONDS: Final = 10.0
-"""The longest wait for a supervisor, which starts in 15 ms, and in a few hundred from a slow disk."""
+"""Seconds to wait for a supervisor, which starts in 15 ms, or in a few hundred milliseconds from a slow disk."""
 
 
 class SupervisorPipe:
@@ -25,7 +25,7 @@ class SupervisorPipe:
         self._received = b""
 
     def command(self, confinement: Confinement, agent: Sequence[str]) -> list[str]:
-        """The command line of a supervisor of ``agent``."""
+        """The command line of a supervisor that runs ``agent``, the agent's own command line."""
         limits = (confinement.open_files or 0, confinement.nice, int(confinement.confined))
         own = [sys.executable, "-I", "-S", str(Path(supervisor.__file__)), str(self.descriptor)]
         return [*own, *map(str, limits), *agent]
@@ -49,11 +49,13 @@ class SupervisorPipe:
         return int(pid) if pid.isdigit() else None
 
     def signal(self, number: int) -> None:
-        """Signals the agent's group; SIGKILL reaches everything that it started. Has no effect after the end."""
+        """Sends a signal to the agent's process group, or SIGKILL to everything that the agent started. Has no effect
+        after its end."""
         self._send(number)
 
     def waits(self, *, for_decision: bool) -> None:
-        """Whether a question of the agent is open: if the server dies then, the agent is killed before it continues."""
+        """Reports whether a question from the agent is open: if the server dies while one is, the agent is killed
+        before it can continue."""
         self._send(supervisor.WAITS if for_decision else supervisor.WAITS_NO_MORE)
 
     def _send(self, byte: int) -> None:

@@ -1,12 +1,12 @@
-"""The ``drawbridge`` command: finds the command that was chosen, and imports its module alone.
+"""The ``drawbridge`` command: finds the command that was chosen, and imports only its module.
 
 Each command is a module of this package, which has
 
-- ``SUMMARY``: what it does, in a few words, without a capital and a full stop;
-- ``add_arguments(parser)``: adds its arguments, and what more the help says of it;
-- ``run(chosen) -> int``: turns the parsed arguments into typed settings, calls the job, and returns the exit code.
+- ``SUMMARY``: what it does, in a few words, without a capital letter and a full stop;
+- ``add_arguments(parser)``: adds its arguments, and anything else that its help contains;
+- ``run(chosen) -> int``: turns the parsed arguments into typed settings, does the work, and returns the exit code.
 
-A module imports its job in ``run`` only, since the help, the completion and the documentation import all of them.
+A module imports what does the work only in ``run``, since help, completion and documentation import all modules.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ ALIASES: Final = {"neovim": "nvim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. The exit code: 0 success, 1 a bug, 2 wrong usage or no editor, 3 a problem outside Drawbridge."""
+    """Runs one command. Returns the exit code: 0 for success, 1 for a bug, 2 for wrong usage or no editor, 3 for a
+    problem outside Drawbridge."""
     try:
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))
@@ -75,7 +76,7 @@ def _main(given: list[str]) -> int:
     try:
         return int(command.run(chosen))
     except DrawbridgeError as error:
-        # A wrong argument needs no page of the documentation.
+        # A wrong argument does not have to be looked up in the documentation.
         code = "" if isinstance(error, CallerError) else f" [{error.code}]"
         print(f"drawbridge {given[0]}: {error}{code}", file=sys.stderr)
         return error.exit_code
@@ -92,7 +93,7 @@ def module(name: str) -> ModuleType:
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """The parser of one command, as ``parser`` has it among all."""
+    """The parser of one command, the same as its subparser in ``parser``."""
     command = module(name)
     parser = _Parser(prog=f"drawbridge {name}", description=sentence(command.SUMMARY))
     command.add_arguments(parser)

@@ -1,4 +1,4 @@
-"""``drawbridge completion``: the script that completes commands and flags in bash, zsh and fish, made from the parser."""
+"""``drawbridge completion``: the script that completes commands and flags in bash, zsh and fish, from the parser."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _commands(
     """("setup", "claude") → the words that may follow, for each command; the first path is empty."""
     words: list[Word] = []
     below = []
-    for action in parser._actions:  # argparse has no other way in
+    for action in parser._actions:  # argparse has no public way to list them
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
             words += [Word(name, helps.get(name, "")) for name in action.choices]

@@ -1,4 +1,4 @@
-"""The server of ``drawbridge demo``: a sample project and a first approval, all of it deleted at the end."""
+"""The server of ``drawbridge demo``: a sample project and a first approval request, all of it deleted at the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ANSWER_SECONDS: Final = 10.0
 
 
 def run(agent: str, *, browse: bool) -> int:
-    """Blocks until Ctrl-C or a signal, then deletes everything. ``browse``: open the page in the browser."""
+    """Blocks until Ctrl-C or a signal, then deletes everything. ``browse``: open the web UI in the browser."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     with tempfile.TemporaryDirectory(prefix="drawbridge-demo-") as place:
@@ -88,13 +88,13 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
 
         ask("hello", client="drawbridge demo")  # the name beside the first prompt
         project: str = ask("project_create", path=str(directory), agent=agent)["project_id"]
-        if not catalog.AGENTS[agent].program:  # a real one costs money: the person starts it
+        if not catalog.AGENTS[agent].program:  # a real one costs money: the user starts it
             ask("execute", project_id=project, prompt=PROMPT, options={"partial_messages": True})
         return project
 
 
 def _browse(address: str, place: Path) -> None:
-    """Opens the browser through a private file: every user of the machine could read the token in a program's arguments."""
+    """Opens the browser through a private file: every user of the machine could read a token in its arguments."""
     leads = place / "open.html"
     leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')
     webbrowser.open(leads.as_uri())

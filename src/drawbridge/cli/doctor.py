@@ -1,4 +1,4 @@
-"""``drawbridge doctor``: tests each connection by using it, and says what to do."""
+"""``drawbridge doctor``: tests each connection by using it, and reports what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drawbridge.cli import sentence
 SUMMARY: Final = "find out why something does not connect or work, and fix the simple causes"
 
 MORE: Final = (
-    " It starts agents to learn their versions, runs their hooks with a sample, and connects to bridges, editors and"
+    " It starts agents to find out their versions, runs their hooks with a sample, and connects to bridges, editors and"
     " servers. The exit code is 0 if there are no warnings or problems, 3 if there are some, and 2 if the arguments "
     "are wrong or --fix could not ask. docs/cli.md lists what it can find."
 )
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """The exit code: 0, 2 if --fix had no terminal to ask at, or 3 if anything is worse than a note."""
+    """Returns the exit code: 0, 2 if there was no terminal for --fix to ask on, 3 if anything is worse than a note."""
     from drawbridge.core.errors import BadSetting
     from drawbridge.core.terminal_text import Terminal
     from drawbridge.doctor import screen

@@ -58,12 +58,12 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def refuse_arguments(given: Sequence[str]) -> NoReturn:
-    """The answer to the agent where the arguments can't be parsed; ends the process with exit code 0."""
+    """Answers the agent if the arguments can't be parsed, and ends the process with exit code 0."""
     from drawbridge.guard import hook
 
     hook.refuse_settings(f"wrong arguments: {' '.join(given)}", for_guard(HookSettings()))
 
 
 def for_guard(loaded: HookSettings) -> Settings:
-    """The guard's own form, as ``drawbridge setup`` writes it into the installed guard."""
+    """The settings in the guard's own form, as ``drawbridge setup`` writes them into the installed guard."""
     return cast("Settings", loaded._asdict())

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the report. The exit code is 0, or 3 if a person should fix something."""
+    """Prints the report. Returns the exit code: 0, or 3 if the user should fix something."""
     from drawbridge.info.report import report
 
     found = report(chosen.directory, sweep=chosen.sweep)

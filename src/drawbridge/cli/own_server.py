@@ -25,10 +25,10 @@ class OwnServer(NamedTuple):
 
 @contextlib.contextmanager
 def own_server(*arguments: str, failure: str, quiet: bool = False) -> Iterator[OwnServer]:
-    """``drawbridge serve`` with ``arguments``, on a free port. It is stopped, with all its agents, at the end of the block.
+    """Runs ``drawbridge serve`` with ``arguments`` on a free port. Stops it, with its agents, at the end of the block.
 
-    ``quiet``: what it reports is not printed, since the command draws on the terminal. Raises ``NoProgram``, which begins
-    with ``failure``, if the server does not start.
+    ``quiet``: its output is not printed, since the command draws on the terminal. Raises ``NoProgram``, with a text
+    that begins with ``failure``, if the server does not start.
     """
     given = ["--json", "--port", "0", "--log-level", "warning", *arguments]
     command = [sys.executable, "-P", "-m", "drawbridge", "serve", *given]

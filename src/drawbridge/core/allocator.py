@@ -6,15 +6,16 @@ import ctypes
 from typing import Final
 
 LARGE: Final = 256 * 1024
-"""Bytes. Python itself allocates small objects in blocks of this size and returns each."""
+"""The size, in bytes, from which a block is returned. Python itself allocates small objects in blocks of this size and
+returns each."""
 
 _M_MMAP_THRESHOLD: Final = -3
 
 
 def return_large_blocks() -> None:
-    """From now on each block of ``LARGE`` bytes or more is returned to the system as soon as it is freed. glibc raises its own
-    threshold, up to 32 MB, with each large block that is freed: a process that has once handled a text of 5 MB would keep
-    several times that size. Has no effect with other C libraries."""
+    """Makes the C library return each block of ``LARGE`` bytes or more to the system as soon as it is freed. glibc
+    raises its own threshold, up to 32 MB, with each large block that is freed: a process that has once handled a text
+    of 5 MB would keep several times that size. Has no effect with other C libraries."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, LARGE)

@@ -1,8 +1,8 @@
-"""The approval: a question of an agent that waits for a person. Pure; the bridge and the agent server use it.
+"""The approval request: a question from an agent that waits for a person. Pure; the bridge and the agent server use it.
 
-An approval is offered on every available surface (an editor, a page, a terminal). The first valid decision wins, the other
-surfaces are closed, and the agent receives the decision once. What the agent then does may confirm or overrule the decision:
-``TABLE`` has every state and every step, ``picture`` draws them.
+A request is offered on every available surface (an editor, the web UI, a terminal). The first valid decision wins, the
+other surfaces are closed, and the agent receives the decision once. What the agent then does may confirm or overrule
+the decision: ``TABLE`` contains every state and every step, and ``picture`` draws them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def picture() -> str:
 
 
 class Approval(Generic[Decision]):
-    """One approval. Each step returns whether it took effect; False means that it was too late and changed nothing."""
+    """One approval request. Each step returns whether it took effect; False means that it was too late and changed
+    nothing."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -66,25 +67,25 @@ class Approval(Generic[Decision]):
         """Why it was withdrawn."""
 
     def decide(self, by: str, decision: Decision) -> bool:
-        """``by``: the person or the surface that decided."""
+        """Records the decision. ``by``: the person or the surface that decided."""
         if not self._step(Step.DECIDE):
             return False
         self.decided_by, self.decision = by, decision
         return True
 
     def withdraw(self, reason: str) -> bool:
-        """The decision is no longer needed; ``reason`` is for people."""
+        """Withdraws the request, because the decision is no longer needed. ``reason`` is for people."""
         if not self._step(Step.WITHDRAW):
             return False
         self.reason = reason
         return True
 
     def confirm(self) -> bool:
-        """The agent has done what was decided."""
+        """Records that the agent has done what was decided."""
         return self._step(Step.CONFIRM)
 
     def overrule(self) -> bool:
-        """The agent has done something else."""
+        """Records that the agent has done something else."""
         return self._step(Step.OVERRULE)
 
     def _step(self, step: Step) -> bool:

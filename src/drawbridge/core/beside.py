@@ -1,4 +1,4 @@
-"""Blocking calls beside each other, for a limited time, whatever they wait for."""
+"""Runs blocking calls in parallel, for a limited time, whatever they wait for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ Result = TypeVar("Result")
 
 
 def each(function: Callable[[Item], Result], items: Sequence[Item], seconds: float) -> list[Result | None]:
-    """The result for each item; None where there is none after ``seconds``: that thread is left behind, and does not keep
-    the process from ending. A ``ThreadPoolExecutor`` would. Raises the first exception of a call."""
+    """Calls ``function`` for each item in a separate thread. Returns the results; None for a call that takes longer
+    than ``seconds``. The thread of such a call is left running and does not keep the process from exiting; with a
+    ``ThreadPoolExecutor`` it would. Raises the first exception of a call."""
     done: SimpleQueue[tuple[int, Result | None, Exception | None]] = SimpleQueue()
 
     def call(number: int, item: Item) -> None:

@@ -7,22 +7,22 @@
     │   ├── BadArgument          a missing or mistyped argument of a tool; names it
     │   ├── BadSetting           a flag, environment variable or line of the settings file; names it
     │   ├── UnusableFile         a path that can't be read as text: missing, a directory, binary, too large
-    │   └── Refused              understood, but it would hurt: an overlap with unsaved work, a tool that is off
+    │   └── Refused              understood, but harmful: an overlap with unsaved work, a tool that is disabled
     ├── PeerError            the other program broke its protocol
     │   └── BadMessage           bytes or a message that its protocol does not allow
     └── WorldError           something outside Drawbridge failed
         ├── EditorGone           no editor at the address, or its connection ended
         ├── EditorHung           the editor did not answer in time
         ├── NoPort               no free port to listen on
-        ├── NoProgram            a program that a command is to start is not there, or too old
+        ├── NoProgram            a program that a command has to start is missing or too old
         ├── ProgramFailed        a program that a command has started failed
         ├── HistoryNotWritten    a message could not be added to a project's history; nothing of it was stored
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is
         ├── NotPrivate           a directory or file can't be made private to this user, or can't be written
-        ├── NotWritable          a file of the person's that a command is to change can't be written
+        ├── NotWritable          one of the user's files, which a command has to change, can't be written
         ├── NoServer             no agent server answers at the address, or its certificate is not the expected one
         ├── DataTooNew           a server's data were written by a newer Drawbridge; they were not touched
-        └── ServerRunning        another agent server works with the same data
+        └── ServerRunning        another agent server uses the same data
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what failed, the reason, what to do.
 ``exit_code``: the exit code of a command that the error ends.
@@ -44,7 +44,7 @@ class CallerError(DrawbridgeError):
 
 
 class BadArgument(CallerError):
-    """A tool's argument is missing or has the wrong type. ``name`` is the argument's."""
+    """A tool's argument is missing or has the wrong type. ``name``: the name of the argument."""
 
     code = "BAD_ARGUMENT"
 
@@ -64,7 +64,7 @@ class UnusableFile(CallerError):
 
 
 class Refused(CallerError):
-    """``notice``: optional sentences for the person in the editor: why a change is not shown, and what to do.
+    """``notice``: optional sentences for the user in the editor: why a change is not shown, and what to do.
     ``{agent}`` and ``{file}`` in it are filled in.
     """
 

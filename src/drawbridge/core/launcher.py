@@ -1,8 +1,9 @@
-"""``drawbridge nvim``: Neovim on a socket that is named after the current directory, with the plugin.
+"""``drawbridge nvim``: starts Neovim with the plugin, on a socket that is named after the current directory.
 
-The socket is ``/tmp/<blake3(directory)>-<pid>.sock`` (docs/internals/protocols/guard.md). This process becomes Neovim: the pid
-in the name, the exit code, signals and the terminal are Neovim's own. The person's arguments reach Neovim unchanged, after our
-two options; if ``--listen`` is given twice, Neovim uses the last one (0.7.2 to 0.12.4).
+The socket is ``/tmp/<blake3(directory)>-<pid>.sock`` (docs/internals/protocols/guard.md). This process becomes Neovim:
+the pid in the name, the exit code, signals and the terminal are Neovim's own. The user's arguments reach Neovim
+unchanged, after the two options that are added; if ``--listen`` is given twice, Neovim uses the last one (0.7.2 to
+0.12.4).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
 """Set while a program is asked for its version: a script called ``nvim`` may start ``drawbridge nvim``."""
 
 OURSELVES: Final = "Drawbridge"
-"""Drawbridge's answer to such a request."""
+"""What ``drawbridge nvim`` prints if it is asked for its version."""
 
 OLDEST: Final = (0, 7)
 PROBE_SECONDS: Final = 5.0
@@ -43,7 +44,8 @@ UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Becomes Neovim. Returns only if another ``drawbridge nvim`` asks for the version; raises if Neovim can't be started."""
+    """Becomes Neovim. Returns only if another ``drawbridge nvim`` asks for the version; raises if Neovim can't be
+    started."""
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
         return 0
@@ -64,16 +66,18 @@ def socket_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def socket_prefix(directory: str, environ: Mapping[str, str] = os.environ) -> str:
-    """What the sockets of the editors in ``directory`` begin with: ``<pid>.sock`` or ``vscode-<pid>.sock`` follows.
+    """The beginning of the socket paths of the editors in ``directory``; ``<pid>.sock`` or ``vscode-<pid>.sock``
+    follows.
 
-    The directory's links are resolved; bytes of its name that are not UTF-8 are replaced by U+FFFD.
+    Symbolic links in ``directory`` are resolved; bytes of its name that are not UTF-8 are replaced by U+FFFD.
     """
     canonical = os.fsencode(os.path.realpath(directory)).decode(errors="replace").encode()
     return os.path.join(socket_directory(environ), f"{blake3(canonical).hexdigest()}-")
 
 
 def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.environ) -> str:
-    """The path at which Neovim ``pid`` in ``directory`` listens. Raises ``BadSetting`` if there can't be a socket."""
+    """The path at which Neovim ``pid`` in ``directory`` listens. Raises ``BadSetting`` if a socket can't be created
+    there."""
     path = os.path.abspath(f"{socket_prefix(directory, environ)}{pid}.sock")
     place = os.path.dirname(path)
     problem = ""
@@ -89,13 +93,14 @@ def socket_path(directory: str, pid: int, environ: Mapping[str, str] = os.enviro
 
 
 def make_way(path: str) -> None:
-    """Removes a dead socket of this user. Raises if anything else has that path, and leaves it unchanged."""
+    """Removes a dead socket of this user. Raises ``NotPrivate`` or ``Refused`` if anything else has that path, and
+    leaves it unchanged."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return
     failed = "Neovim was not started:"
-    other = f"Try again (each start uses another name), or set {DIRECTORY} to your own directory."
+    other = f"Try again (each start uses a different name), or set {DIRECTORY} to your own directory."
     if found.st_uid != os.geteuid():
         raise NotPrivate(f"{failed} {path} belongs to another user. {other}")
     if not stat.S_ISSOCK(found.st_mode):
@@ -106,7 +111,8 @@ def make_way(path: str) -> None:
 
 
 def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
-    """The program that ``DRAWBRIDGE_NVIM_PROGRAM`` names, else the first ``nvim`` on PATH that is Neovim and not ourselves."""
+    """The program that ``DRAWBRIDGE_NVIM_PROGRAM`` names, else the first ``nvim`` on PATH that is Neovim and not
+    Drawbridge. Raises ``BadSetting`` or ``NoProgram`` if it can't be used or there is none."""
     named = environ.get(PROGRAM)
     passed_over = []
     for candidate in [named] if named else _on_path("nvim", environ):
@@ -124,7 +130,7 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
         raise BadSetting(f"{PROGRAM} can't be used: {passed_over[0]}.")
     found = f" ({'; '.join(passed_over)})" if passed_over else ""
     raise NoProgram(
-        f"Neovim was not found: there is no nvim on PATH{found}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path."
+        f"Neovim was not found: nvim is not on PATH{found}. Install Neovim 0.7.2 or newer, or set {PROGRAM} to its path."
     )
 
 
@@ -138,7 +144,7 @@ def _here() -> str:
 
 
 def _first_command(path: str) -> str:
-    """What Neovim runs before it reads the person's configuration: lua/drawbridge/launched.lua."""
+    """The command that Neovim runs before it reads the user's configuration: it loads lua/drawbridge/launched.lua."""
     runtime = plugin.directory()
     script = runtime / "lua" / "drawbridge" / "launched.lua"
     words = ", ".join(_lua_text(word) for word in (path, str(runtime), sys.executable))
@@ -171,7 +177,7 @@ def _on_path(name: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _version(program: str, environ: Mapping[str, str]) -> tuple[int, int] | str:
-    """The version, as (0, 12); or the problem with the program, as the end of a sentence after its name."""
+    """The version, such as (0, 12); or the problem with the program, as the end of a sentence after its name."""
     try:
         answer = subprocess.run(
             [program, "--version"],

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 
 class UrgentLock:
-    """One holder at a time, in the order of their arrival; urgent ones go first."""
+    """A lock with one holder at a time. Callers get it in the order of their arrival, urgent ones first."""
 
     def __init__(self) -> None:
         self._held = False
@@ -37,14 +37,14 @@ class UrgentLock:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                with contextlib.suppress(ValueError):  # the holder has seen that it was cancelled
+                with contextlib.suppress(ValueError):  # the holder has already removed it
                     queue.remove(turn)
             else:
-                self._release()  # it was its turn at that moment
+                self._release()  # it had received the lock at that moment
             raise
 
     def _release(self) -> None:
-        """The next one's turn: the lock stays held meanwhile, so that nobody comes between."""
+        """Passes the lock to the next caller. The lock stays held meanwhile, so that no other caller can take it."""
         for queue in (self._urgent, self._others):
             while queue:
                 turn = queue.popleft()

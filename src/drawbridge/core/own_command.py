@@ -1,4 +1,4 @@
-"""How a person starts this ``drawbridge``: by its name where PATH has it, else by its full path."""
+"""The command by which a person starts this ``drawbridge``: its name if that is on PATH, otherwise its full path."""
 
 from __future__ import annotations
 

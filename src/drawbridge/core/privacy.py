@@ -1,7 +1,7 @@
 """What is hidden from agents: files with names of secrets, or everything. Pure.
 
-This applies to what Drawbridge sends unasked (selection, open files, diagnostics), not to what an agent reads from disk by
-itself, or what the person sends on purpose.
+This applies to what Drawbridge sends unasked (selection, open files, diagnostics), not to what an agent reads from disk
+by itself, or what the user sends on purpose.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Privacy:
         return names.match(posixpath.basename(path)) is not None or paths.match(path) is not None
 
     def hides_in_any_case(self, path: str) -> bool:
-        """As ``hides``, and for many file systems ``.ENV`` is the same file as ``.env``."""
+        """Like ``hides``, but ignores case: on many file systems ``.ENV`` is the same file as ``.env``."""
         return self.hides(path) or self._folded.hides(path.casefold())
 
     @functools.cached_property

@@ -36,7 +36,8 @@ def make_private_directory(path: str) -> None:
 
 
 def _make_missing(path: str) -> None:
-    """``os.makedirs`` applies its mode to the last directory only, and the umask to the others."""
+    """Creates ``path`` and missing directories above it. ``os.makedirs`` applies its mode to the last directory only,
+    and the umask to the others."""
     if not os.path.isdir(path):
         parent = os.path.dirname(path.rstrip("/"))
         if parent and not os.path.exists(parent):
@@ -49,8 +50,8 @@ def _make_missing(path: str) -> None:
 
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
-    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part. ``synced``: it is
-    on the disk when this returns.
+    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
+    ``synced``: it is on the disk when this returns.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """
@@ -80,11 +81,11 @@ def remove_quietly(path: str) -> None:
 
 
 EXITING: Final = 0x4
-"""PF_EXITING, of the flags in Linux' ``/proc/PID/stat``: the process is being ended and closes its files."""
+"""PF_EXITING, one of the flags in Linux's ``/proc/PID/stat``: the process is exiting and closes its files."""
 
 
 def process_alive(pid: int) -> bool:
-    """Whether a process ``pid`` runs, of any user.
+    """Whether the process ``pid`` is running, whichever user it belongs to.
 
     On Linux a process that is exiting, or is a zombie, does not count; elsewhere it does.
     """

@@ -1,4 +1,4 @@
-"""Runs a program that may hang, flood its output or leave processes behind: bounded in time, with asyncio in size too."""
+"""Runs programs that may hang, flood their output or leave processes behind, with limits on time and (asyncio) size."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import NamedTuple
 PIECE_BYTES = 65_536
 
 REST_SECONDS = 1.0
-"""How long output that was written before the program was killed is read."""
+"""Seconds for which the remaining output of a killed program is read."""
 
 
 class Finished(NamedTuple):
-    """``output``: stdout and stderr, at most as many bytes as were asked for; ``dropped``: the number of bytes beyond them.
+    """``output``: stdout and stderr, at most as many bytes as were requested; ``dropped``: the number of bytes beyond
+    them.
 
-    ``status``: as ``Popen.returncode``; None where the program was killed at the limit.
+    ``status``: as in ``Popen.returncode``; None if the program was killed at a limit.
     """
 
     output: bytes
@@ -29,7 +30,7 @@ class Finished(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """``status``: as ``Popen.returncode``; None where the program was killed at the limit."""
+    """``status``: as in ``Popen.returncode``; None if the program was killed at the time limit."""
 
     status: int | None
     output: bytes
@@ -86,7 +87,7 @@ async def run(
     ended = False
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            # A program may wait for its output to be read before it reads on.
+            # A program may wait for its output to be read before it continues to read.
             feeding = None if input is None else group.create_task(_feed(process, input))
             while piece := await process.stdout.read(PIECE_BYTES):
                 kept = piece[: limit - len(output)]
@@ -115,7 +116,7 @@ async def run(
 
 
 async def _feed(process: asyncio.subprocess.Process, input: bytes) -> None:
-    """A program that ends before it has read all of ``input`` is not an error."""
+    """Writes ``input`` to the program. A program that ends before it has read all of it is not an error."""
     assert process.stdin is not None
     try:
         with contextlib.suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""Output for a person's terminal: text from any source is shown as harmless text, in color if the terminal has colors."""
+"""Output for a terminal: text from any source is shown as harmless text, in color if the terminal has colors."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ COLORS: Final = {
 _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20e2\u20e4-\u20ff\ufe20-\ufe2f"
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
-# What would drive a terminal, reorder what is read, or can't be seen. Whatever needs a neighbor to be judged stays where
-# it stands alone: emoji, French punctuation, accents and several scripts are written with it. The page has the same rules
-# (web/harmless.js); a test checks that both agree.
-# Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They are
-# written out everywhere, and so is what joins or varies one of them: written out it has nothing to join or to vary.
+# Characters that would control a terminal, reorder the text, or can't be seen. A character that has to be judged by its
+# neighbor stays where it stands alone: emoji, French punctuation, accents and several scripts need such characters. The
+# web UI has the same rules (web/src/text/harmless.ts); a test checks that both agree.
+# Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They
+# are written out everywhere, and so are joiners and variation selectors after them, which then have nothing to act on.
 _HIDDEN: Final = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
     "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# A blank that may stay and may be written out counts as hidden for what follows it.
+# Blanks that are written out only in some places count as hidden for the character that follows.
 _HIDDEN_OR_BLANK: Final = _HIDDEN + "\u202f\u3000"
 _JOINERS: Final = "\u180b-\u180d\u180f\u200c\u200d"
 _SELECTORS: Final = "\ufe00-\ufe0f"
@@ -47,14 +47,14 @@ _STRANGE: Final = re.compile(
     "|".join(
         (
             f"[{_HIDDEN}]",
-            # No-break spaces, but for those of numbers and of French punctuation; the wide space after a narrow letter.
+            # No-break spaces, except in numbers and in French punctuation; the wide space after a narrow letter.
             "[\xa0\u202f](?![!?:;\xbb%\u20ac])(?<!\xab.)(?!(?<=[0-9].)[0-9])",
             "(?<=[!-\u058f])\u3000",
             # Joiners and variation selectors where there is nothing to join or to vary.
             f"(?<=[\x00-\u058f{_JOINERS}{_HIDDEN_OR_BLANK}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}][{_SELECTORS}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}])(?!\ufe0f\u20e3)[{_SELECTORS}]",
-            # Marks on characters that take none, and the fifth mark on a letter.
+            # Marks on characters that take none, and every mark after the fourth on a letter.
             f"(?<=[\x00-/:-@\\[-`{{-\x7f])[{_ANY_MARK}]",
             f"(?<=[{_MARK}]{{4}})[{_MARK}]",
         )
@@ -85,8 +85,16 @@ class Terminal:
         except (OSError, ValueError):
             return
 
+    def keep_order(self, keeps: bool) -> None:
+        """Makes a terminal that reorders right-to-left text draw each line from left to right instead, character by
+        character, so that what is approved is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM); False
+        ends that. Other terminals ignore it."""
+        if self.is_terminal and os.environ.get("TERM") != "dumb":
+            self.write("\x1b[8l" if keeps else "\x1b[8h")
+
     def line_start(self) -> str:
-        """Where a line can be written while a question is open: in its place on a terminal, else below it."""
+        """What to write before a line while a question is open: on a terminal the line replaces the question, elsewhere
+        it follows below."""
         return "\r\x1b[K" if self.is_terminal else "\n"
 
     def width(self) -> int:
@@ -97,7 +105,7 @@ class Terminal:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
-        """Text from outside, in one line, with what is strange in it written out as in a string of Python."""
+        """Text from outside, in one line, with strange characters written out as in a Python string."""
         found = []
         at = 0
         for place in strange_places(text):
@@ -122,7 +130,7 @@ def harmless_pieces(text: str) -> list[str]:
 
 
 def strange_places(text: str) -> Iterator[int]:
-    """Where the characters are that ``harmless`` writes out, from left to right. Each match is one character."""
+    """The positions of the characters that ``harmless`` writes out, from left to right. Each match is one character."""
     return (found.start() for found in _STRANGE.finditer(text))
 
 

@@ -1,1 +1,1 @@
-"""``drawbridge doctor``: tests each connection between agents, editors and servers by using it, and names what is wrong."""
+"""``drawbridge doctor``: tests the connections of agents, editors and servers, and reports what is wrong."""

@@ -17,7 +17,7 @@ from drawbridge.info import guards
 from drawbridge.setup.agents import AGENTS
 
 SECONDS: Final = 6.0
-"""Gemini CLI takes 2 s to print its version."""
+"""The maximum number of seconds to wait for a version; Gemini CLI takes 2 s."""
 
 VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
@@ -60,7 +60,7 @@ def version(row: Row, path: str) -> list[Finding]:
 
 
 def absent(names: list[str], directory: str, *, anything: bool) -> list[Finding]:
-    """``anything``: whether another agent is installed."""
+    """Findings about agents that are not installed. ``anything``: whether any agent is installed."""
     found = []
     for name in names:
         if name in AGENTS and any(guard.command for guard in guards.of_agent(AGENTS[name], directory, call=False)):
@@ -102,4 +102,4 @@ def _version(path: str) -> tuple[str, tuple[int, ...]]:
     if ended.status != 0:
         return f"`--version` exited with code {ended.status}", ()
     numbers = VERSION.search(ended.output.decode(errors="replace"))
-    return ("", tuple(map(int, numbers.groups()))) if numbers else ("`--version` printed no version", ())
+    return ("", tuple(map(int, numbers.groups()))) if numbers else ("`--version` did not print a version", ())

@@ -1,5 +1,5 @@
-"""Bridges: connects to each one that a lock file or discovery file names, as the agent would: with its token, up to MCP's
-first answer. Other programs' bridges are looked at, but not connected to, since they may drop their agent for a new one.
+"""Bridges: connects to each one that a lock file or discovery file names, as the agent would: with its token, up to
+MCP's first answer. Other programs' bridges are only inspected, since they may drop their agent for a new one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from drawbridge.info import bridges
 from drawbridge.info.bridges import Bridge
 
 SECONDS: Final = 3.0
-"""For each step of a connection."""
+"""The limit for each step of a connection."""
 
 LARGEST: Final = 1_000_000
 
@@ -49,7 +49,7 @@ INITIALIZE: Final = json.dumps(
         },
     }
 )
-"""Without the notification that follows it, a bridge does not show the client to its person."""
+"""The bridge does not show the client to the user, because the notification that usually follows is not sent."""
 
 
 class Reached(NamedTuple):
@@ -80,7 +80,7 @@ def check(directory: str) -> list[Finding]:
 
 
 def elsewhere() -> list[Finding]:
-    """Bridges whose own environment names other directories than ours."""
+    """Findings about bridges whose environment selects other directories than ours."""
     mine = {path for bridge in bridges.inspect() for path in bridge.files.values()}
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
@@ -92,7 +92,7 @@ def elsewhere() -> list[Finding]:
 
 
 def proxy(environ: Mapping[str, str]) -> list[Finding]:
-    """As ``:checkhealth drawbridge`` judges it."""
+    """A finding if agents would connect to the bridge through a proxy, as ``:checkhealth drawbridge`` reports it."""
     names = [name for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY") if environ.get(name)]
     exempt = ",".join(environ.get(name, "") for name in ("no_proxy", "NO_PROXY"))
     if not names or "127.0.0.1" in exempt or "*" in [part.strip() for part in exempt.split(",")]:
@@ -138,7 +138,7 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
 
 
 def _late(bridge: Bridge) -> tuple[None, list[Finding]]:
-    """Something that sends a byte now and then: no step of the connection takes too long, but all of them do."""
+    """The finding for a program that sends a byte now and then: no single step takes too long, but all together do."""
     agent, path = next(iter(bridge.files.items()))
     return None, [_failed("silent", _name(bridge), catalog.title(agent), path)]
 
@@ -159,7 +159,7 @@ def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
 
 
 def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
-    """Which bridge an agent that is started in the directory would choose."""
+    """Findings about the bridges that an agent could choose if it is started in the directory: none, or several."""
     for agent in dict.fromkeys(agent for one in reached for agent in one.agents):
         serving = [one.bridge for one in reached if agent in one.agents]
         here = [bridge for bridge in serving if any(_contains(folder, directory) for folder in bridge.folders)]
@@ -191,7 +191,7 @@ def _other_place(bridge: Bridge, agent: str, path: str) -> Finding:
 
 
 def _environments_of_bridges() -> Iterator[dict[str, str]]:
-    """Of those that run with the home directory that is set here."""
+    """The environments of the bridges that run with the same home directory as this process."""
     me, home = os.geteuid(), os.environ.get("HOME")
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -256,7 +256,7 @@ def _by_http(port: int, token: str) -> Outcome:
 
 
 def _judged(answer: str | bytes) -> Outcome:
-    """Raises ``ValueError`` if it is not JSON."""
+    """Whether the answer is a bridge's. Raises ``ValueError`` if it is not JSON."""
     found = json.loads(answer)
     result = found.get("result") if isinstance(found, dict) else None
     return "works" if isinstance(result, dict) and "serverInfo" in result else "invalid"

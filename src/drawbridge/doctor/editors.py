@@ -8,6 +8,7 @@ from drawbridge import settings
 from drawbridge.doctor.finding import Check, Finding, finding
 from drawbridge.info import editors
 from drawbridge.settings.hook import HookSettings
+from drawbridge.text.counts import counted
 
 
 def checks(directory: str) -> list[Check]:
@@ -28,7 +29,7 @@ def check(directory: str) -> list[Finding]:
             found.append(finding("editor-silent", title, why, todo))
     if unseen := editors.unseen(guard.socket_dir):
         place = os.path.dirname(unseen[0])
-        title = f"The guard does not look in {place}, where {len(unseen)} of your editors listen."
+        title = f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}."
         why = "Their unsaved changes are not protected. DRAWBRIDGE_SOCKET_DIR is set, and the guard does not know about it."
         todo = f'Put `socket_dir = ["{place}"]` under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
         found.append(finding("editor-unseen", title, why, todo))

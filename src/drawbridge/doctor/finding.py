@@ -1,4 +1,4 @@
-"""What the doctor can find. Each id is stable and always has the same severity; docs/cli.md has a table made from this one."""
+"""What the doctor can find. Each id is stable and always has the same severity; docs/cli.md's table is made from it."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ CAUSES: Final = {
 
 @dataclass(frozen=True)
 class Finding:
-    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks; both are
-    empty if nothing is wrong."""
+    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks; both
+    are empty if nothing is wrong."""
 
     id: str
     severity: Severity
@@ -87,7 +87,7 @@ class Finding:
 
 
 class Check(NamedTuple):
-    """``name``: what it tests, for a person. ``run`` blocks, and is called in a thread of its own."""
+    """``name``: what it tests, for people. ``run`` blocks, and is called in its own thread."""
 
     name: str
     run: Callable[[], list[Finding]]

@@ -38,7 +38,7 @@ def fixes() -> list[Fix]:
 
 
 def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
-    """Runs setup again for each settings file that setup writes and whose command needs a file that is gone."""
+    """Fixes that run setup again for each settings file that it writes and whose command needs a file that is gone."""
     for found in guards.of_agent(agent, directory, call=False):
         project = Path(directory) if found.scope == "project" else None
         if found.state == "broken" and Path(found.file) == agent.settings_file(project):
@@ -52,7 +52,7 @@ def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
 
 
 def _settings(agent: str, project: Path | None) -> HookSettings:
-    """Those with which the guard was set up if its stub still exists, else those in force."""
+    """The settings with which the guard was set up if its stub still exists, else the current ones."""
     kept = installed.settings_in(installed.stub_path(agent, project))
     return kept or settings.load("hook", HookSettings, {"agent": agent})
 

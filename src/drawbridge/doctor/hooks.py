@@ -18,7 +18,7 @@ from drawbridge.settings.hook import HookSettings
 from drawbridge.setup.agents import AGENTS
 
 SLOW_MILLISECONDS: Final = 1000
-"""Usually it is less than 100. An agent waits this long before each of its edits."""
+"""The time from which a hook is slow; usually it takes less than 100 ms. An agent waits for it before each edit."""
 
 UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
 
@@ -82,6 +82,6 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
     elif guard.state == "works" and guard.milliseconds:
         yield finding("hook-works", f"{agent.title}'s hooks answer in {guard.milliseconds:.0f} ms ({guard.file}).")
     elif guard.state == "works":
-        title = f"{agent.title}'s hooks in {guard.file} were not run."
-        why = "A command in a project's settings is run only if it is the one that setup installs."
+        title = f"{agent.title}'s hooks in {guard.file} were not tested."
+        why = "Doctor runs a command from a project's settings only if it is exactly the one that setup installs."
         yield finding("hook-untested", title, why, f"If you do not know that command: {again[0].lower()}{again[1:]}.")

@@ -22,10 +22,10 @@ from drawbridge.doctor.finding import Check, Finding, finding
 SECONDS: Final = 6.0
 
 LOW_DISK: Final = 500_000_000
-"""Bytes. A server reports the same."""
+"""The free bytes below which a disk is reported; a server uses the same limit."""
 
 COMMANDS: Final = ("ide", "hook", "serve", "attach")
-"""Those that have settings."""
+"""The commands that have settings."""
 
 
 def checks() -> list[Check]:
@@ -55,7 +55,7 @@ def git() -> list[Finding]:
 
 
 def disk(low: int = LOW_DISK) -> list[Finding]:
-    """The disk of the server's data, whether or not it exists yet. ``low``: bytes."""
+    """The disk of the server's data, whether or not that directory exists yet. ``low``: bytes."""
     place = Path(platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
     return disk_of(place, low)
 
@@ -96,6 +96,6 @@ def other_drawbridge() -> list[Finding]:
     except OSError as error:
         other = f"it can't be run ({(error.strerror or 'unknown reason').lower()})"
     why = "Editors and terminals start that one, and different versions may not work together."
-    title = f"{path} is another Drawbridge: {other}, this one is {mine}."
+    title = f"{path} is a different Drawbridge: {other}, this one is {mine}."
     todo = f"Remove one of them. This one is `{shlex.quote(sys.executable)} -m drawbridge`."
     return [finding("other-drawbridge", title, why, todo)]

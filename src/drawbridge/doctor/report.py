@@ -1,4 +1,4 @@
-"""Runs all checks beside each other, for a limited time."""
+"""Runs all checks in parallel, for a limited time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drawbridge.doctor import agents, bridges, editors, hooks, machine, servers
 from drawbridge.doctor.finding import Check, Finding, finding
 
 SECONDS: Final = 9.0
-"""For all checks together. Each has shorter limits of its own."""
+"""The limit for all checks together. Each has its own, shorter limits."""
 
 SEVERITIES: Final = ("problem", "warning", "note", "ok")
 
@@ -33,7 +33,7 @@ def report() -> list[Finding]:
 
 
 def run(checks: Sequence[Check], seconds: float) -> list[Finding]:
-    """The findings in the order of the checks. A check that does not end in time is named."""
+    """The findings in the order of the checks. A check that does not end in time is reported."""
     results = beside.each(_safely, checks, seconds)
     named = ([_late(check, seconds)] if found is None else found for check, found in zip(checks, results, strict=True))
     return [one for findings in named for one in findings]
@@ -43,7 +43,7 @@ def _safely(check: Check) -> list[Finding]:
     try:
         return check.run()
     except BadSetting:
-        return []  # the check of the settings names it
+        return []  # the check of the settings reports it
     except Exception as error:  # the other checks are worth more than a traceback
         why = "Something may be wrong there, but doctor can't tell what."
         title = f"Could not check {check.name}: {type(error).__name__}."

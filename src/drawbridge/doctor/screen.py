@@ -1,4 +1,4 @@
-"""The findings for people: the most severe first, with what to do; what works at the end, one line each."""
+"""The findings as text: the most severe first, with what to do; what works at the end, one line each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _rows(one: Finding, terminal: Terminal) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str, others: str, terminal: Terminal) -> list[str]:
-    """Lines for a terminal, elsewhere one line; none without text. A command is never cut."""
+    """The lines of a text; one line if the output is not a terminal, none without text. A command is never cut."""
     kept = COMMAND.sub(lambda found: found[0].replace(" ", KEPT_SPACE), harmless(text))
     lines = textwrap.wrap(
         kept,

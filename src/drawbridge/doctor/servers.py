@@ -1,5 +1,5 @@
-"""Servers: each running one is reached as a phone would reach it, at each address that it names: certificate, host name,
-answer; then with the owner's token, and by its private socket.
+"""Servers: tests each running one as a phone would reach it, at each address that it names (certificate, host name,
+answer), then with the owner's token, and through its private socket.
 
 The token is sent only over a connection whose certificate is verified, or without TLS to a loopback address.
 """
@@ -31,15 +31,15 @@ from drawbridge.transport import private_socket, running
 from drawbridge.transport.running import Running
 
 SECONDS: Final = 3.0
-"""For each step of a connection."""
+"""The limit for each step of a connection."""
 
 CLOCK_SECONDS: Final = 300.0
-"""Files that are newer than now by this much show a wrong clock."""
+"""How far in the future a file's time has to be to show that a clock is wrong."""
 
 LARGEST: Final = 1_000_000
 
 EXPIRED, EARLY, OTHER_NAME, OTHER_ADDRESS = 10, 9, 62, 64
-"""``X509_V_ERR_…`` of OpenSSL."""
+"""OpenSSL's ``X509_V_ERR_…`` codes."""
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
@@ -96,7 +96,7 @@ def token(server: Running) -> list[Finding]:
             opened.send(json.dumps(hello))
             answer = json.loads(opened.recv(SECONDS))
     except (OSError, WebSocketException, ValueError):
-        return []  # ``addresses`` names the reason
+        return []  # ``addresses`` reports the reason
     if answer.get("type") != "error" or answer["data"].get("code") not in REFUSALS:
         return []
     title = f"The server at {server.url} refuses the token in {path}."
@@ -142,7 +142,7 @@ def _page(server: Running) -> str:
 
 
 def _reach(server: Running, page: str) -> Finding:
-    """One address, as a browser reaches it whose device trusts the server's own authority."""
+    """Tests one address as a browser would on a device that trusts the server's own certificate authority."""
     try:
         context = _trusting(server) if page.startswith("https:") else None
         status = _health(page, context)
@@ -174,7 +174,8 @@ def _health(page: str, context: ssl.SSLContext | None) -> int:
 
 
 def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
-    """Trusts what this machine trusts, and the server's own certificates. ``names``: checks the host name too."""
+    """A context that trusts what this machine trusts, and the server's own certificates. ``names``: the host name is
+    checked, too."""
     context = ssl.create_default_context()
     context.check_hostname = names
     for name in ("ca.pem", "cert.pem"):
@@ -185,7 +186,7 @@ def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
 
 def _certificate(page: str, error: ssl.SSLCertVerificationError) -> Finding:
     host = urlsplit(page).hostname or ""
-    own = "Restart the server: it renews its own certificate. You have to renew a certificate that you set with --cert."
+    own = "Restart the server: it renews its own certificate. If you set one with --cert, renew that first."
     if error.verify_code == EXPIRED:
         why = "Browsers and phones refuse the connection or show a warning."
         return finding("server-certificate-expired", f"The certificate at {page} has expired.", why, own)

@@ -44,7 +44,7 @@ def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
 
 
 def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
-    """Whether an editor can show the file, by its size and its first bytes alone; raises ``UnusableFile`` if not."""
+    """Raises ``UnusableFile`` if an editor can't show the file, judging by its size and its first bytes alone."""
     head = _read(path, limit, HEAD)
     if head is None:
         raise UnusableFile(f"{_shown(path)} does not exist.")
@@ -52,7 +52,9 @@ def check_text_file(path: str, limit: int = FILE_LIMIT) -> None:
 
 
 def absolute(path: str, folder: str) -> str:
-    """``path`` relative to ``folder``, without "." and ".."; "~" is an ordinary name. Raises ``UnusableFile`` for ""."""
+    """``path`` resolved against ``folder``, without "." and ".."; "~" is an ordinary name. Raises ``UnusableFile`` if
+    ``path`` is empty.
+    """
     if not path:
         raise UnusableFile("The path is empty.")
     joined = os.path.normpath(os.path.join(folder, path))
@@ -87,7 +89,9 @@ def from_uri(uri_or_path: str) -> str:
 
 
 def _scheme(text: str) -> tuple[str | None, str]:
-    """A scheme counts with "//" behind it, or if it is ``file:/``; "notes: a.txt" is a path."""
+    """The scheme, None if there is none, and the rest. A scheme is followed by "//", or is ``file:/``; "notes: a.txt"
+    is a path.
+    """
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):(?=/)", text, re.IGNORECASE)
     return (match[0][:-1].lower(), text[match.end() :]) if match else (None, text)
 
@@ -102,7 +106,7 @@ def _read(path: str, limit: int, size: int) -> bytes | None:
             status = os.fstat(descriptor)
             _refuse_special(path, status)
             # Files in /proc report size 0, and a log may grow meanwhile: the bytes that were read count, too.
-            expected = min(status.st_size, size) + 1  # Python sets so much memory aside before it reads
+            expected = min(status.st_size, size) + 1  # Python allocates this much memory before it reads
             content = file.read(expected)
             if len(content) == expected <= size:
                 content += file.read(size + 1 - expected)

@@ -1,8 +1,8 @@
 """A bridge without an editor: a directory, and a terminal in which a person reads and answers.
 
 Proposals are drawn as diffs one after another, each with the question y, n or e; "e" opens the proposed text in the
-person's own $VISUAL or $EDITOR, and the question is asked again for the edited text. Keys that were typed before the question
-was visible never count as an answer.
+user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. Keys that were typed before the
+question was visible never count as an answer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Folder:
         input: TextIO | None = None,
         output: TextIO | None = None,
     ) -> None:
-        """``decide``: the answer to every proposal, without a person. ``input``: stdin by default; ``output``: stderr."""
+        """``decide``: the answer to every proposal, so that nobody is asked. ``input`` and ``output``: by default stdin
+        and stderr.
+        """
         self._directory = str(Path(directory).absolute())
         self._decide_all = decide
         self._lines = Lines(input or sys.stdin)
@@ -90,6 +92,7 @@ class Folder:
 
     async def start(self, listener: Listener) -> None:
         self._listener = listener
+        self._canvas.keep_order(True)
         self._tasks.start(self._ask_all(), "asking about proposals", self._failed)
 
     async def close(self) -> None:
@@ -98,6 +101,7 @@ class Folder:
         if self._asked is not None:
             self._end_prompt()
             self._say("The bridge is stopping. The proposal is undecided.", "warn")
+        self._canvas.keep_order(False)
         self._asked = None
         self._waiting.clear()
 
@@ -135,7 +139,7 @@ class Folder:
         raise Refused(f"{path} is not open in an editor here.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
-        """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text."""
+        """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text file."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
             raise UnusableFile(f"{request.path} does not exist.")
@@ -170,14 +174,14 @@ class Folder:
         raise Refused("No agent is running in a terminal here.")
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """A folder asks for no review."""
+        """Does nothing: a folder never asks for a review."""
 
     async def notify(self, message: str, level: Level = "info") -> None:
         for line in message.split("\n"):
             self._say(line, level)
 
     def _failed(self, error: Exception) -> None:
-        """No proposal can be answered without the task that asks, so the bridge ends."""
+        """Ends the bridge, since no proposal can be answered without the task that asks."""
         self._say("Drawbridge failed and can no longer ask here. Its log has the reason.", "warn")
         if self._listener is not None:
             self._listener(Gone())
@@ -217,7 +221,7 @@ class Folder:
         return Accepted(proposal.new_text)
 
     async def _ask(self, question: str) -> str:
-        """The person's answer in lower case; "n" with a notice at the end of the input."""
+        """The user's answer in lower case; "n", with a notice, if the input has ended."""
         self._lines.discard()
         self._prompt = self._canvas.paint(question, "question")
         self._canvas.write(self._prompt)
@@ -240,7 +244,7 @@ class Folder:
         return answer.strip().lower()
 
     async def _edit(self, proposal: Proposal) -> Proposal:
-        """The proposal as the person has edited it; unchanged, with a notice, if the edited text can't be used."""
+        """The proposal as the user has edited it; unchanged, with a notice, if the edited text can't be used."""
         self._held = []
         problem = None
         try:
@@ -274,7 +278,7 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """Prints one line, above an open question; delayed while the person's editor has the screen."""
+        """Prints one line, above an open question; delayed while the user's editor occupies the screen."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

@@ -1,4 +1,4 @@
-"""Edits a text in the person's own editor, in a private temporary file."""
+"""Edits a text in the user's own editor, in a private temporary file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from drawbridge.core.errors import Refused
 from drawbridge.editors import files
 
 STOP_SECONDS: Final = 2.0
-"""The time that the person's editor has to restore the terminal when the bridge ends."""
+"""The time that the user's editor has to restore the terminal when the bridge ends."""
 
 
 async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:
     """Returns ``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file of the same name as ``path``.
 
-    Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text.
+    Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text file.
     """
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="drawbridge-")  # 0700
     try:

@@ -1,4 +1,4 @@
-"""Lines from any input: a terminal, a pipe, a file, none. The event loop never waits."""
+"""Reads lines from any input (a terminal, a pipe, a file, or none) without blocking the event loop."""
 
 from __future__ import annotations
 

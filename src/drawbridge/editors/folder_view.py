@@ -9,6 +9,7 @@ from typing import Final
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.editors.port import Proposal
 from drawbridge.text import format_changes, split
+from drawbridge.text.counts import counted
 from drawbridge.text.hunks import Row, unified
 
 ROWS_LIMIT: Final = 1_000
@@ -41,7 +42,9 @@ class Canvas(Terminal):
         lines += [self._row(row, digits) for row in islice(rows, ROWS_LIMIT)]
         hidden = sum(1 for _ in rows)
         if hidden:
-            lines.append(self.paint(f"  {hidden:,} more lines are hidden; press e to open the full text.", "warn"))
+            are = "is" if hidden == 1 else "are"
+            hint = f"  {counted(hidden, 'more line')} {are} hidden; press e to open the full text."
+            lines.append(self.paint(hint, "warn"))
         if not proposal.hunks:
             lines.append(self.paint("  No lines changed.", "dim"))
         return "\n".join(lines) + "\n\n"

@@ -1,8 +1,8 @@
 """The Neovim editor. Its other half is ``lua/drawbridge/``: Lua moves cursors and opens windows, all logic is here.
 
 Each call is one ``require('drawbridge.link').handle(method, params)`` in Neovim, which answers ``{ok, value}`` or
-``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge', event, payload)``. Columns come as a number
-where the line's bytes up to there are ASCII, else as those bytes, and are counted here in UTF-16.
+``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge', event, payload)``. A column is sent as a
+number if the line is ASCII up to it, otherwise as the bytes before it, which are counted here in UTF-16 code units.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ logger = logging.getLogger("drawbridge.neovim")
 
 
 class Neovim:
-    """A running Neovim (0.7.2 and newer). Made by ``connect`` or ``stdio``; then ``start`` it."""
+    """A running Neovim (0.7.2 and newer), created by ``connect`` or ``stdio``; call ``start`` next."""
 
     name = "Neovim"
 
@@ -121,7 +121,7 @@ class Neovim:
         return self._pid
 
     async def start(self, listener: Listener) -> None:
-        """Raises ``Refused`` if the plugin in this Neovim has another version or serves another bridge."""
+        """Attaches to the plugin. Raises ``Refused`` if it has a different version or serves another bridge."""
         self._session.on_notification = self._heard
         self._session.on_gone = self._ended
         channel = (await self._session.call("nvim_get_api_info"))[0]
@@ -129,7 +129,7 @@ class Neovim:
         if revision != REVISION:
             raise Refused(
                 f"The Drawbridge plugin in this Neovim has protocol revision {revision}, but this bridge has "
-                "{REVISION}. Update both to the same version, then restart Neovim."
+                f"{REVISION}. Update both to the same version, then restart Neovim."
             )
         self._listener = listener
         answer = await self._ask("attach", channel=channel)
@@ -276,7 +276,7 @@ class Neovim:
 
 
 def _soon() -> float:
-    """The time, since 1970, until which a call may be executed: earlier than the call's timeout."""
+    """The latest time (in seconds since 1970) to execute a call that is made now: one second before its timeout."""
     return time.time() + neovim_rpc.CALL_SECONDS - 1
 
 

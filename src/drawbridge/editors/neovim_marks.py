@@ -22,13 +22,13 @@ MARKS_CHUNK: Final = 2_000
 """The most hunks and lines that one call marks."""
 
 FIRST_MARKS: Final = 200
-"""As ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
+"""Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
 
 REMOVED_LINES: Final = 200
 """The most removed lines of one hunk that the inline view shows."""
 
 PAIRED_LINES: Final = 50
-"""The most lines that are compared with those that they replace."""
+"""The most lines of a hunk that are compared with the lines that they replace."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
@@ -72,7 +72,7 @@ def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
 
 
 def _marks(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """One mark; several where many lines are added: what was removed is shown above the first of them."""
+    """The mark of a hunk, or several if it adds many lines: the removed lines are shown above the first one."""
     shown = min(hunk.old_count, REMOVED_LINES)
     removed = old_lines[hunk.old_start : hunk.old_start + shown]
     words = list(_words(hunk, old_lines, new_lines))
@@ -89,11 +89,11 @@ def _marks(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> It
 
 
 _Word: TypeAlias = tuple[int, int, int]
-"""A line, and the start and end of a difference in it, in bytes."""
+"""A line's number, and the start and end of a changed part in it, in bytes."""
 
 
 def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[_Word, _Word]]:
-    """The differences within lines that replace similar ones: in the removed lines of the hunk, and in the new text."""
+    """The changed parts of lines that replace similar ones: each in the hunk's removed lines, and in the new text."""
     if max(hunk.old_count, hunk.new_count) > PAIRED_LINES:
         return
     in_pairs = hunk.old_count == hunk.new_count

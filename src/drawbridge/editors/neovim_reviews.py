@@ -80,7 +80,7 @@ class NeovimReviews:
         await self._ask("withdraw", id=proposal_id)
 
     def heard(self, event: str, payload: dict[str, Any]) -> Decided | None:
-        """Handles a report of the Lua half about a view. Returns the decision if it is one."""
+        """Handles a report from the Lua half about a view. Returns the decision if it is one."""
         shown = self._shown.get(payload["id"])
         if shown is None:
             return None
@@ -96,12 +96,12 @@ class NeovimReviews:
         return None
 
     def cancel(self) -> None:
-        """The connection has ended: Neovim can no longer be asked."""
+        """Forgets all views and cancels their tasks, because the connection to Neovim has ended."""
         self._shown.clear()
         self._tasks.cancel()
 
     async def close(self) -> None:
-        """Waits for the end of what ``cancel`` has cancelled."""
+        """Waits until the tasks that ``cancel`` has cancelled have ended."""
         await self._tasks.close()
 
     async def _open(self, shown: _Shown, old: text.Split, new: text.Split) -> None:
@@ -148,7 +148,7 @@ class NeovimReviews:
             clear = False
 
     async def _mark_again(self, shown: _Shown) -> None:
-        """After edits: the counts, and the marks of the inline view. Edits in the meantime cause one more update."""
+        """Updates the counts and the inline view's marks after edits. Edits in the meantime cause one more update."""
         shown.marking = True
         try:
             while shown.edited:
@@ -193,7 +193,7 @@ class NeovimReviews:
             if error is not None:
                 raise NeovimError(str(error))
             if first_tick not in (None, tick):
-                # The person typed meanwhile: start again.
+                # The user typed meanwhile: start again.
                 lines, first_tick = [], None
                 continue
             lines, first_tick = lines + chunk, tick

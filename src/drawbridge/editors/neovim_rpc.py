@@ -20,7 +20,7 @@ HANDLE: Final = "return require('drawbridge.link').handle(...)"
 
 GONE: Final = "Neovim has ended, or closed the connection."
 HUNG: Final = (
-    "Neovim did not answer within 5 seconds; it may be waiting for a key (Press ENTER). Nothing was changed. Try again."
+    "Neovim did not answer within 5 seconds; it may be waiting for a key (Press ENTER). Answer it, then try again."
 )
 
 OnNotification: TypeAlias = Callable[[str, list[Any]], None]
@@ -42,7 +42,7 @@ class Session(asyncio.Protocol):
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._gone = False
         self.call_seconds: float | None = None
-        """The timeout of its calls instead of ``CALL_SECONDS``."""
+        """The timeout of this session's calls, if it is not ``CALL_SECONDS``."""
         self.on_notification: OnNotification = lambda method, params: None
         self.on_gone: Callable[[], None] = lambda: None
 
@@ -73,7 +73,7 @@ class Session(asyncio.Protocol):
         return await self.call("nvim_exec_lua", HANDLE, [method, params])
 
     def notify_lua(self, method: str, params: dict[str, Any]) -> None:
-        """As ``lua``, without an answer, after all earlier calls."""
+        """Like ``lua``, but without an answer; executed after all earlier calls."""
         self.notify("nvim_exec_lua", HANDLE, [method, params])
 
     def notify(self, method: str, *params: Any) -> None:
@@ -89,7 +89,7 @@ class Session(asyncio.Protocol):
         self._end()
 
     def use_writer(self, transport: asyncio.WriteTransport) -> None:
-        """Writes to another pipe than the one that is read."""
+        """Writes to a different pipe from the one that is read."""
         self._writer = transport
 
     # Called by asyncio.
@@ -140,7 +140,7 @@ class Session(asyncio.Protocol):
 
 
 def _error_text(error: Any) -> str:
-    """Neovim's errors are ``[type, message]``."""
+    """The message of an error; Neovim's errors are ``[type, message]``."""
     match error:
         case [_, str(message)]:
             return message
@@ -159,7 +159,7 @@ async def connect(address: str) -> Session:
             else:
                 _, session = await loop.create_unix_connection(Session, address)
     except (OSError, ValueError) as error:
-        # TimeoutError is an OSError; a path longer than a socket's may be is an OSError too, one with NUL a ValueError.
+        # TimeoutError is an OSError; a path that is too long for a socket raises OSError, one with NUL ValueError.
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "no answer"
         raise EditorGone(f"Can't connect to Neovim at {address}: {reason}.") from None
     return session

@@ -41,7 +41,7 @@ class Range(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """What the person has selected in a file; an empty ``range`` is the cursor alone.
+    """What the user has selected in a file; an empty ``range`` is the cursor alone.
 
     ``text`` is cut at ``SELECTION_LIMIT`` characters; ``range`` always covers the whole selection.
     """
@@ -82,9 +82,9 @@ class BufferStatus(Struct, frozen=True):
 
 
 class BridgeState(Struct, frozen=True):
-    """What the person can see of the bridge: where it listens, and which agents are connected (``agents``: their names).
+    """What the user can see of the bridge: where it listens, and which agents are connected (``agents``: their names).
 
-    ``token`` lets the editor hand the same one to a restarted bridge, so that agents reconnect by themselves. ``pids``
+    ``token`` lets the editor pass the same one to a restarted bridge, so that agents reconnect automatically. ``pids``
     are the processes of the agents that report theirs: the guard asks for them, so that no agent receives a notice twice.
     ``unasked`` are the agents that have written a file without a proposal since the last one that they made.
     """
@@ -97,10 +97,10 @@ class BridgeState(Struct, frozen=True):
 
 
 class OpenRequest(Struct, frozen=True):
-    """Show a file: with ``focus`` in front of the person, without it only loaded, no window changes.
+    """A request to show a file. With ``focus`` the user sees it; otherwise it is only loaded, and no window changes.
 
-    ``start_text``/``end_text`` select from the first match of the one to the first match of the other after it;
-    ``to_end_of_line`` extends the selection to the end of its last line.
+    The selection goes from the first match of ``start_text`` to the next match of ``end_text`` after it;
+    ``to_end_of_line`` extends it to the end of its last line.
     """
 
     path: str
@@ -111,7 +111,7 @@ class OpenRequest(Struct, frozen=True):
 
 
 class OpenedFile(Struct, frozen=True):
-    """``found``: whether ``start_text`` was found; True where none was given."""
+    """``found``: whether ``start_text`` was found; also True if none was given."""
 
     path: str
     language: str
@@ -120,14 +120,14 @@ class OpenedFile(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """A change that waits for a person.
+    """A change that waits for the user's decision.
 
-    ``old_text`` is the person's current text (with unsaved work), ``new_text`` the one that would be written; both are whole
-    texts with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the difference in lines.
-    ``title`` is the agent's name for it; ``note`` is something that the person must know about this proposal.
-    ``kind`` "code" is not a change of a file but code that would be run; its ``old_text`` is empty.
-    ``lines``: both texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep
-    them: the lines of a large text take more than twice the memory of the text.
+    ``old_text`` is the user's current text (with unsaved work), ``new_text`` the one that would be written; both are
+    whole texts with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
+    lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user must know about it.
+    ``kind`` "code" is not a change to a file but code that would be run; its ``old_text`` is empty. ``lines``: both
+    texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep them: the
+    lines of a large text take more than twice the memory of the text.
     """
 
     id: str
@@ -147,11 +147,11 @@ class Proposal(Struct, frozen=True):
 
 
 class ReviewedHunk(Struct, frozen=True):
-    """A change in the review of runs that nobody has decided.
+    """An undecided change in the review of runs.
 
-    ``row``: the first of its new lines in the file, from 0; without new lines, the line that follows it. ``removed`` and
-    ``added`` are texts with their line ends. ``words``: what is not in these lines, empty if there is nothing to add.
-    ``text``: the change in one short line.
+    ``row``: the first of its new lines in the file, from 0; without new lines, the line that follows the change.
+    ``removed`` and ``added`` are texts with their line endings. ``words`` describes what is not in these lines; empty
+    if there is nothing to add. ``text``: the change in one short line.
     """
 
     id: str
@@ -163,11 +163,11 @@ class ReviewedHunk(Struct, frozen=True):
 
 
 class ReviewedFile(Struct, frozen=True):
-    """A file with such changes. ``path`` is absolute; ``name`` is what decisions on the whole file name; ``shown`` is that
-    name as harmless text.
+    """A file with undecided changes. ``path`` is absolute; ``name`` identifies the file in decisions about all of it;
+    ``shown`` is that name as harmless text.
 
-    ``has_lines``: the lines of a buffer with this file are those that the hunks are about, which are not those of a link.
-    ``was_deleted``: it does not exist now. ``text``: the change in one short line, of a file without hunks.
+    ``has_lines``: whether the hunks are about the lines that a buffer with this file shows, which is not so for a link.
+    ``was_deleted``: whether it no longer exists. ``text``: the change in one short line, for a file without hunks.
     """
 
     path: str
@@ -182,8 +182,9 @@ class ReviewedFile(Struct, frozen=True):
 class ReviewedComment(Struct, frozen=True):
     """A comment on a file of a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
 
-    ``first`` to ``last``: its rows in the file, from 0. ``has_place``: they are in the file as it is now. ``text``: the comment
-    with its author, in one line. ``is_draft``: it was not sent; ``is_waiting``: it was, and the agent has not received it.
+    ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the file still has these rows. ``text``:
+    the comment with its author, in one line. ``is_draft``: whether it was not sent yet; ``is_waiting``: whether it was
+    sent but the agent has not received it.
     """
 
     id: str
@@ -198,8 +199,8 @@ class ReviewedComment(Struct, frozen=True):
 
 
 class Review(Struct, frozen=True):
-    """What runs have changed and nobody has decided. ``version`` changes with anything in ``files``. ``title``: its numbers.
-    ``drafts`` changes with any comment that is a draft."""
+    """The undecided changes of runs. ``version`` changes with anything in ``files``. ``title``: the numbers of files
+    and lines, in words. ``drafts`` changes with any comment that is a draft."""
 
     version: str
     title: str
@@ -209,13 +210,13 @@ class Review(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True, tag=True):
-    """The person wants exactly ``text`` written: the proposal, as it was or edited."""
+    """The user wants exactly ``text`` to be written: the proposal, as it was or edited."""
 
     text: str
 
 
 class Rejected(Struct, frozen=True, tag=True):
-    """The person rejected the proposal, or closed the view."""
+    """The user rejected the proposal, or closed the view."""
 
 
 class Withdrawn(Struct, frozen=True, tag=True):
@@ -225,7 +226,7 @@ class Withdrawn(Struct, frozen=True, tag=True):
 
 
 Overwritten: TypeAlias = Literal["reloaded", "unsaved"]
-"""What an editor did with a file that an agent wrote: reloaded it, or preserved the person's unsaved changes."""
+"""What an editor did with a file that an agent wrote: reloaded it, or preserved the user's unsaved changes."""
 
 Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
@@ -234,13 +235,15 @@ Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
 
 class SelectionChanged(Struct, frozen=True):
-    """Debounced; never for special buffers (terminals, help, views of proposals), whose focus keeps the last selection."""
+    """The selection or the cursor has moved. Debounced; never sent for special buffers (terminals, help, views of
+    proposals): while they have the focus, the last selection stays."""
 
     selection: Selection
 
 
 class Mentioned(Struct, frozen=True):
-    """The person wants an agent to look at ``path``; ``lines`` = (first, last), 0-based and inclusive, or the whole file."""
+    """The user wants an agent to look at ``path``. ``lines``: (first, last), 0-based and inclusive; None for the whole
+    file."""
 
     path: str
     lines: tuple[int, int] | None
@@ -257,19 +260,19 @@ class TerminalsChanged(Struct, frozen=True):
 
 
 class ReviewWanted(Struct, frozen=True):
-    """The person wants to see what runs have changed in the directory ``folder``, or where the file ``path`` is (empty
-    without a file)."""
+    """The user wants to see what runs have changed in the directory ``folder``, or in a directory that contains the
+    file ``path`` (empty if there is no file)."""
 
     folder: str
     path: str
 
 
 class ReviewOutdated(Struct, frozen=True):
-    """The person has saved a file of the review that is shown."""
+    """The user has saved a file of the review that is shown."""
 
 
 class ReviewDecided(Struct, frozen=True):
-    """The person has decided a hunk (by its id), or a whole file (by its name), of this ``version`` of the review."""
+    """The user has decided a hunk (by its id), or a whole file (by its name), of this ``version`` of the review."""
 
     decision: Literal["keep", "undo"]
     version: str
@@ -278,7 +281,9 @@ class ReviewDecided(Struct, frozen=True):
 
 
 class ReviewCommented(Struct, frozen=True):
-    """The person has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name), which are ``quote``."""
+    """The user has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name). ``quote``: their
+    text.
+    """
 
     file: str
     line: int
@@ -288,13 +293,13 @@ class ReviewCommented(Struct, frozen=True):
 
 
 class ReviewCommentRemoved(Struct, frozen=True):
-    """The person has removed a draft."""
+    """The user has removed a draft."""
 
     comment: str
 
 
 class ReviewSubmitted(Struct, frozen=True):
-    """The person sends the drafts of this version to the agent. ``text``: what the prompt begins with."""
+    """The user sends the drafts of this version to the agent. ``text``: the beginning of the prompt."""
 
     drafts: str
     text: str
@@ -306,7 +311,7 @@ ReviewEvent: TypeAlias = (
 
 
 class Decided(Struct, frozen=True):
-    """The person has decided the proposal ``proposal_id`` in this editor. Sent at most once for each; its view is closed."""
+    """The user has decided a proposal in this editor. Sent at most once for each proposal; its view is then closed."""
 
     proposal_id: str
     decision: Accepted | Rejected
@@ -351,7 +356,7 @@ class Editor(Protocol):
         ...
 
     async def folders(self) -> tuple[str, ...]:
-        """The directories the person works in, first the main one."""
+        """The directories that the user works in, the main one first."""
         ...
 
     async def selection(self) -> Selection | None:
@@ -361,7 +366,8 @@ class Editor(Protocol):
     async def tabs(self) -> Sequence[Tab]: ...
 
     async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
-        """Those of one file (one entry, maybe empty) or of all files that have some. At most ``DIAGNOSTICS_LIMIT`` in all."""
+        """The diagnostics of one file (one entry, maybe empty) or of all files that have some. At most
+        ``DIAGNOSTICS_LIMIT`` in total."""
         ...
 
     async def status(self, path: str) -> BufferStatus | None:
@@ -383,7 +389,7 @@ class Editor(Protocol):
         ...
 
     async def proposed_text(self, proposal_id: str) -> str | None:
-        """The text of an open proposal as the person has edited it so far; None for one that is not shown."""
+        """The text of an open proposal as the user has edited it so far; None for one that is not shown."""
         ...
 
     async def withdraw(self, proposal_id: str) -> None:
@@ -406,20 +412,21 @@ class Editor(Protocol):
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        """Send a prompt to the agent in a terminal, named by its process, as if the person had typed it; focus and mode stay.
+        """Send a prompt to the agent in the terminal with this process, as if the user had typed it; focus and mode
+        stay.
 
-        Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the terminal no
-        longer exists, shows no prompt, or the person has begun to type in it.
+        Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the
+        terminal no longer exists, shows no prompt, or the user has begun to type in it.
         """
         ...
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
-        """Shows the review in the place of the former one, and the files that it is about as they are on disk, except those
+        """Shows the review instead of the previous one, and reloads the files that it is about from disk, except those
         with unsaved changes. None if no review is to be shown now. ``is_wanted``: whether the user has asked for it."""
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:
-        """Shows a notice that needs no answer; returns without waiting for the person."""
+        """Shows a notice that needs no answer; returns without waiting for the user."""
         ...
 
 

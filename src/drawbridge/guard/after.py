@@ -63,7 +63,7 @@ def _copies(environ: Mapping[bytes, bytes]) -> str:
 def _about_unsaved(
     call: calls.Call, left: list[UnsavedFile], settings: Settings, environ: Mapping[bytes, bytes]
 ) -> Iterator[str]:
-    """Notifies the person of files whose buffers could not be reloaded, and yields what the agent should know about them."""
+    """Notifies the user of files whose buffers were not reloaded, and yields what the agent should know about them."""
     if not left:
         return
     edited = call.kind == calls.EDIT and call.event == calls.AFTER
@@ -105,7 +105,7 @@ def _about_unsaved(
 
 
 def _difference(one: UnsavedFile, settings: Settings, why: str) -> str:
-    """The difference of both texts, for an agent that has to merge them by hand."""
+    """A diff of the two texts, for the agent to merge by hand, if they could not be merged (``why``); otherwise ""."""
     if not why:
         return ""
     from drawbridge.guard.refusal import shown_difference
@@ -141,7 +141,7 @@ def _line(path: str, problem: Mapping[str, Any]) -> str:
 
 
 def connected_to(answers: list[ask.Answer]) -> list[ask.Answer]:
-    """The editors whose bridge serves the agent that called this hook, which is one of this process's ancestors."""
+    """The answers of the editors whose bridge serves the agent that called this hook, an ancestor of this process."""
     above = set(_ancestors())
     return [found for found in answers if any(pid in above for pid in _connected(found))]
 

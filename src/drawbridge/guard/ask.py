@@ -19,13 +19,14 @@ PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
 
 PARTS = dict.fromkeys(("buffer_text", "merge_buffer", "refresh_buffer", "save_buffer"), ("change",))
-"""The Lua that a method needs besides ``files`` and its own; a ``snapshot`` with a selection needs ``selection``."""
+"""The Lua files that a method needs besides ``files`` and its own file; a ``snapshot`` with a selection also needs
+``selection``."""
 
 HERE = __file__.rpartition("/")[0]
 
 
 class Answer:
-    """One editor's answer. ``result`` is None where it was late or not valid; ``problem`` is the reason."""
+    """One editor's answer. ``result`` is None if the answer was late or not valid; ``problem`` is the reason."""
 
     __slots__ = ("kind", "path", "problem", "result")
 
@@ -61,8 +62,8 @@ def ask(
 ) -> "list[Answer]":
     """The answer of each running editor. A socket on which nothing listens is left out, and removed if Drawbridge made it.
 
-    ``milliseconds``: the deadline for all together. ``busy_milliseconds``: the deadline for an editor that is working on its
-    answer; a Neovim has to show that it is.
+    ``milliseconds``: the deadline for all editors together. ``busy_milliseconds``: the deadline for an editor that is
+    working on its answer; a Neovim must first report that it is not waiting at a prompt.
     """
     until = monotonic() + milliseconds / 1000
     latest = until + max(0, busy_milliseconds - milliseconds) / 1000

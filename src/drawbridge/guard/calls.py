@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
         @property
         def TOOLS(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:  # noqa: N802
-            """Tool → what it does, and the names that its path (of a shell: its command) may have in its input."""
+            """Tool → what it does, and the names that its path (for a shell: its command) may have in its input."""
 
         @property
         def ASKS(self) -> bool:  # noqa: N802
-            """Whether an answer can make the agent ask the person in its own dialog."""
+            """Whether an answer can make the agent ask the user in its own dialog."""
 
         @property
         def WATCHES(self) -> bool:  # noqa: N802
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
         @property
         def session(self) -> Callable[[Mapping[bytes, bytes]], dict[str, Any] | None] | None:
-            """From the environment: what is reported to an agent server about the calling process ("pid", "background",
-            "config"). None, or a function that returns None, if nothing is reported."""
+            """Returns, from the environment, what is reported to an agent server about the calling process ("pid",
+            "background", "config"). None, or a function that returns None, if nothing is reported."""
 
         def paths(self, value: str) -> list[str]:
-            """The files that an edit touches, from the value in its input; empty where it names none."""
+            """The files that an edit touches, from the value in its input; empty if it names none."""
 
         def deny(self, event: str, reason: str) -> dict[str, Any]: ...
 
         def ask(self, event: str, reason: str) -> dict[str, Any]:
-            """A denial if the agent can't ask in its own dialog."""
+            """Makes the agent ask in its own dialog; a denial if it can't."""
 
 
 # What a hook is called for.
@@ -70,23 +70,23 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
 ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
 
 FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
-"""What an agent server needs; the guard itself ignores the first four."""
+"""The events that an agent server needs; the guard itself ignores the first four."""
 
 # What a tool does.
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
 
 
 WRITES = (EDIT, SHELL)
-"""Before these, the server completes its checkpoint of the files."""
+"""The kinds of tools before which the server completes its checkpoint of the files."""
 
 
 class Unusable(Exception):
-    """This agent does not send such input; the text gives the reason."""
+    """The input is not what this agent sends; the text gives the reason."""
 
 
 class Call:
     """One call of the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload.
-    ``handed``: what people have left with an agent server for the model.
+    ``handed``: the text that an agent server has stored for the model, such as review comments; empty if there is none.
     """
 
     __slots__ = (
@@ -117,13 +117,13 @@ class Call:
 
 
 def dialect(agent: str) -> "Dialect":
-    """Of an agent that has hooks. Only this one is loaded: each costs."""
+    """The dialect of an agent that has hooks. Only this agent's module is loaded, since each one costs time."""
     found: Dialect = __import__(f"drawbridge.agents.{agent}.hook", None, None, ("EVENTS",))
     return found
 
 
 def parse(data: bytes, agent: str) -> "Call":
-    """Raises ``Unusable`` with the reason."""
+    """The call that ``data`` describes. Raises ``Unusable`` with the reason if the agent does not send such input."""
     try:
         payload = json_text.parse(data)
     except ValueError as error:
@@ -181,7 +181,7 @@ def _shown(value: "Any") -> str:
 
 
 def _directory(value: "Any", base: str = "") -> str:
-    """``value`` as an absolute directory, relative to ``base``; without it ``base``, and without both the working directory."""
+    """``value`` as an absolute path, resolved against ``base`` (default: the working directory), or ``base`` itself."""
     directory = _text(value)
     if directory.startswith("/"):
         return directory
@@ -214,12 +214,12 @@ def deny(call: "Call", reason: str) -> bytes:
 
 
 def ask(call: "Call", reason: str) -> bytes:
-    """Makes the agent ask the person in its own dialog; a denial if it has no dialog."""
+    """Makes the agent ask the user in its own dialog; a denial if it has no dialog."""
     return _bytes(call.dialect.ask(call.event_name, _without_surrogates(reason)))
 
 
 def decide(call: "Call", decision: "dict[str, Any]") -> bytes:
-    """A person's answer to a question: ``{"behavior": "allow" | "deny", …}`` in Claude Code's own words."""
+    """A person's decision on a request, in Claude Code's own format: ``{"behavior": "allow" | "deny", …}``."""
     return _bytes({"hookSpecificOutput": {"hookEventName": call.event_name, "decision": decision}})
 
 
@@ -231,8 +231,8 @@ def _without_surrogates(text: str) -> str:
 
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
-    """No decision, but ``context`` for the model, after what was ``handed`` over, and files for the agent to ``watch`` if it
-    can."""
+    """An answer without a decision: ``context`` for the model, after the text that was ``handed`` over, and files for
+    the agent to ``watch`` if it can."""
     specific: dict[str, Any] = {"hookEventName": call.event_name}
     if call.handed:
         has_room = context and len(call.handed) + len(context) < LONGEST_CONTEXT

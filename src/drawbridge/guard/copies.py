@@ -14,8 +14,8 @@ LARGEST_SUM = 50 * 1024 * 1024
 
 
 class Copy:
-    """``file``: the path of the copy; ``path``: that of the file it was made of; ``seconds`` (since 1970): when that was
-    replaced; ``size`` in bytes.
+    """``file``: the path of the copy; ``path``: the path of the file that it was made from; ``seconds`` (since 1970):
+    when that file's text was replaced; ``size`` in bytes.
     """
 
     __slots__ = ("file", "path", "seconds", "size")
@@ -32,7 +32,7 @@ class Copy:
 
 
 def listed(directory: str) -> list[Copy]:
-    """The newest first. Files that are not copies are skipped."""
+    """The copies in ``directory``, newest first. Files that are not copies are skipped."""
     return sorted(_found(directory), key=lambda copy: copy.seconds, reverse=True)
 
 
@@ -55,7 +55,7 @@ def _is_number(text: str) -> bool:
 
 
 def prune(directory: str) -> None:
-    """Removes the oldest copies while there are too many or their sum is too large. The newest is never removed."""
+    """Removes the oldest copies while their number or their total size is too large. The newest is never removed."""
     total = 0
     for number, copy in enumerate(listed(directory)):
         total += copy.size

@@ -64,8 +64,8 @@ def _before_shell(
     if not names:
         return calls.NO_OPINION
     protected = once(UnsavedFile(found, file) for found, file in unsaved if file["name"] in names)
-    state.log(settings, environ, f"{call.tool}: the command names {', '.join(names)}; asked")
     asked = call.dialect.ASKS
+    state.log(settings, environ, f"{call.tool}: the command names {', '.join(names)}; {'asked' if asked else 'denied'}")
     shown_in = rule.snapshot(sockets, [one.name for one in protected], settings)
     protect.notify_editors(shown_in, protected, refusal.notice(call, protected, asked=asked))
     return calls.ask(call, refusal.reason(call, protected, ""))

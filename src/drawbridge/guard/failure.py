@@ -1,6 +1,6 @@
 """The answer when the guard itself fails or its input is unusable: no decision, or a denial with ``fail = "closed"``.
 
-Each failure is one line in the log; an internal error is also shown in the person's editors.
+Each failure is one line in the log; an internal error is also shown in the user's editors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def answer(
 
 
 def _notify_editors(settings: Settings, environ: Mapping[bytes, bytes]) -> None:
-    """Errors are only logged: whatever failed may fail here too, and the agent still needs its answer."""
+    """Shows ``NOTICE`` in all editors. Errors are only logged: whatever failed may fail here too, and the agent still
+    needs its answer.
+    """
     try:
         from drawbridge.guard import find
         from drawbridge.guard.unsaved import notify

@@ -1,8 +1,8 @@
 """The sockets of this user's editors and agent servers.
 
-Names are found, not computed: every socket of this user that may be an editor's is asked, whatever directory it was started
-in, since what counts is the file that an agent wants to change. Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and
-in the specification::
+Names are found, not computed: every socket of this user that may belong to an editor is asked, whatever directory the
+editor was started in, since what counts is the file that an agent wants to change. Names, as seen on Linux (Neovim
+0.7.2 to 0.12.4) and in the specification::
 
     /tmp/<64 hex>-<pid>.sock                     drawbridge nvim
     /tmp/<64 hex>-vscode-<pid>.sock              the VS Code extension
@@ -73,7 +73,7 @@ def is_own_socket(path: str, me: int) -> bool:
 
 
 def pid_in(name: str) -> int:
-    """The process id in a name as ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 where there is none."""
+    """The process id in a name like ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 if there is none."""
     if len(name) < HASH_LENGTH + 7 or name[HASH_LENGTH] != "-" or not name.endswith(".sock"):
         return 0
     if name[:HASH_LENGTH].strip(HEX):
@@ -112,7 +112,9 @@ def _in_user_directory(place: str) -> "Iterator[str]":
 
 
 def _is_runtime_name(name: str) -> bool:
-    """A name without "nvim" counts only if its process is a Neovim, since other programs use names of the same form."""
+    """Whether Neovim names a socket like this. A name without "nvim" counts only if its process is a Neovim, since
+    other programs use names of the same form.
+    """
     word, *numbers = name.rsplit(".", 2)
     if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
         return False
@@ -120,7 +122,7 @@ def _is_runtime_name(name: str) -> bool:
 
 
 def _program(pid: str) -> bytes:
-    """The start of the process name; empty where the process has ended, or the system does not show it."""
+    """The start of the process name; empty if the process has ended or the system does not show it."""
     try:
         file = posix.open(f"/proc/{pid}/comm", posix.O_RDONLY | posix.O_CLOEXEC)
     except OSError:

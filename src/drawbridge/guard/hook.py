@@ -41,7 +41,7 @@ def run(settings: "Settings") -> "NoReturn":
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
-    """Answers although the configured settings are unusable, which must not stop the agent: ``settings`` replace them."""
+    """Answers a call with ``settings`` if the configured ones are unusable, which must not stop the agent."""
     _write(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 

@@ -1,4 +1,4 @@
-"""JSON by the C half of the standard library alone: ``import json`` costs as much as a whole interpreter start
+"""JSON by the C half of the standard library's module: ``import json`` takes as long as a whole interpreter start
 (measured).
 """
 
@@ -32,7 +32,7 @@ def parse(data: bytes) -> "Any":
     try:
         value, end = _scan(text, 0)
     except (StopIteration, SystemError):  # SystemError: it looks for json's own error, which is not loaded (3.11)
-        raise ValueError("no JSON") from None
+        raise ValueError("invalid syntax") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if end != len(text):
@@ -41,7 +41,9 @@ def parse(data: bytes) -> "Any":
 
 
 def dump(value: "Any") -> str:
-    """ASCII only, so that no pipe's encoding can change it. Takes what ``parse`` returns, but for infinity, and tuples."""
+    """``value`` as JSON in ASCII, which no pipe's encoding can change. Takes tuples and what ``parse`` returns, except
+    infinity.
+    """
     if isinstance(value, str):
         return encode_basestring_ascii(value)
     if value is None or value is True or value is False:

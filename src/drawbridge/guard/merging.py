@@ -1,9 +1,9 @@
 """``answer = "merge"``: the agent writes the file, and its change is then merged into the unsaved text. Off the hot
 path.
 
-It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit are two
-processes), the file now, and the buffer. If both changed the same lines, nothing is touched, and the person and the agent are
-notified.
+It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit
+are two processes), the file now, and the buffer. If both changed the same lines, nothing is touched, and the user and
+the agent are notified.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MERGE_DEADLINE = 1_000
 """Milliseconds."""
 
 TRIES = 3
-"""The person may type between the request for the text and the merge."""
+"""The user may type between the request for the text and the merge."""
 
 BASE_SECONDS = 24 * 60 * 60
 
 
 def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, bytes]) -> bool:
-    """Stores the files' current content as bases. False if one can't be merged later: it does not exist, is too large, is not
-    UTF-8 or not a text in its editor (a notebook), or can't be stored.
+    """Stores the files' current content as bases. Returns False if a file can't be merged later: it does not exist, is
+    too large, is not UTF-8, is not a text in its editor (a notebook), or can't be stored.
     """
     if any(buffer_text(one) is None for one in protected):
         return False
@@ -54,7 +54,9 @@ def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, 
 
 
 def finish(call: Call, one: UnsavedFile, environ: Mapping[bytes, bytes]) -> str | None:
-    """Merges into one editor's buffer and returns None; otherwise the reason why not, and the buffer is unchanged."""
+    """Merges the change into one editor's buffer. Returns None, or the reason if it can't be merged; the buffer is then
+    unchanged.
+    """
     try:
         base = disk_text(_base(call, one.name, environ))
     except OSError:
@@ -92,7 +94,7 @@ def forget(call: Call, name: str, environ: Mapping[bytes, bytes]) -> None:
 
 
 def _base(call: Call, name: str, environ: Mapping[bytes, bytes]) -> str:
-    """The base's file for one call and path; unambiguous if the agent numbers its calls."""
+    """The path of the base for one call and file; unambiguous if the agent numbers its calls."""
     number = call.input.get("tool_use_id")
     which = json_text.dump([call.session, number if isinstance(number, str) else "", name])
     digest = hashlib.blake2b(which.encode(), digest_size=16).hexdigest()

@@ -31,12 +31,14 @@ return code[key](select(2, ...))"""
 
 
 def request(key: str, method: str, params: str) -> bytes:
-    """Calls the Lua that Neovim has as ``key``; ``params`` is JSON. If it has none, ``AnswerReader.lacks`` becomes true."""
+    """A request that calls the Lua that Neovim has stored as ``key``; ``params`` is JSON. If there is no such Lua,
+    ``AnswerReader.lacks`` becomes true.
+    """
     return GET_MODE + _lua(FIND, key, method, params)
 
 
 def full_request(code: str, key: str, method: str, params: str) -> bytes:
-    """As ``request``, with the Lua, which Neovim then stores as ``key``."""
+    """Like ``request``, but with the Lua, which Neovim then stores as ``key``."""
     return _lua(KEEP % code, key, method, params)
 
 
@@ -63,7 +65,9 @@ class AnswerReader:
         self.lacks = False
 
     def receive(self, data: bytes) -> bool:
-        """Whether the answer is complete. Raises ``ValueError`` for invalid data, and where Neovim reports an error."""
+        """Returns whether the answer is complete. Raises ``ValueError`` for invalid data, and if Neovim reports an
+        error.
+        """
         self._data += data
         at = 0
         try:

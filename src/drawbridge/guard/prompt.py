@@ -1,4 +1,4 @@
-"""The context of a prompt or a new session: the person's selection, and the files that have unsaved changes in an editor."""
+"""The context of a prompt or a new session: the user's selection, and the files with unsaved changes in an editor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_WATCHED = 100
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
-    """The selection and the files with unsaved changes, as context of the prompt."""
+    """The selection and the files with unsaved changes, as context for the prompt."""
     want = ["unsaved", "open", "connected", *(["selection"] if settings["selection"] else [])]
     answers = _snapshots(call, sockets, want, settings)
     texts = [*_selections(call, answers, settings), *_unsaved(call, answers, settings)]
@@ -35,7 +35,7 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
 
 
 def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
-    """The files with unsaved changes, and all that are open, for the agent to watch."""
+    """The files with unsaved changes, as context for a new session, and the open files that the agent is to watch."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
     project, hidden = _project(call), privacy(settings)
     opened = (name for found in answers for name in _names(found, "open"))
@@ -51,7 +51,7 @@ def _snapshots(call: calls.Call, sockets: Sockets, want: list[str], settings: Se
 
 
 def _project(call: calls.Call) -> str:
-    """The directory whose editors and files concern this session: the repository's if it is in one."""
+    """The directory whose editors and files concern this session: its repository, else its working directory."""
     directory = os.path.realpath(call.cwd)
     above = directory
     while above != os.path.dirname(above):
@@ -87,7 +87,7 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """From editors in this project, except those that the agent is connected to as an IDE: it receives the selection there."""
+    """The selections in this project's editors, except those that send theirs to the agent, as its IDE."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (
@@ -116,5 +116,5 @@ def _fenced(name: str, selection: Mapping[str, Any]) -> str:
 
 
 def _one_line(name: str) -> str:
-    """A file name may contain anything, but must not read as words of the person."""
+    """Replaces unprintable characters: a file name may contain anything, but must not read like text from the user."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)

@@ -61,7 +61,7 @@ def _protect(
 
         saved, why = saving.wait_or_save(call, protected, settings)
         if saved:
-            # Meanwhile a person may have typed more, there or in another editor.
+            # Meanwhile the user may have typed more, there or in another editor.
             answered = [(found.path, found.kind) for found in answers if found.result is not None]
             answers = rule.snapshot(answered, call.paths, settings)
             protected = protected_in(answers, rule.policy_for(call.tool, settings))

@@ -28,7 +28,7 @@ MOST_NAMED = 8
 
 
 def reason(call: Call, protected: Sequence[UnsavedFile], difference: str, why: str = "") -> str:
-    """For the agent and, in the agent's own dialog, for the person."""
+    """The reason that the agent receives and shows to the user if it asks in its own dialog."""
     several = len({one.name for one in protected}) > 1
     lines = [f"{_where(one)}." for one in protected[:MOST_NAMED]]
     if len(protected) > MOST_NAMED:
@@ -66,15 +66,16 @@ def unknown(call: Call, count: int) -> str:
 
 
 def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
-    """For the editor: one line, which a terminal of 80 columns has room for (Neovim shows 67 of them)."""
+    """The notice for the editor: one line that fits a terminal of 80 columns (Neovim shows 67 of them)."""
     what = base_names(one.name for one in protected)
+    have, them = ("has", "it") if len({one.name for one in protected}) == 1 else ("have", "them")
     if asked:
-        return f"{title(call.agent)} asks to change {what}, which has unsaved changes"
-    return f"{title(call.agent)} was kept from changing {what} until you save it"
+        return f"{title(call.agent)} asks to change {what}, which {have} unsaved changes"
+    return f"{title(call.agent)} was kept from changing {what} until you save {them}"
 
 
 def notice_of_unknown(call: Call, *, asked: bool) -> str:
-    """For the editors that did answer: why the agent waits."""
+    """The notice for the editors that did answer: why the agent waits."""
     what = base_names(call.paths)
     if asked:
         return f"{title(call.agent)} asks to change {what}: another editor did not answer"
@@ -82,7 +83,7 @@ def notice_of_unknown(call: Call, *, asked: bool) -> str:
 
 
 def shown_difference(protected: Sequence[UnsavedFile], settings: Settings) -> str:
-    """The unsaved changes as unified diffs of ``LARGEST_DIFFERENCE`` characters; "" if there is nothing to show."""
+    """The unsaved changes as unified diffs, cut at ``LARGEST_DIFFERENCE`` characters; "" if there are none to show."""
     hidden, whole, until = privacy(settings), "", monotonic() + DIFFERENCE_SECONDS
     for one in protected:
         if len(whole) <= LARGEST_DIFFERENCE and monotonic() < until and not hidden.hides(one.name):

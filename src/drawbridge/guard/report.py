@@ -1,10 +1,10 @@
 """Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on approvals.
 
-Nothing happens unless a server listens. A permission request waits for an answer, and a tool that may write for the checkpoint
-of the files as they are before it, which is usually there. While a request of the main agent waits, the
-CLI's own dialog stays usable and the first decision counts; while one of a subagent waits, the terminal shows no dialog, so
-that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent again to the next one, with the same
-id. ``protocols.local_ipc`` has the format of the lines.
+Nothing happens unless a server listens. A permission request waits for an answer. A tool that may write waits for the
+checkpoint of the files as they are before it, which usually exists already. While a request from the main agent waits,
+the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the terminal shows no
+dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent again to the next
+one, with the same id. ``protocols.local_ipc`` has the format of the lines.
 """
 
 import posix
@@ -36,22 +36,22 @@ SUBAGENT_SECONDS = 60.0
 server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
-"""The longest wait for what people have left with the server for the agent. A server that hangs still has it then."""
+"""The longest wait for the text that the server has stored for the agent. A server that hangs keeps it."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
-"""The events whose answers can contain it."""
+"""The events whose answers can contain that text."""
 
 WAITING = ".waiting"
-"""The ending of a file beside the server's socket. It is named after the session for which something waits there, so that
-no other hook waits for an answer."""
+"""The extension of a file beside the server's socket, named after the session that the server has stored a text for.
+Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
 """The longest wait before a tool that may write. The server ends it as soon as it has the state of the files, and after 5 s in
 any case."""
 
 REPLY_SECONDS = 1.0
-"""Seconds in which the server has to report that the state of the files is not known yet, or to close the connection; with
-neither, it hangs, and is not waited for."""
+"""Seconds in which the server has to report that the state of the files is not known yet, or to close the connection;
+if it does neither, it hangs, and the hook stops waiting."""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -65,7 +65,9 @@ STANDARD_OUTPUT = 1
 def to_server(
     call: "calls.Call", servers: "list[str]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> "bytes | None":
-    """A person's decision in the agent's format; None if there is none, and the guard continues. Never raises."""
+    """Reports the call. Returns a person's decision in the agent's format; None if there is none, and the guard
+    continues. Never raises.
+    """
     process = call.dialect.session(environ) if call.dialect.session and MARK not in environ else None
     if process is None:
         return None
@@ -76,7 +78,7 @@ def to_server(
             return None
         decision = _decision(connected, call, process, environ) if connected is not None else None
     except TimeoutError:
-        return None  # it hangs
+        return None  # the server hangs
     except Exception as error:
         from drawbridge.guard import state
 
@@ -88,7 +90,7 @@ def to_server(
 def _decision(
     connected: "socket", call: "calls.Call", process: "Mapping[str, Any]", environ: "Mapping[bytes, bytes]"
 ) -> "Any":
-    """The decision for the agent, None without one. After the loss of a server the request is sent to the next one."""
+    """The decision for the agent; None if there is none. If the server ends, the request is sent to the next one."""
     line, waits = _line(call, process), call.event == calls.ASKS
     if call.event == calls.BEFORE:
         return _await_checkpoint(connected, line)
@@ -103,19 +105,19 @@ def _decision(
             again = _connect(find.servers(environ))
             answered = answered if again is None else _exchange(again, line, until, waits=waits)
         except OSError:
-            continue  # it has already ended, or is not ready yet
+            continue  # the next server has already ended, or is not ready yet
     answer = json_text.parse(answered) if answered else None
     return answer.get("decision") if isinstance(answer, dict) else None
 
 
 def _is_waiting(call: "calls.Call", servers: "list[str]") -> bool:
-    """Whether a server has something for this session."""
+    """Whether a server has stored a text for this session."""
     place = servers[0].rpartition("/")[0]
     return bool(call.session) and posix.access(f"{place}/{call.session}{WAITING}", posix.F_OK)
 
 
 def _take(connected: "socket", line: bytes) -> str:
-    """What the server hands over, "" for nothing. The server learns that it was received: otherwise it keeps it."""
+    """The text that the server hands over, or "". Confirms the receipt: otherwise the server keeps the text."""
     try:
         connected.sendall(line)
         answered = _wait(connected, monotonic() + HANDOVER_SECONDS)
@@ -126,13 +128,13 @@ def _take(connected: "socket", line: bytes) -> str:
         connected.sendall(b"\n")
         return handed
     except OSError:
-        return ""  # the server has ended, and has not learned it
+        return ""  # the server has ended, and does not know whether the text was received
     finally:
         connected.close()
 
 
 def _await_checkpoint(connected: "socket", line: bytes) -> None:
-    """Returns when the server has closed the connection, or does not need to be waited for."""
+    """Waits until the server closes the connection, since it has the checkpoint, or until that takes too long."""
     try:
         connected.sendall(line)
         if _wait(connected, monotonic() + REPLY_SECONDS):
@@ -142,8 +144,8 @@ def _await_checkpoint(connected: "socket", line: bytes) -> None:
 
 
 def _exchange(connected: "socket", line: bytes, until: "float | None", *, waits: bool) -> "bytes | None":
-    """The server's answer; ``b""`` if the server has ended. None if there is no answer to wait for, the agent has ended, or it
-    is later than ``until``."""
+    """The server's answer; ``b""`` if the server has ended. None if there is no answer to wait for, the agent has
+    ended, or ``until`` has passed."""
     try:
         connected.sendall(line)
         return _wait(connected, until) if waits else None

@@ -59,7 +59,7 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
 
 
 def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
-    """Copies the file's current content, writes the file, and makes editors reload it. Returns whether there was a copy."""
+    """Copies the current file, restores the old one, and makes editors reload it. Returns whether the file existed."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in protected_in(rule.snapshot(sockets, [copy.path], settings), "any"):
         raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Save or discard them first.")

@@ -28,8 +28,8 @@ def snapshot(
 
 
 def permission_mode(call: "calls.Call") -> "dict[str, Any]":
-    """For ``snapshot``: the permission mode that the agent reports, and the process that has called the hook; empty where
-    it reports none. An editor whose bridge serves that agent shows it.
+    """Parameters for ``snapshot``: the permission mode that the agent reports, and the process that has called the
+    hook; empty if it reports no mode. An editor whose bridge serves that agent shows the mode.
     """
     mode = call.input.get("permission_mode")
     return {"mode": mode[:40], "process": posix.getppid()} if isinstance(mode, str) and mode else {}
@@ -46,12 +46,12 @@ def _is_snapshot(result: "Any", count: int) -> bool:
 
 
 def is_file(file: "Any") -> bool:
-    """Whether this is an entry for a file, as every list of files has them."""
+    """Whether this is a valid entry of a list of files."""
     return isinstance(file, dict) and isinstance(file.get("name"), str)
 
 
 def files(found: "ask.Answer") -> "list[dict[str, Any]]":
-    """The requested paths that the editor has open; none where it did not answer."""
+    """The entries of the requested files that the editor has open; empty if it did not answer."""
     return [file for file in found.result["files"] if file] if found.result else []
 
 

@@ -24,7 +24,7 @@ SAVE_DEADLINE = 2_500
 
 
 def wait_or_save(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple[str, str]:
-    """Context for the agent and "" once all is saved; else "" and the reason why it is not."""
+    """Context for the agent and "" once all files are saved; otherwise "" and the reason why they are not."""
     if settings["answer"] == "save":
         return _save(protected)
     return _wait(call, protected, settings)

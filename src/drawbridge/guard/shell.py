@@ -3,7 +3,7 @@ Pure, except that links are resolved.
 
 A word names a file if it leads to it from the command's directory: literally, as a pattern, or through a link. If the
 words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough, since the
-result is only a question to the person.
+result is only a question to the user.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
 
 
 def _words(command: str) -> Iterator[str]:
-    """Each word as the shell splits them, and its parts: a word may be a program in another language."""
+    """Each word of the command, split as by a shell, and its parts: a word may be a program in another language."""
     try:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split, words.commenters = True, ""
@@ -60,7 +60,7 @@ def _words(command: str) -> Iterator[str]:
 
 
 def _pattern(word: str) -> str:
-    """In the syntax of ``fnmatch``; braces become ``*``."""
+    """The word as a pattern for ``fnmatch``; braces become ``*``."""
     for _ in range(DEEPEST):
         word = BRACES.sub("*", word)
     return word.replace("[^", "[!")

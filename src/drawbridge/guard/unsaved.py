@@ -51,7 +51,7 @@ def privacy(settings: Settings) -> Privacy:
 
 
 def notify(sockets: Iterable[tuple[str, str]], text: str) -> None:
-    """Sends a notice for the person without waiting until it is shown."""
+    """Sends a notice for the user without waiting until it is shown."""
     ask.ask(sockets, "send_message", {"message": text}, NOTICE_DEADLINE)
 
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def request(method: str, params: str) -> bytes:
-    """``params`` is JSON."""
+    """The request as one line; ``params`` is JSON."""
     return f'{{"id":1,"method":"{method}","params":{params}}}\n'.encode()
 
 
@@ -25,7 +25,9 @@ class AnswerReader:
         self.answer: Any = None
 
     def receive(self, data: bytes) -> bool:
-        """Whether the answer is complete. Raises ``ValueError`` for invalid data, and where the extension reports an error."""
+        """Returns whether the answer is complete. Raises ``ValueError`` for invalid data, and if the extension reports
+        an error.
+        """
         self._data += data
         line, end, _ = self._data.partition(b"\n")
         if not end:

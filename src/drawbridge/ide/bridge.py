@@ -52,7 +52,7 @@ logger = logging.getLogger("drawbridge.bridge")
 
 
 def run(launched: Launched, folders: list[str], folder: str | None) -> int:
-    """Blocks until the editor or a signal ends the bridge."""
+    """Runs a bridge, and blocks until its editor or a signal ends it. Returns the exit code."""
     settings = launched.settings
     log = logging.FileHandler(settings.log_file) if settings.log_file else logging.StreamHandler(sys.stderr)
     log.setFormatter(HarmlessFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

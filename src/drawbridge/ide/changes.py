@@ -1,8 +1,7 @@
-"""What runs have changed, in the editor: the server's review of a directory is shown there, followed, decided, and commented
-on.
+"""Reviews in the editor: what runs have changed in a directory is shown, updated, decided and commented on there.
 
-The server has the review and decides; the bridge turns it into what an editor shows. One request is under way at a time, so
-that what is shown last is the newest.
+The server has the review and decides; the bridge turns it into what an editor shows. One request is under way at a
+time, so that what is shown last is the newest.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ class Changes:
         self._tasks = BackgroundTasks(logger)
         self._turn = asyncio.Lock()
         self._project = ""
-        """The session whose review is shown; empty before the person has asked for one."""
+        """The session whose review is shown; empty before the user has asked for one."""
         self._shown: Review | None = None
         self._is_stale = False
         self._deciders = set[str]()
-        """Who has changed the review since it was looked at; an empty name: a run, or somebody else."""
+        """The names of those who have made decisions since the review was read; "" if it has changed in another way."""
         link.on_review_changed = self._changed
 
     async def close(self) -> None:
@@ -85,7 +84,7 @@ class Changes:
             self._look()
 
     def _look(self) -> None:
-        """Many calls in a row make one request after the one that is under way."""
+        """Reads the review again. Many calls in a row cause one request, after the one that is under way."""
         if self._project and not self._is_stale:
             self._is_stale = True
             self._start(self._follow, "following a review")
@@ -174,7 +173,7 @@ class Changes:
         line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission,
         done: Callable[[Review], str],
     ) -> None:
-        """``done``: what the person learns, by the review after it."""
+        """Sends a change. ``done`` returns the notice for the user, from the review after the change."""
         before = self._shown
         try:
             answer = await self._link.change_review(line)
@@ -196,7 +195,7 @@ class Changes:
             await self._editor.notify(done(review))
 
     async def _show_again(self) -> None:
-        """After a refusal: what is shown may no longer be there."""
+        """Reads and shows the review after a refusal, since what is shown may no longer exist."""
         try:
             review, _ = read(await self._link.review(project=self._project))
         except DrawbridgeError as error:
@@ -213,7 +212,7 @@ class Changes:
 
 
 def read(answer: wire.ReviewAnswer) -> tuple[Review, str]:
-    """The review as an editor shows it; and in words, how many files are left out because the message was too small."""
+    """The review as an editor shows it, and a sentence about the files that did not fit into the message, if any."""
     data: dict[str, Any] = msgspec.json.decode(answer.review)
     files = tuple(_file(answer.directory, file) for file in data["files"])
     comments = tuple(_comment(answer.directory, one) for one in data["comments"] if one.get("state") != "resolved")
@@ -315,6 +314,6 @@ def _done(event: ReviewDecided, before: Review | None) -> str:
 
 
 def _who(deciders: set[str]) -> str:
-    """Who has changed the review, if it was one person."""
+    """A notice that the review has changed, with the name if it was one person."""
     [name] = deciders if len(deciders) == 1 else [""]
     return f"{harmless(name)} made decisions in this review." if name else "The review has changed."

@@ -26,7 +26,7 @@ from drawbridge.transport.http_server import WebSocket
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
 PROBE_HEADER: Final = "x-drawbridge-probe"
-"""A client that sends it tests the connection (``drawbridge doctor``), and replaces no other."""
+"""A client that sends this header tests the connection (``drawbridge doctor``), and does not replace another one."""
 
 SUBPROTOCOL: Final = "mcp"
 """Must be confirmed when offered: the real CLI closes the socket otherwise (2.1.81)."""
@@ -124,8 +124,8 @@ class ClaudeClients:
             client.select(selection)
 
     def mention(self, mentioned: Mentioned) -> bool:
-        """Sends it to the most recently active client, or to all. False if no client is
-        connected; it is stored for the next one.
+        """Sends the mention to the most recently active client, or to all. Returns False if no client is connected; it
+        is then stored for the next one.
         """
         listening = [client for client in self._clients if client.listens]
         for client in listening if self._mention_all else listening[-1:]:
@@ -206,7 +206,7 @@ class ClaudeClient:
             self.select(pending)
 
     def closed(self, code: int) -> None:
-        """Its calls are cancelled, and so its proposals are withdrawn."""
+        """Cancels the client's calls, which withdraws its proposals."""
         self.ready = self.listens = False
         for task in list(self._calls.values()):
             task.cancel()
@@ -237,7 +237,7 @@ class ClaudeClient:
             asyncio.get_running_loop().call_later(LISTENS_AFTER_SECONDS, self.start_listening)
 
     def start_listening(self) -> None:
-        """From now on the CLI reads notifications: sends the selection again, which it may have missed."""
+        """Sends the selection again, which the CLI may have missed: from now on it reads notifications."""
         if self.ready and not self.listens:
             self.listens = True
             self._sent_selection = None
@@ -278,12 +278,12 @@ class ClaudeClient:
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
-        """The CLI's calls show whether it asks before it writes."""
+        """Notes whether the CLI asks before it writes, which its calls show."""
         uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            # What is not a path is not written either.
+            # A URI that is not a path is not written either.
             with contextlib.suppress(DrawbridgeError, ValueError):
                 path = self._clients.workspace.resolve(uri)
                 self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))
@@ -312,7 +312,7 @@ class ClaudeClient:
 
 
 def selection_changed(selection: Selection) -> dict[str, Any]:
-    """Lines and columns 0-based, columns in UTF-16; the CLI shows them 1-based."""
+    """Lines and columns are 0-based, columns in UTF-16 code units; the CLI shows them 1-based."""
     return {
         "text": selection.text,
         "filePath": selection.path,
@@ -322,7 +322,7 @@ def selection_changed(selection: Selection) -> dict[str, Any]:
 
 
 def at_mentioned(mentioned: Mentioned) -> dict[str, Any]:
-    """Lines 0-based and inclusive; left out for a whole file (the CLI does not accept null)."""
+    """Lines are 0-based and inclusive; they are left out for a whole file (the CLI does not accept null)."""
     params: dict[str, Any] = {"filePath": mentioned.path}
     if mentioned.lines is not None:
         params["lineStart"], params["lineEnd"] = mentioned.lines

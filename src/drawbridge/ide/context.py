@@ -1,4 +1,4 @@
-"""The context that Gemini CLI receives: the files that the person has looked at, the latest first. Pure."""
+"""The context that Gemini CLI receives: the files that the user has looked at, latest first. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ MEMORY: Final = 1_000
 
 
 class Context(Struct, frozen=True):
-    """``files``: (path, when the person looked at it last, in ms), latest first. ``selection``: in the first file, if any."""
+    """``files``: (path, when the user last looked at it, in ms), latest first. ``selection``: the selection in the
+    first file, if there is one.
+    """
 
     files: tuple[tuple[str, int], ...] = ()
     selection: Selection | None = None
@@ -33,16 +35,17 @@ class Context(Struct, frozen=True):
 
 
 class Recent:
-    """Remembers which files the person has looked at, and in which order."""
+    """Remembers which files the user has looked at, and in which order."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self._last = 0
 
     def saw(self, path: str, now_ms: int) -> None:
-        """Times always increase: the CLI sorts by them, and would order two files with the same time at random.
+        """The user looks at ``path``. Times always increase: the CLI sorts by them, and would order equal ones
+        randomly.
 
-        A file that stays in front does not get a new time, so that an unchanged context is not sent again.
+        A file that stays the current one does not get a new time, so that an unchanged context is not sent again.
         """
         if next(reversed(self._seen), None) == path:
             return

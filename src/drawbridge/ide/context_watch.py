@@ -51,5 +51,5 @@ class ContextWatch:
 
 
 def _files_among(paths: list[str]) -> list[str]:
-    """Those that are on disk: an agent cannot read a new file that was never saved."""
+    """The paths of files on disk: an agent cannot read a new file that was never saved."""
     return [path for path in paths if os.path.isfile(path)]

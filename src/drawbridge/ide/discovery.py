@@ -32,7 +32,7 @@ def lock_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """A directory in the one that Node.js uses for temporary files; like Node.js, without a check that it is writable."""
+    """A subdirectory of the temporary directory that Node.js uses; like there, without a check that it is writable."""
     root = environ.get("TMPDIR") or environ.get("TMP") or environ.get("TEMP") or "/tmp"  # noqa: S108 - as in Node.js
     return os.path.join(root[:-1] if len(root) > 1 and root.endswith("/") else root, "gemini", "ide")
 
@@ -48,7 +48,8 @@ class DiscoveryFile(Protocol):
     path: str
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """Writes the file, or updates it after a change of the folders; port and token stay. Does nothing after ``remove``.
+        """Writes the file, or updates it when the folders change; the port and the token stay the same. Does nothing
+        after ``remove``.
 
         Raises ``NotPrivate`` with the directory that can't be used and the reason.
         """
@@ -126,7 +127,9 @@ class GeminiFile:
         remove_quietly(self.path)
 
     def _point_at_it(self, folder: str, data: bytes) -> None:
-        """The latest bridge of a folder owns the link. A file that is not a bridge's is not touched."""
+        """Points the link at the file: the latest bridge of a folder owns the link. A file in its place that is not a
+        bridge's is not touched.
+        """
         from hashlib import sha256
 
         self._unlink()
@@ -233,5 +236,5 @@ def _target(link: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """A named pipe at that path must not block the start."""
+    """Opens a file without blocking: a named pipe at that path must not delay the start."""
     return os.open(path, flags | os.O_NONBLOCK)

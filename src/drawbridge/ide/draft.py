@@ -11,7 +11,7 @@ from drawbridge.text import hunks
 
 
 class Draft(Struct, frozen=True):
-    """The person's text, the text that would be written, and the difference. ``lines``: both texts, split."""
+    """The user's text, the text that would be written, and the diff. ``lines``: both texts, split."""
 
     old_text: str
     new_text: str
@@ -21,7 +21,8 @@ class Draft(Struct, frozen=True):
 
 
 def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
-    """``seen``: the file when the agent proposed; ``now``: the current file; ``unsaved``: the editor's text if it differs.
+    """``seen``: the file when the agent made its proposal; ``now``: the current file; ``unsaved``: the editor's text if
+    it differs.
 
     Other changes are merged with the proposal. Raises ``Refused`` if both touch the same lines, since no answer to such a
     diff would preserve both.
@@ -34,7 +35,7 @@ def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
 
 
 def drafted(old_text: str, new_text: str, note: str | None) -> Draft:
-    """The difference of two texts, without a merge."""
+    """The change from one text to another, without a merge."""
     lines = text.split(old_text), text.split(new_text)
     return Draft(old_text, new_text, hunks.diff(lines[0].lines, lines[1].lines), note, lines)
 

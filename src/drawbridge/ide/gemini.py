@@ -38,7 +38,9 @@ Copy: TypeAlias = Callable[[bytes, str], None]
 
 
 class GeminiSession:
-    """One CLI: its proposals and its stream. ``notify`` shows the person a notice; ``copy`` also receives each decision."""
+    """One CLI: its proposals and its stream. ``notify`` shows a notice to the user, and ``copy`` also receives each
+    decision.
+    """
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class GeminiSession:
         self.stream.open(exchange, last_id)
 
     def is_gone(self, now: float) -> bool:
-        """Whether its CLI must have ended: it does not announce its end."""
+        """Whether the session's CLI must have ended; a CLI does not announce its end."""
         if self.stream.has_reader:
             return False
         if self._ever_listened:
@@ -99,7 +101,7 @@ class GeminiSession:
         if former is not None:
             former.cancel()
         self.stream.forget(file_path)
-        # The CLI's own dialog stays open, and the person can answer there.
+        # The CLI's own dialog stays open, and the user can answer there.
         problem = f"The change to {file_path} can't be shown: an error in Drawbridge. Answer in Gemini CLI."
         task = self._tasks.start(
             self._review(file_path, new_content), f"proposing {file_path}", lambda _: self._notify(problem, "warn")
@@ -134,7 +136,7 @@ class GeminiSession:
             logger.warning("%s", error)
             self._decided(DiffRejected(file_path))
         except DrawbridgeError as error:
-            # An error result would break the real CLI (0.61.0). Its own dialog stays open, and the person sees a notice.
+            # An error result would break the real CLI (0.61.0). Its own dialog stays open, and the user sees a notice.
             logger.info("%s is not shown: %s", file_path, error)
         else:
             self._send_decision(file_path, new_content, decision)

@@ -30,7 +30,7 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 JSON: Final = ("Content-Type", "application/json")
 
 SESSION_LIMIT: Final = 64
-"""Beyond it, the session without a stream that has been silent for longest is ended."""
+"""The most sessions; beyond that, the one without a stream that has been silent the longest is ended."""
 
 DELETED_LIMIT: Final = 1_000
 """The most sessions that are remembered as deleted by their client."""
@@ -50,7 +50,7 @@ class SessionIds:
     """Ids of sessions, signed with the bridge's token.
 
     A bridge that is restarted with the same token accepts them again: the real CLI reconnects with its old id within 2.5 s
-    and, if it is refused, does not try again until its person types ``/ide enable`` (0.61.0).
+    and, if it is refused, does not try again until the user types ``/ide enable`` (0.61.0).
     """
 
     def __init__(self, token: str) -> None:
@@ -202,7 +202,7 @@ class GeminiSessions:
             exchange.answer(200)
 
     def _session(self, head: Head, exchange: Exchange) -> GeminiSession | None:
-        """The session of a request; None without one, and the request has been answered."""
+        """The session of a request; None if there is none, in which case the request has been answered."""
         id, version = head.one(SESSION_HEADER), head.one(VERSION_HEADER)
         if id is None:
             exchange.answer(400, jsonrpc.error(None, NO_SESSION, "No session: initialize first."), [JSON])
@@ -216,7 +216,9 @@ class GeminiSessions:
         return None
 
     def _begin(self, id: str, exchange: Exchange) -> GeminiSession | None:
-        """A session, new or from before a restart of the bridge; None if there are too many, and the request was answered."""
+        """Starts a session, new or from before a restart of the bridge. Returns None if there are too many, in which
+        case the request has been answered.
+        """
         if len(self._sessions) >= SESSION_LIMIT:
             silent = [session for session in self._sessions.values() if not session.stream.has_reader]
             if not silent:
@@ -254,7 +256,7 @@ class GeminiSessions:
             self._housekeeping = self._tasks.repeat(self._tidy, HOUSEKEEPING_SECONDS, what)
 
     async def _tidy(self) -> None:
-        """One round. There is another one as long as there is a session or a watcher."""
+        """One round of housekeeping. The rounds end when there are no more sessions and watchers."""
         now = time.monotonic()
         for session in list(self._sessions.values()):
             if session.is_gone(now):
@@ -275,7 +277,7 @@ def _accepts(head: Head, *types: str) -> bool:
 
 
 def _text(body: bytes) -> str:
-    """The body as text; "", which is not valid JSON, where it is not UTF-8."""
+    """The body as text; "", which is not valid JSON, if it is not UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:

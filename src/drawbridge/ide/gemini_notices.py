@@ -29,7 +29,7 @@ class Cursor(_Notice, frozen=True):
 
 
 class OpenFile(_Notice, frozen=True):
-    """``timestamp``: when the person looked at it last, in milliseconds."""
+    """``timestamp``: when the user last looked at the file, in milliseconds."""
 
     path: Annotated[str, Meta(min_length=1)]
     timestamp: Annotated[int, Meta(ge=0)]
@@ -39,7 +39,7 @@ class OpenFile(_Notice, frozen=True):
 
 
 class WorkspaceState(_Notice, frozen=True):
-    """The latest file first. ``isTrusted`` is left out: it would override the person's choice in the CLI."""
+    """The latest file first. ``isTrusted`` is left out: it would override the user's choice in the CLI."""
 
     open_files: Annotated[tuple[OpenFile, ...], Meta(max_length=FILES_LIMIT)]
 

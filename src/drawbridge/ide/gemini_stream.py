@@ -17,10 +17,10 @@ BACKLOG_BYTES: Final = 32 * 1024 * 1024
 
 
 class EventStream:
-    """At most one reader at a time. It receives every decision in order, and the latest state of the workspace.
+    """A stream with at most one reader, which receives every decision in order, and the latest state of the workspace.
 
-    ``state`` and decisions are complete, checked messages. A slow reader is sent nothing more until it has read, so that it
-    costs no more memory than the backlog.
+    ``state`` and decisions are complete, checked messages. Nothing more is sent to a slow reader until it has read, so
+    that it costs no more memory than the backlog.
     """
 
     def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
@@ -51,7 +51,7 @@ class EventStream:
         self._send()
 
     def update(self, state: bytes) -> None:
-        """An unchanged state is not sent again; a slow reader receives the latest one once it has caught up."""
+        """Sends the state unless it is unchanged; a slow reader receives the latest one once it has caught up."""
         self._state = state
         self._send()
 

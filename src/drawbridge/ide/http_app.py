@@ -13,7 +13,7 @@ NOT_SERVED = Refusal(404, "This agent is not served here.")
 
 
 class BridgeApp:
-    """``served``: the names of the agents that may connect; others are refused, with the right token too."""
+    """``served``: the names of the agents that may connect; others are refused, even with the right token."""
 
     def __init__(self, claude: ClaudeClients, gemini: GeminiSessions, served: Iterable[str]) -> None:
         self._claude = claude
@@ -24,7 +24,7 @@ class BridgeApp:
         self.requested = gemini.requested
 
     def compresses(self, head: Head) -> bool:
-        """Agents are on this machine."""
+        """Never, since agents are on this machine."""
         return False
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

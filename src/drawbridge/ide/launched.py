@@ -53,10 +53,10 @@ class Launched:
             self.files["discovery_file"] = GeminiFile(gemini_directory(), self.port, self.token)
 
     def write_files(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> list[str]:
-        """Writes every agent's discovery file; returns the problems that the person should know about.
+        """Writes every agent's discovery file; returns the problems that the user should know about.
 
-        Gemini's is in a directory that all users of a machine share and another user may own, which must not prevent Claude
-        from connecting. Raises ``NotPrivate`` if Claude's file, or all of them, could not be written.
+        Gemini's file is in a directory that all users of a machine share and another user may own, which must not
+        prevent Claude from connecting. Raises ``NotPrivate`` if Claude's file, or all of them, could not be written.
         """
         problems = {}
         for name, file in self.files.items():
@@ -83,7 +83,9 @@ class Launched:
 
 
 def listen(wanted: int | None) -> socket.socket:
-    """A socket that listens on 127.0.0.1: on ``wanted`` or the next free port, else on a random free one of ``PORTS``."""
+    """A socket that listens on 127.0.0.1: on ``wanted`` or the next free port, or without ``wanted`` on a random free
+    one of ``PORTS``. Raises ``NoPort`` if none is free.
+    """
     first = wanted or PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
     after = [port for port in PORTS if port > first]
     before = [port for port in PORTS if port < first]

@@ -57,8 +57,10 @@ class Arbiter(Protocol):
 
 
 class _Review(Struct, eq=False):
-    """``shown``: it was sent to the editor. ``before``: the file's signature when it was decided. ``written``: done when the
-    agent has written the file, or nothing waits for that now; None if it writes nothing."""
+    """``shown``: whether the proposal was sent to the editor. ``before``: the file's signature when the proposal was
+    decided. ``written``: done once the agent has written the file or is no longer expected to; None if it writes
+    nothing.
+    """
 
     approval: Approval[Decision]
     path: str
@@ -128,7 +130,7 @@ class Reviews:
             self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
 
     async def review_code(self, owner: Hashable, agent: str, code: str) -> Accepted | None:
-        """Asks whether ``code`` may be run; the person may change it first."""
+        """Asks whether ``code`` may be run; the user may edit it first. Returns None if it may not be run."""
         check_text(code)
         with self._opened((owner, object()), "") as review:
             await self._show(review, agent, "Run this code?", drafted("", code, None), kind="code")
@@ -138,7 +140,7 @@ class Reviews:
     # Open → answered.
 
     def decided(self, event: Decided) -> None:
-        """The person decided in the editor."""
+        """Handles a decision that the user made in the editor."""
         if self.arbiter is not None and self.arbiter.knows(event.proposal_id):
             self._tasks.start(self._ask_arbiter(self.arbiter, event), "asking the agent server about a decision")
         else:
@@ -152,7 +154,9 @@ class Reviews:
             await self._editor.notify("This was already answered elsewhere; that answer counts.", "warn")
 
     def answer(self, id: str, by: str, decision: Accepted | Rejected) -> bool:
-        """The proposal was decided on another surface, ``by`` someone: closes the editor's view. False if it was too late."""
+        """Records a decision that ``by`` made on another surface, and closes the editor's view. Returns False if it was
+        too late.
+        """
         review = self._answer(id, by, decision)
         if review is not None:
             self._close_view(review)
@@ -166,7 +170,9 @@ class Reviews:
         return review
 
     async def answer_as_shown(self, owner: Hashable, title: str, *, accept: bool) -> bool:
-        """The agent decides for the person, with the text in the view. False: nothing is shown, or it was too late."""
+        """Decides a proposal for the user, as the agent requests, with the text in the view. Returns False if nothing
+        is shown or it was too late.
+        """
         review = self._open.get((owner, title))
         made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
         if review is None or made is None:
@@ -176,13 +182,15 @@ class Reviews:
     # Open → withdrawn.
 
     def withdraw(self, owner: Hashable, key: Hashable, reason: str, *, written: bool = True) -> None:
-        """An answer is no longer needed; an unknown ``key`` has no effect. ``written``: the agent may write now."""
+        """Withdraws a proposal whose answer is no longer needed; an unknown ``key`` has no effect. ``written``: whether
+        the agent may write the file now.
+        """
         review = self._open.pop((owner, key), None)
         if review is not None and self._withdraw(review, reason):
             self._resolve(review, Withdrawn(reason), follow=written)
 
     async def withdraw_with_text(self, owner: Hashable, title: str) -> str | None:
-        """Withdraws a proposal and returns its text with the person's edits; None if it is not shown."""
+        """Withdraws a proposal and returns its text with the user's edits; None if it is not shown."""
         review = self._open.get((owner, title))
         if review is None:
             return None
@@ -215,8 +223,8 @@ class Reviews:
 
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
-        """One proposal at a time for a file, whichever agents they come from: the next one is shown when this one is
-        decided and written, so that nobody decides on a text that is about to change.
+        """Waits until no other proposal for the file is shown, whichever agent it comes from. The next one is shown
+        when this one is decided and written, so that nobody decides on a text that is about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming: asyncio.Task[Any] | None = None
@@ -243,7 +251,9 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """From the proposal to its decision. It is registered before the first wait, so that a following close finds it."""
+        """Registers a proposal until it is decided. This happens before the first wait, so that a close finds it.
+        Raises ``Refused`` if the agent has too many open proposals.
+        """
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
             raise Refused(
@@ -288,7 +298,7 @@ class Reviews:
         )
 
     def _resolve(self, review: _Review, decision: Decision, *, follow: bool) -> None:
-        """Passes the decision to the waiting call. ``follow``: the agent may write the file now."""
+        """Passes the decision to the waiting call. ``follow``: whether the agent may write the file now."""
         review.before = signature(review.path)
         if not review.decision.done():
             review.decision.set_result(decision)
@@ -299,7 +309,7 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """The agent will no longer write this proposal, so the next write of its file is unasked."""
+        """Notes that the agent will no longer write this proposal: a later write of its file was not proposed."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
 
@@ -327,7 +337,9 @@ class Reviews:
 
 
 async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: str | None) -> str | None:
-    """The file's text after a change: ``expected`` at once, any other once it is stable. None if it was not written in time."""
+    """Waits for the file to change and returns its text: ``expected`` at once, any other text once it is stable. None
+    if it was not written in time.
+    """
     clock = asyncio.get_running_loop().time
     deadline, seen, seen_at = clock() + FOLLOW_SECONDS, before, 0.0
     for step in itertools.count():
@@ -348,17 +360,19 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 
 
 def _same_lines(written: str, accepted: str) -> bool:
-    """The CLI proposes an Edit with LF and writes what was accepted with the line endings that the file had (2.1.329)."""
+    """Whether the texts differ at most in their line endings: the CLI proposes an Edit with LF, and writes what was
+    accepted with the line endings that the file had (2.1.329).
+    """
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
 
 
 def _read(path: str) -> str:
-    """A file that does not exist has no text. Blocking; raises ``UnusableFile``."""
+    """The file's text; "" if it does not exist. Blocking; raises ``UnusableFile``."""
     return files.read_text(path) or ""
 
 
 def _read_if_text(path: str) -> str | None:
-    """None also for a file that is not text, as it may be for a moment while it is written."""
+    """The file's text; None if it does not exist or is not text, as may be the case while it is being written."""
     try:
         return files.read_text(path)
     except UnusableFile:

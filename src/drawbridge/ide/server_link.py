@@ -1,8 +1,8 @@
-"""The bridge's connection to the agent server on this machine, where one runs.
+"""The bridge's connection to the agent server on this machine, if one is running.
 
-The editor shows what other agents propose, and the reviews of runs; the server's clients can decide what the bridge's own
-agents propose. Without a server the bridge lists a directory every two seconds. If the server ends or hangs, the editor alone
-decides on proposals.
+The editor shows what other agents propose, and the reviews of runs; the server's clients can decide what the bridge's
+own agents propose. Without a server the bridge looks for one every two seconds, by listing a directory. If the server
+ends or hangs, the editor alone decides on proposals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_SECONDS: Final = 2.0
 """The time between two searches for a server, or for a newer one."""
 
 ACK_SECONDS: Final = 1.0
-"""The time that the server has to acknowledge the editor's decision; after it the decision counts."""
+"""The time that the server has to acknowledge the editor's decision; after that, the decision counts."""
 
 WELCOME_SECONDS: Final = 5.0
 """The time that a server has to welcome a bridge that shows reviews; an earlier version never does."""
@@ -46,7 +46,7 @@ logger = logging.getLogger("drawbridge.server_link")
 
 
 class ReviewRefused(Refused):
-    """The server's reason, as an error of the client protocol."""
+    """The server has refused a request about a review. ``reason``: its error code in the client protocol."""
 
     def __init__(self, reason: str, text: str, details: Any) -> None:
         super().__init__(text)
@@ -55,9 +55,8 @@ class ReviewRefused(Refused):
 
 
 class ServerLink:
-    """``about``: describes the editor to the server. ``known_as``: the process and session of an agent's connection.
-
-    ``type_prompt``: the editor's method of that name.
+    """``about`` describes the editor to the server. ``known_as`` returns the process and session of an agent's
+    connection. ``type_prompt``: the editor's method of that name.
     """
 
     def __init__(
@@ -77,10 +76,10 @@ class ServerLink:
         self._unacknowledged: dict[str, asyncio.Future[bool]] = {}
         self._offered: set[str] = set()
         self._welcome = asyncio.Event()
-        """Set while a server is connected that knows requests about reviews."""
+        """Set while a server that supports reviews is connected."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """A review has changed, or may have changed (None) because a server is connected again."""
+        """Called when a review has changed, or may have changed (None) because a server is connected again."""
 
     async def run(self) -> None:
         """Connects to the newest server, and reconnects; runs until it is cancelled."""
@@ -93,7 +92,7 @@ class ServerLink:
             await asyncio.sleep(LOOK_SECONDS)
 
     def changed(self) -> None:
-        """The editor's folders, agents or terminals may have changed."""
+        """Informs the server if the editor's folders, agents or terminals have changed."""
         about = self._about()
         if self._writer is not None and about != self._sent_about:
             self._sent_about = about
@@ -106,7 +105,8 @@ class ServerLink:
         return self._writer is not None and id in self._open
 
     def proposed(self, id: str, owner: Hashable, agent: str, path: str, drafted: Draft, new_text: str) -> None:
-        """The editor shows a proposal. ``new_text``: the agent's text; ``drafted``: that text merged with unsaved changes.
+        """Reports a proposal that the editor shows. ``new_text``: the agent's text; ``drafted``: that text merged with
+        unsaved changes.
 
         It is stored while it is open, for a server that starts later. Very long texts are not sent to a server.
         """
@@ -150,13 +150,15 @@ class ServerLink:
     # Reviews.
 
     async def review(self, *, project: str = "", folder: str = "", path: str = "") -> wire.ReviewAnswer:
-        """As ``wire.ReviewRequest``. Raises ``ReviewRefused``, or ``Refused`` if there is no server that answers."""
+        """Sends a ``wire.ReviewRequest`` and returns the review. Raises ``ReviewRefused``, or ``Refused`` if no server
+        answers.
+        """
         return await self._request(wire.ReviewRequest(uuid.uuid4().hex, project, folder, path))
 
     async def change_review(
         self, line: wire.ReviewDecision | wire.ReviewComment | wire.ReviewSubmission
     ) -> wire.ReviewAnswer:
-        """The review after that. Raises ``ReviewRefused``, or ``Refused`` if there is no server that answers."""
+        """Returns the review after the change. Raises ``ReviewRefused``, or ``Refused`` if no server answers."""
         return await self._request(line)
 
     async def _request(self, line: wire.ReviewLine) -> wire.ReviewAnswer:
@@ -176,7 +178,9 @@ class ServerLink:
         return found
 
     async def _welcomed(self) -> None:
-        """Waits for a server that is there, since the bridge may have been started a moment ago."""
+        """Waits until a running server is connected, since the bridge may have been started a moment ago. Raises
+        ``Refused`` if there is none.
+        """
         if self._welcome.is_set():
             return
         if self._writer is None and not await asyncio.to_thread(private_socket.addresses):
@@ -206,7 +210,7 @@ class ServerLink:
             await self._disconnected(tasks)
 
     async def _leave_for_a_newer(self, path: str, writer: asyncio.StreamWriter) -> None:
-        """Hooks report to the newest server, so the bridge moves there when one starts."""
+        """Disconnects once a newer server has started: hooks report to the newest one, so the bridge moves there."""
         dead = {path}
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -223,7 +227,7 @@ class ServerLink:
                 return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
-        """The connection has ended: open proposals are decided by the editor alone; the server's offers are closed."""
+        """Ends a connection's work: open proposals are decided by the editor alone; the server's offers are closed."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

@@ -45,7 +45,9 @@ class ClientContext:
         return self._reviews.withdraw_all(self._owner)
 
     async def run_code(self, code: str) -> str:
-        """A new interpreter for each call, in the first folder; after ``CODE_SECONDS`` it and what it started are ended."""
+        """Runs code in a new interpreter, in the first folder, and returns its output. After ``CODE_SECONDS`` the
+        interpreter and everything that it has started are ended.
+        """
         folder = self.workspace.folders[0]
         try:
             finished = await subprocesses.run(

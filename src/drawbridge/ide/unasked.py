@@ -16,7 +16,7 @@ from drawbridge.editors.port import Editor
 from drawbridge.ide.review import Reviews, signature
 
 WRITE_SECONDS: Final = 5.0
-"""The time between the request for diagnostics and the write: well under one second with the real CLI."""
+"""The longest wait for the write after a request for diagnostics; the real CLI takes well under one second."""
 
 LOOK_SECONDS: Final = 0.05
 
@@ -46,7 +46,9 @@ class UnaskedWrites:
         self._tasks = BackgroundTasks(logger)
 
     def may_write(self, path: str, agent: str, found: Callable[[], bool]) -> None:
-        """The agent may write ``path`` now. ``found`` is called when it has; it returns whether to notify the person."""
+        """Watches ``path``, which the agent may write now. ``found`` is called when it has, and returns whether to
+        notify the user.
+        """
         if self._reviews.was_asked(path) or path in self._watched or len(self._watched) >= WATCH_LIMIT:
             return
         self._watched.add(path)

@@ -20,8 +20,8 @@ LARGEST: Final = 65_536
 class Bridge:
     """One port, and the discovery files that name it: at most one for each agent.
 
-    ``ours``: whether it is Drawbridge's; others are never removed. ``pid``: the editor's; ``drawbridge_pid``: the bridge's, or
-    0 if not reported. ``state`` "stale": its process has ended, or nothing listens on the port now.
+    ``ours``: whether it is Drawbridge's; others are never removed. ``pid``: the editor's; ``drawbridge_pid``: the
+    bridge's, or 0 if not reported. ``state`` "stale": its process has ended, or nothing listens on the port now.
     """
 
     port: int
@@ -102,7 +102,8 @@ def _number(content: dict[str, Any], key: str) -> int:
 
 
 def _is_mine(path: str) -> bool:
-    """Whether the file is this user's. Agents ignore those of others too; Gemini's are in a directory that all users share."""
+    """Whether the file belongs to this user. Agents ignore other users' files, too; Gemini's are in a directory that
+    all users share."""
     try:
         return os.lstat(path).st_uid == os.geteuid()
     except OSError:
@@ -110,7 +111,7 @@ def _is_mine(path: str) -> bool:
 
 
 def content(path: str) -> dict[str, Any] | None:
-    """What is in a discovery file; None if it is not a JSON object that can be read."""
+    """The content of a discovery file; None if it is not a JSON object that can be read."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             found = json.loads(file.read(LARGEST))

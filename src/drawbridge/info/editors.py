@@ -25,8 +25,8 @@ NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
 @dataclass(frozen=True)
 class Socket:
-    """``state``: "silent": accepts connections but does not answer within the guard's deadline; ``problem``: what it does
-    instead. "not ours": has the name of an editor's socket in ``here``, but is another user's, or not a socket.
+    """``state`` "silent": it accepts connections but does not answer within the guard's deadline; ``problem``: what it
+    does instead. "not ours": it has the name of an editor's socket in ``here``, but is another user's, or not a socket.
     """
 
     path: str
@@ -84,7 +84,8 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Removes stale sockets whose process, which their name contains, has ended: a running Neovim may be about to listen."""
+    """Removes stale sockets whose process has ended, according to the process id in their name: a running Neovim may be
+    about to listen."""
     swept = []
     for entry in sockets:
         name = os.path.basename(entry.path)
@@ -97,7 +98,7 @@ def sweep(sockets: Iterable[Socket]) -> list[str]:
 
 
 def _listens(path: str) -> bool:
-    """Whether a process listens, or may: the queue of a busy one is full."""
+    """Whether a process listens, or may listen: the queue of a busy one can be full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -146,7 +147,7 @@ def _open_files(result: Any) -> list[str]:
 
 
 def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
-    """One entry for each process, which may have several sockets. Those of ``directory`` first."""
+    """One entry for each process, which may have several sockets; those of ``directory`` first."""
     by_pid: dict[tuple[str, int], list[ask.Answer]] = {}
     for answer in answers:
         if _is_snapshot(answer.result):

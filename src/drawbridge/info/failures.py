@@ -20,7 +20,7 @@ FAILED: Final = re.compile(
 
 
 def problems(named: str | None) -> list[str]:
-    """A sentence if it failed within a day. ``named``: the log file that the settings name."""
+    """One sentence if the guard failed within the last day. ``named``: the log file that the settings name."""
     path = named or log_file()
     try:
         with open(path, "rb") as file:

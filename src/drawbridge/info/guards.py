@@ -25,14 +25,14 @@ State: TypeAlias = Literal["works", "broken", "off", "absent", "unreadable"]
 RUN_SECONDS: Final = 5.0
 
 COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILINE)
-"""In a stub: which copy of the guard it runs."""
+"""The line of a stub that names the copy of the guard that it runs."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch all
-    hooks off; "broken": the installed guard can't run, so nothing is protected; "unreadable": the file is not valid.
-    ``milliseconds``: the duration of a sample call, 0 if none was made.
+    """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch
+    all hooks off; "broken": the installed guard can't run, so nothing is protected; "unreadable": the file is not
+    valid. ``milliseconds``: the duration of a sample call, 0 if none was made.
     """
 
     agent: str
@@ -79,7 +79,8 @@ ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if age
 
 
 def permissions(directory: str) -> Permissions:
-    """The mode in which such an agent starts in the directory: that of the last settings file that contains one."""
+    """The mode in which such an agent starts in the directory: from the settings file with the highest precedence that
+    contains one."""
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):
@@ -96,7 +97,7 @@ class _File(NamedTuple):
 
 
 def _settings_files(agent: AgentHooks, directory: str) -> list[_File]:
-    """The settings files that apply in the directory, those with the lowest precedence first, beginning with the person's."""
+    """The settings files that apply in the directory, from the lowest precedence (the user's) to the highest."""
     places = agent.settings_files(Path(directory))
     return [_File(scope, path, _read(path, agent)) for path, scope in places.items()]
 
@@ -145,7 +146,7 @@ def _read(path: Path, agent: AgentHooks) -> Any:
 
 
 def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]]:
-    """Event and command words of every handler of Drawbridge. Values that do not have the form of hooks are ignored."""
+    """The event and the command's words of each of Drawbridge's handlers. Values that are not hooks are ignored."""
     events = value_at(content, "hooks")
     for event, groups in events.items() if isinstance(events, dict) else ():
         for group in groups if isinstance(groups, list) else ():
@@ -183,11 +184,11 @@ def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[st
         return "its answer is not JSON", took
     if not isinstance(answer, dict):
         return "its answer is not a JSON object", took
-    return last, took  # a working guard prints nothing there
+    return last, took  # a working guard prints nothing on stderr
 
 
 def missing(words: list[str]) -> str:
-    """The problem ("" for none) with the first unusable file: the interpreter, the stub or the copy that the stub names."""
+    """The problem ("" for none) with the first unusable file: the interpreter, the stub or the copy that it names."""
     if not os.access(words[0], os.X_OK):
         return f"{words[0]} is gone" if not os.path.exists(words[0]) else f"{words[0]} can't be run"
     for stub in (word for word in words[1:] if word.endswith(".py")):
@@ -202,7 +203,7 @@ def missing(words: list[str]) -> str:
 
 
 def _is_setups_own(agent: str, words: list[str], project: str) -> bool:
-    """Whether this is exactly the command that setup would write today."""
+    """Whether this is exactly the command that setup would write now."""
     try:
         return words in [installed.fast_command(agent), installed.fast_command(agent, Path(project))]
     except DrawbridgeError:

@@ -1,4 +1,4 @@
-"""The report of ``drawbridge info``: composed of what the other parts know. It changes nothing unless it is asked to sweep."""
+"""The report of ``drawbridge info``, composed of what the other modules find. It changes nothing unless it sweeps."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from drawbridge.info.bridges import Bridge
 from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.guards import Guard, Permissions
 from drawbridge.settings.hook import HookSettings
+from drawbridge.text.counts import counted
 from drawbridge.transport import running
 from drawbridge.transport.running import Server
 
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report; docs/cli.md describes its keys. ``problems``: what a person should fix."""
+    """The whole report; docs/cli.md describes its keys. ``problems``: what the user should fix."""
 
     directory: str
     expected: dict[str, str]
@@ -35,7 +36,10 @@ class Report:
 
 
 def report(directory: str | None, *, sweep: bool) -> Report:
-    """Raises ``BadSetting`` if ``directory`` is not a directory or the guard's settings cannot be used."""
+    """The report on ``directory``, or on the current one. ``sweep``: removes stale sockets and discovery files.
+
+    Raises ``BadSetting`` if ``directory`` is not a directory or the guard's settings cannot be used.
+    """
     here = os.path.realpath(directory or os.curdir)
     if not os.path.isdir(here):
         raise BadSetting(f"{directory} is not a directory. Name one that exists.")
@@ -84,6 +88,6 @@ def _unseen_problems(unseen: list[str]) -> list[str]:
         return []
     place = os.path.dirname(unseen[0])
     return [
-        f"The guard does not look in {place}, where {len(unseen)} of your editors listen (DRAWBRIDGE_SOCKET_DIR). Put "
-        f'socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
+        f"The guard does not look in {place}, where it would find {counted(len(unseen), 'more editor')}: DRAWBRIDGE_SOCKET_DIR "
+        f'is set. Put socket_dir = ["{place}"] under [hook] in {settings.config_file()}, then run `drawbridge setup` again.'
     ]

@@ -1,4 +1,4 @@
-"""The report for people: one line for each thing, those of the directory first, and the problems at the end."""
+"""The report as text: one line for each item, those of the directory first, and the problems at the end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.report import Report
 
 FILES_SHOWN: Final = 6
-"""Open files of an editor that are listed; those with unsaved changes always are."""
+"""The most open files that are listed of an editor; files with unsaved changes are always listed."""
 
 LABEL: Final = 9
 LONGEST_LABEL: Final = 28
-"""Columns of a line's label, after its mark: usually, and at most."""
+"""Columns of a line's label, after its mark: at least, and at most."""
 
 NARROWEST: Final = 40
 
@@ -171,7 +171,7 @@ def _approval(report: Report) -> Iterator[Line]:
 
 
 def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
-    """One line, exactly as wide as the terminal; uncut if the width is 0. ``labels``: columns of the section's labels."""
+    """One line, as wide as the terminal; uncut if the width is 0. ``labels``: the columns of the section's labels."""
     mark = line.mark if terminal.draws else ASCII.get(line.mark, line.mark)
     indent = "    " if line.deep else "  "
     label = _fit(line.label, labels if width else 0, terminal)
@@ -179,7 +179,7 @@ def _row(line: Line, width: int, labels: int, terminal: Terminal) -> str:
     used = len(indent) + 2 + columns(label)
     note = harmless(line.note)
     room = width - used - (columns(note) + 2 if note else 0) if width else 0
-    if width and room < 12:  # the note gets a line of its own
+    if width and room < 12:  # the note gets its own line
         above = _row(line._replace(note=""), width, labels, terminal)
         return above + "\n" + " " * used + terminal.paint(_fit(note, width - used, terminal), line.note_style)
     text = _fit(line.text, room, terminal)

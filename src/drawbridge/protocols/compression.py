@@ -1,4 +1,4 @@
-"""Compressed WebSocket messages (RFC 7692), for clients on other machines. The extension is that of ``websockets``.
+"""Compressed WebSocket messages (RFC 7692), for clients on other machines. The extension comes from ``websockets``.
 
 The server's messages are the same for all clients, so only an offer with the largest window is accepted. Each message is
 compressed alone, in both directions: an idle connection needs no memory for it.
@@ -16,14 +16,15 @@ from websockets.headers import build_extension, parse_extension
 from drawbridge.protocols.gate import Head
 
 LARGEST_WINDOW: Final = 15
-"""Of deflate, as the exponent of 2."""
+"""The largest window of deflate, as an exponent of 2."""
 
 LEVEL: Final = 1
-"""Of zlib: half a megabyte of history takes 5 ms and becomes a fifth; level 6 takes 85 ms for a seventh."""
+"""The compression level of zlib: half a megabyte of history takes 5 ms and shrinks to a fifth; level 6 takes 85 ms and
+shrinks it to a seventh."""
 
 
 def agreed(head: Head) -> str | None:
-    """The header with the answer to the client's first offer that suits; None if none does."""
+    """The value of the header that accepts the client's first offer that is suitable; None if none is."""
     factory = ServerPerMessageDeflateFactory(server_no_context_takeover=True, client_no_context_takeover=True)
     try:
         offers = parse_extension(", ".join(head.all("sec-websocket-extensions")))
@@ -41,7 +42,9 @@ def agreed(head: Head) -> str | None:
 
 
 class Compression(PerMessageDeflate):
-    """One connection's. ``left``: bytes that may still be decompressed; None for as many as the messages may have."""
+    """The compression of one connection. ``left``: how many bytes may still be decompressed; None: as many as the
+    message limit allows.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -63,5 +66,5 @@ class Compression(PerMessageDeflate):
 
 
 def compressed(data: bytes) -> bytes:
-    """As ``websocket.framed``, for peers with which compression was agreed: they accept both."""
+    """Like ``websocket.framed``, but compressed, for peers that agreed to it; they also accept uncompressed messages."""
     return Frame(Opcode.TEXT, data).serialize(mask=False, extensions=[Compression()])

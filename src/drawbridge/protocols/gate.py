@@ -1,7 +1,7 @@
 """Authentication of HTTP requests: one gate for each HTTP server, before anything but the head of a request is read.
 
-The order is fixed: a web page's ``Origin``, then a rebinding ``Host``, then the token. There is no way to build a gate
-without a token.
+The order is fixed: first the ``Origin`` of a web page, then the ``Host`` (against DNS rebinding), then the token. There
+is no way to build a gate without a token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Head(Struct, frozen=True):
     """The head of an HTTP request. ``headers``: pairs of lower-case name and value, in the order received.
 
-    ``peer``: the address that it came from, where the server knows one.
+    ``peer``: the address that it came from, if the server knows it.
     """
 
     method: str
@@ -33,7 +33,7 @@ class Head(Struct, frozen=True):
         return values[0] if len(values) == 1 else None
 
     def tokens(self, name: str) -> list[str]:
-        """A comma-separated header as its elements."""
+        """The elements of a comma-separated header."""
         return [part.strip() for value in self.all(name) for part in value.split(",") if part.strip()]
 
     @property
@@ -44,7 +44,7 @@ class Head(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
-    ``retry_after``: seconds. A rate limit logs its refusals itself, once and not each time.
+    ``retry_after``: in seconds. A rate limit logs its own refusals, once and not each time.
     """
 
     status: int
@@ -58,7 +58,7 @@ BAD_TOKEN = Refusal(401, "Unauthorized: the token is missing or wrong.")
 
 
 class Gate:
-    """Accepts requests that name one of ``hosts``, come from no web page, and carry the token.
+    """Accepts requests that name one of ``hosts``, do not come from a web page, and have the token.
 
     ``token_header`` (lower case) carries the token; with ``scheme`` its value is "<scheme> <token>".
     """
@@ -77,7 +77,7 @@ class Gate:
         return check_place(head, self._hosts)
 
     def check(self, head: Head) -> Refusal | None:
-        """None when the request is accepted."""
+        """Checks a request. Returns why it is refused; None if it is accepted."""
         refusal = self.check_place(head)
         if refusal is None:
             given = (head.one(self._header) or "").encode("utf-8", "surrogateescape")

@@ -20,16 +20,16 @@ from drawbridge.protocols.websocket import Message as Message
 from drawbridge.protocols.websocket import WebSocketConnection
 
 HEAD_LIMIT: Final = 16_384
-"""Bytes of a request's head; the real CLIs' are under 1 kB."""
+"""The maximum size of a request's head, in bytes; the real CLIs' are under 1 kB."""
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one message or body: openDiff carries whole files."""
+"""The maximum size of one message or body, in bytes: openDiff contains whole files."""
 
 Fields: TypeAlias = Iterable[tuple[str, str]]
 
 
 class RequestHead(Struct, frozen=True):
-    """A request's head is complete. ``refuse`` it, ``accept_websocket`` (where ``upgrade``), or ``read_body``."""
+    """A request's head is complete. Answer with ``refuse``, ``accept_websocket`` (if ``upgrade``) or ``read_body``."""
 
     head: Head
     upgrade: bool
@@ -86,7 +86,7 @@ class HttpConnection:
         return self._body is not None and not self._whole
 
     def receive(self, data: bytes) -> Sequence[Event]:
-        """Take bytes from the network; b"" is its end."""
+        """Takes bytes from the network; b"" is its end. Returns the events to handle."""
         if self.websocket is not None:
             return self.websocket.receive(data)
         if self._finished:
@@ -102,14 +102,14 @@ class HttpConnection:
             return self._break(error)
 
     def outgoing(self) -> list[bytes]:
-        """What to send now, in order."""
+        """Returns the bytes to send now, in order."""
         out, self._out = self._out, []
         return out + self.websocket.outgoing() if self.websocket is not None else out
 
     # answers to RequestHead
 
     def respond(self, status: int, text: str, headers: Fields = ()) -> None:
-        """A short plain answer; the connection ends after it."""
+        """Sends a short plain-text answer, after which the connection ends."""
         self._send_response(status, f"{text}\n".encode(), [("Connection", "close"), *headers])
         self._finish()
 
@@ -118,10 +118,10 @@ class HttpConnection:
         self.respond(refusal.status, refusal.reason, headers)
 
     def accept_websocket(self, subprotocol: str | None = None, *, compress: bool = False) -> Sequence[Event]:
-        """Answer an ``RequestHead`` with ``upgrade``; events that came in behind the request are returned.
-        ``compress``: accepts compression if the client offers it.
+        """Opens the WebSocket that a ``RequestHead`` with ``upgrade`` asks for. Returns the events from bytes that
+        arrived after the request. ``compress``: accepts compression if the client offers it.
 
-        A request that is no valid WebSocket handshake is answered 400 or 426 and nothing is opened.
+        A request that is not a valid WebSocket handshake is answered with 400 or 426, and no WebSocket is opened.
         """
         assert self._asked is not None, "there is no request to answer with a WebSocket"
         if not self._asked.upgrade:
@@ -169,11 +169,11 @@ class HttpConnection:
         return self._next_request()
 
     def begin_stream(self, headers: Fields) -> None:
-        """An answer of unknown length: ``stream`` pieces of it, then ``end_stream``."""
+        """Begins an answer of unknown length: ``stream`` sends pieces of it, ``end_stream`` ends it."""
         self._http_send(h11.Response(status_code=200, headers=list(headers), reason=b"OK"))
 
     def stream(self, data: bytes) -> None:
-        """Nothing happens once the exchange is over."""
+        """Sends a piece of the answer. Does nothing once the exchange is over."""
         if self._http.our_state is h11.SEND_BODY and not self._finished:
             self._http_send(h11.Data(data=data))
 
@@ -186,12 +186,12 @@ class HttpConnection:
     # the WebSocket, once it is open
 
     def send_text(self, data: bytes) -> None:
-        """One message of valid UTF-8. After the end of the WebSocket it is dropped."""
+        """Sends one message of valid UTF-8. After the end of the WebSocket it is dropped."""
         if self.websocket is not None:
             self.websocket.send_text(data)
 
     def close_websocket(self, code: int, reason: str = "") -> None:
-        """Begin the closing handshake. The shell closes the transport if the peer does not finish it in time."""
+        """Begins the closing handshake. The caller closes the transport if the peer does not finish it in time."""
         if self.websocket is not None:
             self.websocket.close(code, reason)
 
@@ -215,7 +215,7 @@ class HttpConnection:
             elif event is h11.NEED_DATA:
                 return []
             elif event is h11.PAUSED and len(self._http.trailing_data[0]) <= HEAD_LIMIT:
-                return []  # a next request waits for the answer to this one; no peer may send far ahead
+                return []  # the next request waits for the answer to this one; no peer may send far ahead
             else:
                 self._finish()
                 return [HungUp()] if self._body is not None else []
@@ -223,7 +223,7 @@ class HttpConnection:
     def _ask(self, request: h11.Request) -> Sequence[Event]:
         fields = request.headers.raw_items()
         if len(request.target) + sum(len(name) + len(value) + 4 for name, value in fields) > HEAD_LIMIT:
-            # h11's own limit holds for a head in pieces only.
+            # h11's own limit applies only to a head that arrives in pieces.
             self.respond(431, "The head of this request is too long.")
             return []
         headers = tuple(
@@ -231,7 +231,7 @@ class HttpConnection:
         )
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
         if head.all("transfer-encoding") and (head.all("content-length") or request.http_version != b"1.1"):
-            # RFC 9112, 6.1: a proxy may have found another end of this request than this server would.
+            # RFC 9112, 6.1: a proxy may have found the end of this request in a different place than this server would.
             self.respond(400, "The length of this request is ambiguous: send Content-Length or Transfer-Encoding.")
             return []
         wants = "upgrade" in (token.lower() for token in head.tokens("connection"))
@@ -239,7 +239,7 @@ class HttpConnection:
         self._asked = RequestHead(head, wants and offers)
         self._bodyless = not head.all("transfer-encoding") and head.all("content-length") in ([], ["0"])
         if self._asked.upgrade and self._bodyless:
-            self._http.next_event()  # the end of the message; only behind it h11 offers the switch
+            self._http.next_event()  # the end of the message; h11 offers the switch only after it
         return [self._asked]
 
     def _refuse_length(self) -> None:
@@ -252,12 +252,12 @@ class HttpConnection:
         return [HungUp()] if self._body is not None else []
 
     def _finish(self) -> None:
-        """Nothing more is read."""
+        """Ends HTTP on this connection: nothing more is read."""
         self._finished = True
         self._forget_unread()
 
     def _forget_unread(self) -> None:
-        """h11 would keep what it has received, up to 256 kB, as long as the connection lasts."""
+        """Drops what h11 has received: h11 would keep up to 256 kB for as long as the connection lasts."""
         self._http = h11.Connection(h11.SERVER)
 
     def _next_request(self) -> Sequence[Event]:

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages: decoding with the right error for each kind of bad one, and encoding. Pure."""
+"""JSON-RPC 2.0 messages: decoding, with the right error for each kind of invalid message, and encoding. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(text: str) -> Message:
-    """One message. Never raises: anything else is an ``Invalid``, with its id where that can be read."""
+    """Decodes one message. Never raises: anything else becomes an ``Invalid``, with its id if that can be read."""
     try:
         value = _value(text)
     except (ValueError, RecursionError):
@@ -108,7 +108,9 @@ def notification(method: str, params: object) -> bytes:
 
 
 def encode(value: object) -> bytes:
-    """JSON. Always valid UTF-8: an undecodable byte of a file name becomes U+FFFD rather than a frame that breaks the peer."""
+    """Encodes JSON, always as valid UTF-8: an undecodable byte of a file name becomes U+FFFD, since an invalid frame
+    would break the peer.
+    """
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:

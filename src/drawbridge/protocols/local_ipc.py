@@ -1,13 +1,13 @@
 """The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Pure.
 
-Two kinds of programs of the server's own user connect there. The hook of an agent in a terminal sends one line and disconnects
-or, with a question, waits for one line. A bridge stays connected: it reports the changes that its own agents propose in its
-editor, and shows there what other agents propose. A connection that closes without a message means that the server has
-ended: hooks and bridges send open questions and proposals again to the next server.
+Two kinds of programs connect to this socket, both running as the server's own user. The hook of an agent in a terminal
+sends one line and disconnects or, with a question, waits for one line. A bridge stays connected: it reports the changes
+that its own agents propose in its editor, and shows there what other agents propose. A connection that closes without a
+message means that the server has ended: hooks and bridges send open questions and proposals again to the next server.
 
-A bridge also shows the review of a directory in its editor, where hunks are decided and commented on, if the server knows
-these messages: ``Bridge.reviews`` and ``Welcome`` say so, since neither side survives a message of a type that it does not
-know. The VS Code extension connects like a bridge, without one, for reviews alone.
+A bridge also shows the review of a directory in its editor, where hunks are decided and commented on, if the server
+knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, since neither side survives a message of a type
+that it does not know. The VS Code extension, which is not a bridge, connects like one, for reviews alone.
 
 A change is decided once: if editor and clients can both decide, the bridge asks the server before it applies the editor's
 decision.
@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 LINE_BYTES: Final = 64 * 1024 * 1024
-"""The limit of one line, in bytes: a proposal with both its texts."""
+"""The maximum size of one line, in bytes: a proposal with both its texts has to fit."""
 
 
 NOTHING: Final = Raw(b"null")
@@ -30,15 +30,15 @@ NOTHING: Final = Raw(b"null")
 
 
 class Hook(Struct, tag="hook", frozen=True):
-    """The hook of an agent was called. ``payload``: its input; ``pid``: the agent's process; ``agent``: its name, empty from
-    a hook of an earlier version.
+    """An agent has called its hook. ``payload``: the hook's input; ``pid``: the agent's process; ``agent``: the agent's
+    name, empty from a hook of an earlier version.
 
-    ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an answer.
-    Before a tool that may write, it waits until the server closes the connection; one line before that means that this
-    may take some seconds.
-    ``background``: the agent's daemon runs the session (``claude --bg``), outside of any terminal of the person.
-    ``config``: the agent's directory for its own files, if its environment names one.
-    ``takes``: it waits up to 1 s for what is to be handed over to the agent, and sends an empty line when it has received it.
+    ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
+    answer. Before a tool that may write, the hook waits until the server closes the connection; one line before that
+    means that this may take some seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
+    outside the user's terminals. ``config``: the agent's directory for its own files, if its environment names one.
+    ``takes``: the hook waits up to 1 s for text to hand over to the agent, and sends an empty line when it has received
+    it.
     """
 
     pid: int
@@ -51,10 +51,12 @@ class Hook(Struct, tag="hook", frozen=True):
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
-    """A bridge's first line, and again at each change. ``pids``: the connected agents whose process is known.
+    """A bridge's first line, sent again at each change. ``pids``: the processes of the connected agents, as far as they
+    are known.
 
-    ``terminals``: the processes that the editor has started in terminals, and whose agents take prompts. ``reviews``: it
-    knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it shows what other agents propose.
+    ``terminals``: the processes that the editor has started in terminals, and whose agents accept prompts. ``reviews``:
+    the bridge knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it shows what
+    other agents propose.
     """
 
     editor: str
@@ -66,10 +68,10 @@ class Bridge(Struct, tag="bridge", frozen=True):
 
 
 class Proposed(Struct, tag="proposed", frozen=True):
-    """An agent of this bridge proposes a change, and the editor shows it. ``session``: one agent's, by any name.
+    """An agent of this bridge proposes a change, and the editor shows it. ``session``: an opaque id of the agent.
 
-    ``new_text`` is what would be written; ``agent_text`` what the agent itself proposed, where that is another text.
-    ``question`` as in ``Hook``; ``id`` is unique on this connection.
+    ``new_text`` is what would be written; ``agent_text`` is what the agent itself proposed, if that is a different
+    text. ``question`` as in ``Hook``; ``id`` is unique on this connection.
     """
 
     id: str
@@ -84,7 +86,7 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The person has decided a proposal in the editor (``text`` is None if rejected). ``DecisionAck`` answers."""
+    """The user has decided a proposal in the editor. ``text``: None if it was rejected. Answered by ``DecisionAck``."""
 
     id: str
     text: str | None
@@ -124,8 +126,9 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
 
 
 class ReviewRequest(Struct, tag="review_get", frozen=True):
-    """Which review is open in the editor's directory ``folder``, or in one that contains the file ``path`` (empty without a
-    file)? With a ``project``: what is open in the review of this session. ``ReviewAnswer`` answers.
+    """Requests the review that is open in the editor's directory ``folder``, or in one that contains the file ``path``
+    (empty if there is no file). With a ``project``, requests what is open in the review of this session. Answered by
+    ``ReviewAnswer``.
     """
 
     id: str
@@ -135,14 +138,14 @@ class ReviewRequest(Struct, tag="review_get", frozen=True):
 
 
 class ReviewListRequest(Struct, tag="review_list", frozen=True):
-    """Which reviews are about the editor's folders? ``ReviewList`` answers."""
+    """Requests the reviews that are about the editor's folders. Answered by ``ReviewList``."""
 
     id: str
 
 
 class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
-    """The person has decided a hunk, or a whole file or ``all`` files as they are in this ``version`` of the review.
-    ``ReviewAnswer`` answers."""
+    """The user has decided a hunk, or a whole file or ``all`` files as they are in this ``version`` of the review.
+    Answered by ``ReviewAnswer``."""
 
     id: str
     project: str
@@ -154,8 +157,8 @@ class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
 
 
 class ReviewComment(Struct, tag="review_comment", frozen=True, kw_only=True):
-    """The person has written a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or has removed the draft
-    ``comment``. ``quote``: these lines as they were shown. ``ReviewAnswer`` answers."""
+    """The user has written a draft on the lines ``line`` to ``end_line`` (from 1) of a file, or has removed the draft
+    ``comment``. ``quote``: these lines as they were shown. Answered by ``ReviewAnswer``."""
 
     id: str
     project: str
@@ -168,8 +171,8 @@ class ReviewComment(Struct, tag="review_comment", frozen=True, kw_only=True):
 
 
 class ReviewSubmission(Struct, tag="review_submit", frozen=True, kw_only=True):
-    """The person sends all drafts to the agent. ``drafts``: the version that they have seen; ``text``: what the prompt begins
-    with. ``ReviewAnswer`` answers."""
+    """The user sends all drafts to the agent. ``drafts``: the version of the drafts that the user has seen; ``text``:
+    the beginning of the prompt. Answered by ``ReviewAnswer``."""
 
     id: str
     project: str
@@ -200,19 +203,19 @@ ReviewLine: TypeAlias = ReviewRequest | ReviewDecision | ReviewComment | ReviewS
 
 
 class HookAnswer(Struct, frozen=True):
-    """To a hook: the answer to its question, in the agent's own format; without one, the person decides in the terminal."""
+    """To a hook: the answer to its question, in the agent's own format; if null, the user decides in the terminal."""
 
     decision: Raw = NOTHING
 
 
 class HookContext(Struct, frozen=True):
-    """To a hook that ``takes``: what it hands over to the agent. ``HookAnswer`` if there is nothing."""
+    """To a hook that ``takes``: the text to hand over to the agent. If there is none, it gets a ``HookAnswer``."""
 
     context: str
 
 
 class Offer(Struct, tag="offer", frozen=True):
-    """To a bridge: show this change of any agent."""
+    """To a bridge: show this change, which an agent proposes."""
 
     id: str
     agent: str
@@ -228,7 +231,7 @@ class Withdraw(Struct, tag="withdraw", frozen=True):
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client has decided a proposal of the bridge's own agent: the agent is to be answered, and the view closed."""
+    """A client has decided a proposal of the bridge's own agent: the bridge answers the agent and closes the view."""
 
     id: str
     by: str
@@ -236,7 +239,7 @@ class ClientDecision(Struct, tag="answer", frozen=True):
 
 
 class DecisionAck(Struct, tag="ruling", frozen=True):
-    """``won``: the editor's decision counts; otherwise another one came first."""
+    """``won``: the editor's decision counts; otherwise another decision came first."""
 
     id: str
     won: bool
@@ -245,7 +248,7 @@ class DecisionAck(Struct, tag="ruling", frozen=True):
 class Prompt(Struct, tag="prompt", frozen=True):
     """To a bridge: send this to the agent in the terminal of the process ``pid``.
 
-    ``PromptSent`` or ``PromptFailed`` answers.
+    Answered by ``PromptSent`` or ``PromptFailed``.
     """
 
     id: str
@@ -260,7 +263,8 @@ class Welcome(Struct, tag="welcome", frozen=True):
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
-    Or why there is none: ``code``, ``text`` and ``details`` of an error of the client protocol. Nothing was changed then.
+    If there is none, the reason: ``code``, ``text`` and ``details`` of an error of the client protocol. Nothing was
+    changed then.
     """
 
     id: str
@@ -273,16 +277,16 @@ class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
 
 
 class ReviewList(Struct, tag="reviews", frozen=True):
-    """The sessions whose directory is one of the editor's folders, is inside one, or contains one. Of those that share a
-    review, one."""
+    """The sessions whose directory is one of the editor's folders, is inside one, or contains one. Only one of the
+    sessions that share a review is listed."""
 
     id: str
     projects: tuple[str, ...]
 
 
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
-    """What is to be decided in the review of ``project`` has changed, or its comments. ``by``: the person who has decided,
-    empty if nobody has."""
+    """The review of ``project`` has changed: what is to be decided, or its comments. ``by``: the name of whoever
+    decided, empty if nobody has."""
 
     project: str
     by: str = ""
@@ -303,7 +307,7 @@ def encode(message: FromPeer | ToBridge | HookAnswer | HookContext) -> bytes:
 
 
 def decode_from_peer(line: bytes) -> FromPeer:
-    """What a hook or a bridge has sent. Raises ``ValueError`` for anything else."""
+    """Decodes a line from a hook or a bridge. Raises ``ValueError`` for anything else."""
     try:
         message: FromPeer = _from_peer.decode(line)
     except RecursionError:
@@ -312,7 +316,7 @@ def decode_from_peer(line: bytes) -> FromPeer:
 
 
 def decode_from_server(line: bytes) -> ToBridge:
-    """What the server has sent to a bridge. Raises ``ValueError`` for anything else."""
+    """Decodes a line that the server has sent to a bridge. Raises ``ValueError`` for anything else."""
     try:
         message: ToBridge = _to_bridge.decode(line)
     except RecursionError:

@@ -35,7 +35,7 @@ class Initialized(Struct, frozen=True):
 
 
 class Notified(Struct, frozen=True):
-    """Any other notification of the client."""
+    """Any other notification from the client."""
 
     method: str
     params: dict[str, Any]
@@ -51,7 +51,9 @@ Output: TypeAlias = Call | Cancelled | Initialized | Notified | Reply
 
 
 class McpServer:
-    """One client's conversation. ``tools``: the ``tools/list`` entries. ``client``: its name, once it has sent that."""
+    """One client's conversation. ``tools``: the ``tools/list`` entries. ``client``: the client's name, None until it is
+    known.
+    """
 
     def __init__(self, name: str, version: str, tools: Sequence[Mapping[str, Any]]) -> None:
         self._info = {"name": name, "version": version}
@@ -59,11 +61,11 @@ class McpServer:
         self.client: str | None = None
 
     def receive(self, text: str) -> Output | None:
-        """What one message asks for; None for what needs nothing."""
+        """Returns what follows from a message: an event to handle or a reply to send; None if nothing follows."""
         return self.take(jsonrpc.decode(text))
 
     def take(self, message: jsonrpc.Message) -> Output | None:
-        """As ``receive``, for a decoded message."""
+        """Like ``receive``, for a decoded message."""
         if isinstance(message, jsonrpc.Request):
             return self._request(message)
         if isinstance(message, jsonrpc.Notification):
@@ -121,7 +123,7 @@ class McpServer:
 
 
 def tool_result(id: jsonrpc.Id, content: Sequence[Mapping[str, Any]], *, is_error: bool = False) -> bytes:
-    """The answer to a ``Call``: content items, and whether they say why it failed."""
+    """The answer to a ``Call``: content items. ``is_error``: the call failed, and they explain why."""
     value: dict[str, Any] = {"content": content}
     if is_error:
         value["isError"] = True

@@ -17,11 +17,11 @@ from msgspec import Struct
 from drawbridge.core.errors import BadMessage
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one message; the largest that Neovim sends is the whole text of a buffer."""
+"""The maximum size of one message, in bytes; the largest that Neovim sends is the whole text of a buffer."""
 
 
 class Request(Struct, frozen=True):
-    """The peer asks, and waits for ``Connection.respond`` with the same ``id``."""
+    """A request from the peer, which waits for ``Connection.respond`` with the same ``id``."""
 
     id: int
     method: str
@@ -29,7 +29,7 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """The answer to the request with this ``id``; ``error`` is None where it went well."""
+    """The answer to the request with this ``id``; ``error`` is None if the request succeeded."""
 
     id: int
     error: Any
@@ -66,7 +66,7 @@ class Connection:
         return self._pack([2, method, params])
 
     def receive(self, data: bytes) -> list[Event]:
-        """The messages that ``data`` completes. Raises ``BadMessage``."""
+        """The messages that ``data`` completes. Raises ``BadMessage`` if it is not valid, or a message is too large."""
         try:
             self._unpacker.feed(data)
             return [_event(message) for message in self._unpacker]

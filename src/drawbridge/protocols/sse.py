@@ -19,18 +19,18 @@ RETRY_LATER: Final = b"retry: 3000\n\n"
 reconnect after 1 s, and disconnects from the editor at the first attempt that fails."""
 
 LONGEST_ID: Final = 18
-"""The most digits of an id that this module makes."""
+"""The maximum number of digits in an id of this module."""
 
 
 def event(data: bytes, id: int) -> bytes:
-    """``data`` is one line of JSON."""
+    """Encodes an event. ``data`` is one line of JSON."""
     assert data, "an empty event ends the real client's session"
     assert b"\n" not in data, "the data must be one line of JSON"
     return b"event: message\nid: %d\ndata: %b\n\n" % (id, data)
 
 
 def last_event_id(value: str | None) -> int:
-    """The header of that name as a number; 0 without one, and for a value that is not such an id."""
+    """The value of the ``Last-Event-ID`` header as a number; 0 if it is missing or is not an id of this module."""
     if value is None or not (value.isascii() and value.isdigit()) or len(value) > LONGEST_ID:
         return 0
     return int(value)
@@ -43,9 +43,10 @@ class _Kept(Struct, frozen=True):
 
 
 class Backlog:
-    """Events that must not be lost, with the ids they are sent under: the last ``limit``, the last ``size_limit`` bytes.
+    """Events that must not be lost, with the ids that they are sent with: at most the last ``limit`` events and the
+    last ``size_limit`` bytes.
 
-    Ids grow from ``last_id``. The newest event is kept whatever its size.
+    Ids count up from ``last_id``. The newest event is kept whatever its size.
     """
 
     def __init__(self, limit: int, size_limit: int, last_id: int = 0) -> None:
@@ -55,7 +56,7 @@ class Backlog:
         self._last_id = last_id
 
     def number(self) -> int:
-        """The id of the next event, also of one that is not kept."""
+        """Takes the id of the next event, even if that event is not kept."""
         self._last_id += 1
         return self._last_id
 
@@ -67,13 +68,10 @@ class Backlog:
             size -= len(self._kept.pop(0).data)
 
     def forget(self, about: str) -> None:
-        """Drops the events of that name."""
+        """Drops the events with the name ``about``."""
         self._kept = [kept for kept in self._kept if kept.about != about]
 
     def after(self, last_id: int) -> Iterator[tuple[int, bytes]]:
-        """Id and bytes of each event that a reader has not received after ``last_id``, in order.
-
-        All of them for an unknown id.
-        """
+        """The id and bytes of each event after ``last_id``, in order; of all events if ``last_id`` is not known."""
         seen = last_id if last_id <= self._last_id else 0
         return ((kept.id, event(kept.data, kept.id)) for kept in list(self._kept) if kept.id > seen)

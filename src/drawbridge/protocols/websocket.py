@@ -1,4 +1,4 @@
-"""An open WebSocket without I/O (RFC 6455): whole messages in and out, bounded. Frames are those of ``websockets``' core."""
+"""An open WebSocket without I/O (RFC 6455): whole messages in and out, bounded. ``websockets`` handles the frames."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from drawbridge.protocols.gate import Head
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 LONGEST_REASON: Final = 123
-"""Bytes: the size of a close frame. A longer reason is cut."""
+"""The maximum size of a reason, in bytes: a close frame has no room for more. A longer reason is cut."""
 
 _no_frames: Final = logging.getLogger("drawbridge.frames")
-"""Replaces the library's logger, which would write tokens and prompts to a log of the level debug."""
+"""Replaces the library's logger, which would write tokens and prompts to a log at the debug level."""
 _no_frames.setLevel(logging.INFO)
 
 
@@ -32,7 +32,7 @@ class Message(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """The WebSocket ended, by either side or by a broken frame: RFC 6455 close code (1006: no close frame came)."""
+    """Either side, or an invalid frame, has ended the WebSocket. ``code``: as in RFC 6455 (1006: no close frame)."""
 
     code: int
 
@@ -41,8 +41,8 @@ Event: TypeAlias = Message | Closed
 
 
 class Handshake(Struct, frozen=True):
-    """The answer to a request for a WebSocket: a status (101: it is open), headers, and a sentence where it is refused.
-    ``compressed``: messages may be compressed."""
+    """The answer to a request for a WebSocket: a status (101: it is open), headers, and the reason as a sentence if it
+    is refused. ``compressed``: messages may be compressed."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -51,7 +51,7 @@ class Handshake(Struct, frozen=True):
 
 
 def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) -> Handshake:
-    """RFC 6455, 4.2. ``compress``: accepts compression (RFC 7692) if the client offers it."""
+    """Answers a handshake (RFC 6455, 4.2). ``compress``: accepts compression (RFC 7692) if the client offers it."""
     key = head.one("sec-websocket-key") or ""
     if head.one("sec-websocket-version") != "13":
         return Handshake(
@@ -74,14 +74,14 @@ def handshake(head: Head, subprotocol: str | None, *, compress: bool = False) ->
 
 
 def compression() -> ModuleType:
-    """Imported when it is needed: a bridge never compresses, and has to start quickly."""
+    """Imports the module only when it is needed: a bridge never compresses, and has to start quickly."""
     from drawbridge.protocols import compression
 
     return compression
 
 
 def framed(data: bytes) -> bytes:
-    """A text message (valid UTF-8) as it goes to any peer: a server's frames are the same for all."""
+    """The frame of a text message (valid UTF-8). The frames of a server are the same for all peers."""
     return Frame(Opcode.TEXT, data).serialize(mask=False)
 
 
@@ -89,8 +89,9 @@ class WebSocketConnection:
     """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:
-        """``message_limit``: bytes of one message, all its fragments together, once they are decompressed. Binary messages are
-        refused, unless as text. ``compressed``: compression was agreed."""
+        """``message_limit``: the maximum size of one message in bytes, with all its fragments, once it is decompressed.
+        ``binary_as_text``: accepts binary messages as text; otherwise they are refused. ``compressed``: compression was
+        agreed."""
         self.compressed = compressed
         self._binary_as_text = binary_as_text
         self._frames = Protocol(SERVER, state=OPEN, max_size=message_limit, logger=_no_frames)
@@ -103,17 +104,17 @@ class WebSocketConnection:
         self._out: list[bytes] = []
         self.finished = False
         self.unfinished_limit: int | None = None
-        """Bytes of an incomplete message that may be buffered; None for as many as a message may have."""
+        """How many bytes of an incomplete message may be buffered; None for as many as a message may have."""
 
     def receive(self, data: bytes) -> list[Event]:
-        """Take bytes from the network; b"" is its end."""
+        """Takes bytes from the network; b"" is its end. Returns the events to handle."""
         frames = self._frames
         if frames.reader.eof or self._closed_told:
             self.finished = self.finished or not data
             return []
         leaving = frames.close_sent is not None
         if self._compression is not None:
-            # A few bytes of a stranger must not become many messages.
+            # A few bytes from a stranger must not be decompressed into many messages.
             self._compression.left = None if self.unfinished_limit is None else self._message_limit
         if data:
             frames.receive_data(data)
@@ -141,7 +142,7 @@ class WebSocketConnection:
         return events
 
     def send_text(self, data: bytes) -> None:
-        """Send one message of valid UTF-8. After the end it is dropped."""
+        """Sends one message of valid UTF-8. After the end it is dropped."""
         if self._frames.state is OPEN:
             self._frames.send_text(data)
             self._flush()
@@ -157,7 +158,7 @@ class WebSocketConnection:
         return self._frames.state is OPEN
 
     def close(self, code: int, reason: str = "") -> None:
-        """Begin the closing handshake. The shell closes the transport if the peer does not finish it in time."""
+        """Begins the closing handshake. The caller closes the transport if the peer does not finish it in time."""
         if self._frames.state is OPEN:
             self._frames.send_close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
             self._flush()
@@ -167,7 +168,7 @@ class WebSocketConnection:
         return out
 
     def _finish_message(self, events: list[Event]) -> bool:
-        """False when the message broke the connection (RFC 6455, 8.1)."""
+        """Adds a message to ``events``. Returns False if it is not UTF-8, which ends the connection (RFC 6455, 8.1)."""
         parts, self._parts = self._parts, bytearray()
         try:
             events.append(Message(parts.decode()))

@@ -27,7 +27,9 @@ UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Rights(NamedTuple):
-    """What a device may do. ``projects``: directories, None for all. ``lifetime``: None until the token is revoked."""
+    """What a device may do. ``projects``: the directories that it may use; None for all. ``lifetime``: how long its
+    token is valid; None until it is revoked.
+    """
 
     scope: Scope
     projects: list[str] | None = None
@@ -35,7 +37,7 @@ class Rights(NamedTuple):
 
 
 def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights:
-    """The rights that the flags describe. Raises ``BadArgument``."""
+    """The permissions that the flags describe. Raises ``BadArgument`` if a directory or the lifetime is not valid."""
     found = []
     for given in projects:
         path = Path(given).expanduser()
@@ -46,7 +48,9 @@ def rights(scope: Scope, projects: Sequence[str], expires: str | None) -> Rights
 
 
 def create(data: Path, name: str, given: Rights) -> int:
-    """Prints the token alone on stdout, so that a script can read it. The exit code, as of all commands here."""
+    """Creates a device and prints only its token on stdout, so that a script can read it. Returns the exit code, like
+    all commands here.
+    """
     device, token = Devices(data).add(name, given.scope, given.projects, given.lifetime)
     Audit(data).write("token_made", device=device.name, device_id=device.id, scope=device.scope)
     until = f"until {_moment(device.expires)}" if device.expires else "until it is revoked"
@@ -57,7 +61,7 @@ def create(data: Path, name: str, given: Rights) -> int:
 
 
 def revoke(data: Path, which: str) -> int:
-    """``which``: a device's name or ID."""
+    """Revokes the token of a device. ``which``: its name or ID."""
     device = Devices(data).revoke(which)
     Audit(data).write("token_revoked", device=device.name, device_id=device.id)
     _say(
@@ -83,7 +87,7 @@ def show(data: Path, *, as_json: bool) -> int:
     if as_json:
         terminal.write(json.dumps([_shown(device, now) for device in devices], indent=1) + "\n")
         return 0
-    rows: list[tuple[str, ...]] = [("NAME", "ID", "SCOPE", "STANDING", "LAST USED", "EXPIRES", "PROJECTS")]
+    rows: list[tuple[str, ...]] = [("NAME", "ID", "SCOPE", "STATE", "LAST USED", "EXPIRES", "PROJECTS")]
     for device in devices:
         projects = ", ".join(device.projects) if device.projects else "all"
         times = [_moment(moment) if moment else "never" for moment in (device.last_used, device.expires)]
@@ -120,14 +124,15 @@ def _say(text: str) -> None:
 
 
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
-"""Colors of the QR code, whatever the terminal's own are, so that cameras can read it; the light squares are drawn."""
+"""The sequences that set and reset the colors of the QR code, so that cameras can read it in any terminal. Its light
+squares are drawn in the foreground color."""
 
 LIMITS: Final[Mapping[str, str]] = {
     "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
     "approve": "It can answer requests and stop runs, but not send prompts.",
     "view": "It can only watch.",
 }
-"""Scope → what its devices can't do."""
+"""Scope → what its devices can and can't do."""
 
 ALONE: Final = (
     "The server listens on this machine only, so a phone can't reach it. A browser on this machine can use the code.",
@@ -137,7 +142,9 @@ ALONE: Final = (
 
 
 def pair(data: Path, name: str | None, rights: Rights) -> int:
-    """``name``: the device's, None to let it choose. Raises ``NoServer`` if none runs; nothing is written then."""
+    """Creates a pairing code and shows it. ``name``: the device's name; None lets the device choose it. Raises
+    ``NoServer``, before anything is written, if no server is running.
+    """
     server = running.find(data)
     if server is None:
         raise NoServer(f"No server is running with the data in {data}. Start `drawbridge serve` first.")
@@ -180,7 +187,7 @@ def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> No
 
 
 def _picture(text: str, terminal: Terminal) -> list[str]:
-    """Draws the code in half blocks, two squares per character."""
+    """Draws ``text`` as a QR code in half blocks, two squares per character."""
     drawn = io.StringIO()
     segno.make(text, error="l", micro=False).terminal(drawn, compact=True)
     begin, end = BLACK_ON_WHITE if terminal.colour else ("", "")

@@ -1,9 +1,9 @@
 """The events of the server: their types, how each is written into a history and read back, and which receivers get it. Pure.
 
-An event is *recorded* (it is in a session's history, and has a number there) or *announced* (it is true at the moment only).
-Where the protocol has a structure with the same fields, that structure is the event. A record has one of three directions:
-``client`` (a person's prompt), ``claude`` (an agent's line, its own bytes; the word is the specification's) and ``server``:
-``{"type": "system", "subtype": <kind>, "message": {…}}``.
+An event is *recorded* (stored in its session's history, with a number there) or *announced* (not stored, because it
+matters only now). Where the protocol has a structure with the same fields, that structure is the event. A record has
+one of three directions: ``client`` (a person's prompt), ``claude`` (an agent's line, its own bytes; the word is the
+specification's) and ``server``: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
 
 The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its type, in that order.
 """
@@ -81,7 +81,9 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class PromptAccepted(Struct, frozen=True):
-    """A person's prompt. ``attachments``: their names. ``uuid``: of its line in the agent's own record (terminal sessions)."""
+    """A person's prompt. ``attachments``: the names of its attachments. ``uuid``: the id of its line in the agent's own
+    record, in terminal sessions.
+    """
 
     run_id: str
     prompt: str
@@ -90,18 +92,18 @@ class PromptAccepted(Struct, frozen=True):
     attachments: tuple[str, ...] = ()
     uuid: str = ""
     steer: bool = False
-    """It was sent into the run ``run_id``, which was active."""
+    """Whether it was sent into the run ``run_id`` while that run was active."""
     images: tuple[PromptImage, ...] = ()
-    """The images among the attachments, as far as they are stored."""
+    """Those attachments that are images and are stored."""
     files: tuple[PromptFile, ...] = ()
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
-    """The comments of the review that it consists of."""
+    """The review comments that it consists of; None for other prompts."""
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
-    """An agent waits for a person. The fields are those of ``PermissionRequest``; ``known_as``: what the question of a terminal
-    session is recognized by when its hook sends it again.
+    """An agent waits for a person's decision. The fields are those of ``PermissionRequest``. ``known_as``: identifies
+    the request of a terminal session when its hook sends it again.
     """
 
     approval_id: str
@@ -126,12 +128,12 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
 
     @property
     def agent_id(self) -> str | None:
-        """The subagent that asks; None for the main agent."""
+        """The id of the subagent that asks; None for the main agent."""
         return self.asked_by.agent_id if self.asked_by else None
 
     @property
     def given(self) -> dict[str, Any] | None:
-        """``input``; None where it is not an object, or contains what can't be read (a number that is out of range)."""
+        """``input``, decoded; None if it is not an object, or can't be decoded (because a number is out of range)."""
         try:
             found = msgspec.json.decode(bytes(self.input))
         except (msgspec.MsgspecError, RecursionError):
@@ -140,9 +142,9 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
-    """A decision, complete: also for an agent that has not received it yet.
+    """The complete decision, from which an agent that has not received it yet can still be answered.
 
-    ``client_id``, ``edited`` and ``new_text`` (of at most ``SHOWN_TEXT``) are as in ``PermissionResolved``.
+    ``client_id``, ``edited`` and ``new_text`` (at most ``SHOWN_TEXT`` characters) are as in ``PermissionResolved``.
     """
 
     approval_id: str
@@ -182,13 +184,15 @@ class ProjectCreated(Struct, frozen=True):
 
 
 class StateChanged(Struct, frozen=True):
-    """The state of a project or a terminal session, always all of it."""
+    """The state of a project or a terminal session has changed. ``state`` is always complete."""
 
     state: messages.ProjectState
 
 
 class RunContinued(Struct, frozen=True):
-    """A run that a limit of the agent's account had stopped continues without a person. ``by``: who gave the prompt."""
+    """A run that a limit of the agent's account had stopped continues automatically. ``by``: the name of whoever sent
+    its prompt.
+    """
 
     run_id: str
     by: str
@@ -257,10 +261,11 @@ KINDS: Final[Mapping[type, str]] = {
 
 
 class Announced(Struct, frozen=True):
-    """An event of a session (of none if ``project_id`` is None) in the directory ``path``.
+    """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it belongs to none.
 
-    ``asker``: the id of the client whose answer reports the event; it receives nothing else about it. ``quiet``: it happened
-    long ago, so only clients that have joined receive it. ``timestamp``: of a record that could not be written; else None.
+    ``asker``: the id of the client whose request caused the event; its reply reports the event, and it receives nothing
+    else about it. ``quiet``: the event happened long ago, so only clients that have joined receive it. ``timestamp``:
+    that of a record that could not be written; otherwise None.
     """
 
     project_id: str | None
@@ -272,7 +277,7 @@ class Announced(Struct, frozen=True):
 
 
 class Stored(Announced, frozen=True, kw_only=True):
-    """An event that is in the history of its session. ``message``: as in its record (``written``), and so is ``timestamp``."""
+    """An event in its session's history. ``message`` (see ``written``) and ``timestamp`` are as in its record."""
 
     seq: int
     timestamp: str
@@ -292,7 +297,7 @@ def written(event: Recorded) -> tuple[messages.Direction, bytes]:
 
 
 def _prompt(event: PromptAccepted) -> bytes:
-    """The specification has the prompt in ``message.prompt``."""
+    """The message of a prompt's record. The specification has the prompt in ``message.prompt``."""
     message: dict[str, Any] = {
         "type": "user",
         "message": {"prompt": event.prompt},
@@ -328,7 +333,7 @@ class Written(Struct):
 
 
 class OfServer(Struct):
-    """The ``message`` of a record of the server."""
+    """The ``message`` of a record that the server has written."""
 
     subtype: str
     message: Raw
@@ -357,8 +362,8 @@ class _OfPrompt(Struct):
     review: Submission | None = None
 
 
-# Records of older versions lack some of the fields. Numbers are bounded, since what follows from a record is stored and
-# has to be readable again.
+# Records of earlier versions lack some of these fields. Numbers are bounded, because what is derived from a record is
+# stored and has to be readable again.
 
 
 class _Started(RunStarted, frozen=True, kw_only=True):
@@ -409,12 +414,12 @@ class Read(NamedTuple):
 
 
 def parts(line: bytes) -> Written:
-    """Parses a record as it is in the history. Raises ``NOT_OURS``."""
+    """Parses a line of a history. Raises one of ``NOT_OURS``."""
     return _written.decode(line)
 
 
 def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
-    """What the agent has written, of these lines of a history."""
+    """The agent's own lines among these lines of a history. Lines that can't be read are skipped."""
     found = []
     for line in lines:
         with contextlib.suppress(*NOT_OURS):
@@ -425,7 +430,7 @@ def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def read(line: bytes) -> Read:
-    """Reads a record of a history after a restart of the server. Raises ``NOT_OURS``."""
+    """Reads a line of a history after a restart of the server. Raises one of ``NOT_OURS``."""
     found = _written.decode(line)
     return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
 
@@ -498,10 +503,11 @@ Handler: TypeAlias = Callable[[Announced], None]
 
 
 class Bus:
-    """Passes events to their receivers, at once and in order. Each kind of receiver has to be there: none can be forgotten.
+    """Passes events to their receivers, immediately and in order. A handler for every kind of receiver is required, so
+    that none can be forgotten.
 
-    An error of a receiver is logged. It does not reach the caller, since what the event reports has happened: an agent must
-    receive the decision that its history contains.
+    An error in a receiver is logged and does not reach the caller, because what the event reports has already happened:
+    an agent must receive the decision that its history contains.
     """
 
     def __init__(

@@ -92,7 +92,7 @@ def data_directory(settings: ServeSettings) -> Path:
 
 
 def problems(settings: ServeSettings) -> list[str]:
-    """Everything that prevents a server from starting with these settings, except what only starting it shows."""
+    """Everything that prevents a server from starting with these settings, except what shows only when it starts."""
     return [
         *_address(settings),
         *_certificate(settings),

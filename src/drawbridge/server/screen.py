@@ -33,14 +33,16 @@ def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: 
 
 
 def address(plan: Plan, port: int) -> str:
-    """The URL of the socket, with the first public name if there is one. A server on all addresses is given as loopback."""
+    """The URL of the socket, with the first public name if there is one. If the server listens on all addresses, the
+    URL has a loopback address.
+    """
     host = plan.public_hosts[0] if plan.public_hosts else plan.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     return f"{'wss' if plan.tls else 'ws'}://{bracketed(host)}:{port}{PATH}"
 
 
 def announced(plan: Plan, port: int, certificate: Certificate | None) -> contextlib.AbstractContextManager[None]:
-    """While the block lasts, other commands can find the server."""
+    """Returns a context manager: inside its block, other commands can find the server."""
     others = pages(plan, port)
     url = address(plan, port)
     return running.announced(
@@ -54,7 +56,7 @@ def announced(plan: Plan, port: int, certificate: Certificate | None) -> context
 
 
 def pages(plan: Plan, port: int) -> tuple[str, ...]:
-    """The addresses of the page for other machines, the best first; empty if the server is reached from this one only."""
+    """The web UI's addresses for other machines, best first; empty if only this machine can reach the server."""
     scheme = "https" if plan.tls else "http"
     return tuple(f"{scheme}://{bracketed(one)}:{port}/" for one in served(plan.host, plan.public_hosts))
 
@@ -74,8 +76,8 @@ def show(
     missing: Collection[str] = (),
     sign_in: str | None = None,
 ) -> None:
-    """Prints where the server is. ``missing``: those of ``agents`` that are not installed. ``sign_in``: a link that signs a
-    browser of this machine in."""
+    """Prints how to reach the server. ``missing``: those of ``agents`` that are not installed. ``sign_in``: a link that
+    signs in a browser on this machine."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")
@@ -83,7 +85,9 @@ def show(
     programs = address(plan, port)
     rows = [("web UI", list(dict.fromkeys([page(programs), *pages(plan, port)]))), ("programs", [programs])]
     if sign_in is not None:
-        rows.insert(0, ("sign in", [sign_in, "Opens the web UI as the owner: once, within 10 minutes."]))
+        rows.insert(
+            0, ("sign in", [sign_in, "Signs you in to the web UI as the owner. Works once, within 10 minutes."])
+        )
     if plan.token_wanted:
         rows.append(
             ("token", [str(plan.data / "token"), "Anyone who has it can control the agents here. Keep it secret."])

@@ -48,15 +48,15 @@ from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
 
 ENDING_SECONDS: Final = 10.0
-"""Seconds from the signal until clients are disconnected (1001): runs are stopped and their processes ended before."""
+"""The seconds that runs and their processes have to end after the signal. Then clients are disconnected (1001)."""
 
 RENEWAL_SECONDS: Final = 3600.0
 
 SPARE_CONNECTIONS: Final = 192
-"""Connections beside those of clients: those without a request yet, and those for /health."""
+"""Connections in addition to those of clients: those that have not sent a request yet, and those for /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""Connections without a complete request, of all addresses together. Over TLS each may take 120 kB."""
+"""The maximum number of connections without a complete request, from all addresses. Over TLS, each may take 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -165,7 +165,7 @@ async def _serve(
         with announced(plan, port, certificate):
             lacking = missing(plan.agents)
             for name, program in lacking.items():
-                if program != name:  # the owner has named it: a built-in agent that is not installed needs no warning
+                if program != name:  # set by the owner: a built-in agent that is not installed needs no warning
                     logger.warning(
                         "%s can't run: the program %s is not on PATH. Install it, or correct its setting.",
                         name,
@@ -190,21 +190,21 @@ async def _serve(
         try:
             await asyncio.wait_for(core.close("the server is shutting down"), ENDING_SECONDS)
         except TimeoutError:
-            logger.error("some tasks did not end within %g s", ENDING_SECONDS)
+            logger.error("some runs and processes did not end within %g s", ENDING_SECONDS)
         writers.flush()  # before the connections are closed
     return 0
 
 
 def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
-    """A link that makes a browser on this machine a device with the scope ``admin``. Only for a person at a terminal: what is
-    written into a file or a log stays there."""
+    """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be used
+    or shown. It is shown only in a terminal: what is written into a file or a log stays there."""
     here = plan.host in EVERYWHERE or is_loopback(plan.host)
     if not (here and plan.token_wanted and not plan.json and not plan.public_hosts and sys.stdout.isatty()):
         return None
     try:
         code = new_code(Devices(plan.data), "admin")
     except DrawbridgeError as error:
-        logger.warning("no sign-in link could be created: %s", error)
+        logger.warning("a sign-in link could not be created: %s", error)
         return None
     entrance.note("pairing_code_made", device=None, scope="admin")
     return f"{page(address(plan, port))}#sign-in={code.replace('-', '')}"
@@ -231,7 +231,7 @@ def _stop_at_signals() -> asyncio.Event:
     def signalled(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)
-        logger.info("%s: ending", signal.Signals(number).name)
+        logger.info("received %s: shutting down", signal.Signals(number).name)
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -245,8 +245,8 @@ def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:
 
 
 async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any) -> None:
-    """Renews the server's own certificate in time, or for a new address of this machine; loads one that the owner has
-    replaced.
+    """Renews the server's own certificate before it expires, or when this machine has a new address. Reloads the
+    owner's certificate if it was replaced.
     """
 
     def renewed() -> str:
@@ -258,7 +258,7 @@ async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any
     before = certificate.shown
     try:
         fingerprint = await asyncio.to_thread(renewed)
-        certificate.load_into(tls)  # not in the thread: a TLS handshake must not meet a context that changes
+        certificate.load_into(tls)  # not in the thread: the context must not change during a TLS handshake
     except (DrawbridgeError, OSError, ValueError) as error:
         logger.error("the certificate could not be renewed: %s", error)
         return

@@ -1,8 +1,8 @@
-"""The format of a data directory: older ones are opened as they are and brought up to date, newer ones are left alone.
+"""The format of a data directory: older formats are read as they are and brought up to date, newer ones are refused.
 
-``format.json`` says which it is. Up to format 0, which has no such file, metadata files lacked some of today's fields; missing
-ones are filled in when a file is read, and stored when it is next written. Indexes of histories that are of
-another format are rebuilt from the logs.
+``format.json`` contains the format. A directory without that file has format 0, whose metadata files lack some of
+today's fields; they are filled in when a file is read, and stored when it is next written. Indexes of histories that
+have another format are rebuilt from the histories.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FILE: Final = "format.json"
 class _Format(Struct):
     format: int
     drawbridge: str = "of an unknown version"
-    """The version that wrote it."""
+    """The version of Drawbridge that wrote the file."""
 
 
 def check(data: Path) -> None:
-    """Raises ``DataTooNew`` with nothing changed."""
+    """Changes nothing. Raises ``DataTooNew`` for a newer format, and ``NotPrivate`` if ``format.json`` can't be read."""
     found = _read(data)
     if found is not None and found.format > FORMAT:
         raise DataTooNew(
@@ -39,14 +39,16 @@ def check(data: Path) -> None:
 
 
 def mark(data: Path) -> None:
-    """What is written from now on has today's format."""
+    """Writes today's format to ``format.json``, unless it is there already."""
     found = _read(data)
     if found is None or found.format < FORMAT:
         write_private(str(data / FILE), msgspec.json.encode(_Format(FORMAT, version("drawbridge"))) + b"\n")
 
 
 def _read(data: Path) -> _Format | None:
-    """Raises ``NotPrivate`` if the file can't be read, and so can't be trusted."""
+    """The content of ``format.json``; None if it does not exist. Raises ``NotPrivate`` if it can't be read, and so
+    can't be trusted.
+    """
     try:
         return msgspec.json.decode((data / FILE).read_bytes(), type=_Format)
     except (FileNotFoundError, NotADirectoryError):

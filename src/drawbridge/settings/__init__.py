@@ -1,15 +1,15 @@
 """Settings: defaults < file < environment < flags.
 
-Each command that has settings declares them in one class, a ``NamedTuple`` in a module of this package. A field's type and
-default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
+Each command that has settings declares them in one class, a ``NamedTuple`` in a module of this package. A field's type
+and default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
 names of the environment variables, the tables in the documentation and the completion are derived from them.
 
-The file is ``$DRAWBRIDGE_CONFIG``, else ``drawbridge/config.toml`` in the platform's configuration directory; each command
-reads the table of its own name. Environment variables are the fields' names in capitals, prefixed with ``DRAWBRIDGE_`` for
-the bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
+The file is ``$DRAWBRIDGE_CONFIG``, else ``drawbridge/config.toml`` in the platform's configuration directory; each
+command reads the table of its own name. Environment variables are the fields' names in capitals, prefixed with
+``DRAWBRIDGE_`` for the bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
 
-Agents wait for the bridge's lock file, which waits for this: named tuples because dataclasses and msgspec would import 17
-and 25 more modules before the bridge listens.
+Agents wait for the bridge's lock file, which is written after the settings are loaded. The classes are named tuples
+because dataclasses and msgspec would import 17 and 25 more modules before the bridge listens.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Spec(NamedTuple):
 
     help: str
     metavar: str = ""
-    """The placeholder of the value in the help: what it names, or its unit."""
+    """The placeholder of the value in the help: its name or its unit."""
     flag: str = ""
-    """Of a switch that is on by default: the flag that turns it off. Others are named after their field."""
+    """For a switch that is on by default: the flag that turns it off. Other flags are named after their field."""
     range: tuple[float, float] | None = None
-    """The least and the greatest number."""
+    """The smallest and the largest number that is allowed."""
     pattern: str = ""
     """A regular expression for the text, or for each item of a list; ``metavar`` describes it to people."""
     heading: str = ""
     """Begins a group of flags in the help, which lasts until the next heading."""
     choices: tuple[str, ...] = ()
-    """The texts that are allowed, where the type is not a ``Literal`` of them: those of the catalog of agents."""
+    """The texts that are allowed, if the type is not a ``Literal`` of them, such as the agents in the catalog."""
     bare: str = ""
-    """A variable without prefix, which is read only with ``spec_env``: every web project's shell sets PORT."""
+    """A variable without the prefix, which is read only with ``spec_env``: every web project's shell sets PORT."""
 
 
 class Setting(NamedTuple):
@@ -65,7 +65,7 @@ class Setting(NamedTuple):
 
     @property
     def shown_default(self) -> str:
-        """For the help; empty where the text describes what happens without the setting."""
+        """The default for the help; empty if the help's text describes what happens without the setting."""
         return "" if self.kind in ("switch", "list") or self.default is None else str(self.default)
 
 
@@ -93,7 +93,7 @@ def _setting(name: str, annotation: Any, default: Any) -> Setting:
 def add_flags(parser: argparse.ArgumentParser, table: tuple[Setting, ...]) -> None:
     """Adds the flags of ``table``; a flag that is not given is not in the parsed namespace.
 
-    Values stay text: ``load`` checks them with those of the file and the environment, to report all problems at once.
+    Values stay text: ``load`` checks them together with the file and the environment, to report all problems at once.
     """
     group: argparse._ActionsContainer = parser
     for setting in table:
@@ -120,8 +120,8 @@ def load(
 ) -> Settings:
     """The settings in force. Raises ``BadSetting`` with all problems at once; nothing is half-applied.
 
-    ``flags["config"]`` names the file, where the command has such a flag. ``check`` returns the problems that only the
-    command itself can find; it sees the default in place of each value that is wrong.
+    ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
+    command itself can find; it gets the default instead of each value that is wrong.
     """
     if flags.get("config"):
         environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}
@@ -134,7 +134,7 @@ def load(
             problems.append(f"{path}: [{command}] unknown setting {name}")
         else:
             values[name] = _checked(known[name], value, f"{path}: [{command}] {name}", problems)
-    for setting in sorted(known.values(), key=lambda setting: setting.name != "spec_env"):  # others depend on it
+    for setting in sorted(known.values(), key=lambda setting: setting.name != "spec_env"):  # others depend on spec_env
         bare = setting.spec.bare if values.get("spec_env") is True else ""
         for variable in (bare, variable_name(command, setting)):
             if environ.get(variable):
@@ -151,7 +151,7 @@ def load(
 
 
 def variable_name(command: str, setting: Setting) -> str:
-    """The bridge's variables do not name their command."""
+    """The environment variable of a setting. The bridge's variables do not name their command."""
     return f"DRAWBRIDGE_{'' if command == 'ide' else f'{command.upper()}_'}{setting.name.upper()}"
 
 
@@ -160,7 +160,7 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get("DRAWBRIDGE_CONFIG")
     if named:
         return named
-    if sys.platform == "linux":  # as platformdirs has it, whose import takes a quarter of the time to the lock file
+    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the time until the lock file
         base = os.path.join(environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config"), "drawbridge")
     else:
         import platformdirs
@@ -200,7 +200,7 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
-    """The value as its field has it; the default if it is wrong, which is added to ``problems``, beginning with ``where``."""
+    """The value with its field's type; the default if it is wrong, which is added to ``problems`` with ``where``."""
     spec = setting.spec
     expected = {
         "number": "a whole number",

@@ -1,6 +1,6 @@
 """The settings of ``drawbridge hook``, which ``drawbridge setup`` writes into the installed guard."""
 
-# No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
+# No `from __future__ import annotations`: it would turn the annotations, which `settings.of` reads, into strings.
 
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -11,7 +11,7 @@ AGENTS: Final = tuple(row.name for row in catalog.ROWS if row.hooks)
 
 
 class HookSettings(NamedTuple):
-    """One guard. ``guard.settings.Settings`` has the same keys and types for the guard itself, which imports nothing."""
+    """One guard. ``guard.settings.Settings`` has the same keys and types for the guard, which can't import this one."""
 
     agent: Annotated[str, Spec("the agent that runs the hook", choices=AGENTS)] = AGENTS[0]
     policy: Annotated[

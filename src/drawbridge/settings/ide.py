@@ -1,6 +1,6 @@
 """The settings of ``drawbridge ide``."""
 
-# No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
+# No `from __future__ import annotations`: it would turn the annotations, which `settings.of` reads, into strings.
 
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 

@@ -1,6 +1,6 @@
 """The settings of ``drawbridge serve``."""
 
-# No `from __future__ import annotations`: `settings.of` reads the annotations, which would be mere text.
+# No `from __future__ import annotations`: it would turn the annotations, which `settings.of` reads, into strings.
 
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
 MEGABYTES: Final = (1, 100_000_000)
 
 DOLLARS: Final = (0.01, 100_000)
-"""A run does not start with less than a cent."""
+"""The smallest and the largest budget, in US dollars: a run does not start with less than a cent."""
 
 
 class ServeSettings(NamedTuple):
@@ -64,7 +64,7 @@ class ServeSettings(NamedTuple):
     ] = None
     key: Annotated[str | None, Spec("the private key for --cert", metavar="FILE", bare="KEY_FILE")] = None
     tls: Annotated[bool, Spec("turn TLS off; on loopback addresses only", flag="--no-tls")] = True
-    insecure_no_auth: Annotated[bool, Spec("require no token; on loopback addresses only")] = False
+    insecure_no_auth: Annotated[bool, Spec("do not require a token; on loopback addresses only")] = False
     authorized_keys: Annotated[
         str | None,
         Spec("an OpenSSH authorized_keys file; each key in it may sign in, with full access", metavar="FILE"),
@@ -104,7 +104,7 @@ class ServeSettings(NamedTuple):
             range=MEGABYTES,
         ),
     ] = None
-    checkpoints: Annotated[bool, Spec("take no checkpoints before and after runs", flag="--no-checkpoints")] = True
+    checkpoints: Annotated[bool, Spec("do not take checkpoints before and after runs", flag="--no-checkpoints")] = True
     fsync: Annotated[
         Fsync, Spec("how often history is synced to the disk: after each message, every second, or never")
     ] = "second"

@@ -1,4 +1,4 @@
-"""The agents that the guard can be set up for: from each one's folder, in the order of the catalog."""
+"""The agents that the guard can be set up for, with the settings in each agent's package, in the catalog's order."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.plan import Plan
 
 SHORT = 12
-"""Changes of up to this many lines are shown at once."""
+"""Changes of up to this many lines are shown in full at first."""
 
 UNCONFIRMED = "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes."
 
@@ -27,8 +27,8 @@ STYLES = {"-": "removed", "+": "added", "@": "path"}
 
 class SetupSettings(NamedTuple):
     """One ``drawbridge setup``. ``project``: for the current directory instead of the user. ``guard``: the settings to
-    install, None for removal and for targets other than agents. ``ask_mode``: whether Claude Code is to ask before it writes,
-    None to leave that as it is. ``program``: VS Code's command, None for the first one on PATH."""
+    install, None for removal and for targets other than agents. ``ask_mode``: whether Claude Code is to ask before it
+    writes, None to leave that as it is. ``program``: VS Code's command, None for the first one on PATH."""
 
     target: str
     remove: bool
@@ -42,7 +42,7 @@ class SetupSettings(NamedTuple):
 
 
 def run(chosen: SetupSettings) -> int:
-    """The exit code: 0, or 2 if there was no terminal to ask at. Errors are raised before anything is changed."""
+    """Returns the exit code: 0, or 2 if there was no terminal to ask on. Errors are raised before any change."""
     plan = _plan(chosen)
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes
@@ -97,7 +97,7 @@ def _plan(chosen: SetupSettings) -> Plan:
 
 
 def _ask(chosen: SetupSettings, plan: Plan) -> tuple[Plan, bool]:
-    """The plan that the person chooses, and whether to apply it."""
+    """The plan that the user chooses, and whether to apply it."""
     more = ["d"] if _summarize(plan) else []
     project = Path.cwd() if chosen.project else None
     agent = AGENTS.get(chosen.target)
@@ -179,7 +179,7 @@ def _report(chosen: SetupSettings, plan: Plan, said: dict[str, Any], *, unasked:
 
 
 def _print_wrapped(text: str, indent: str = "") -> None:
-    """Prints text, wrapped at words on a terminal, else in one line."""
+    """Prints text, wrapped at words on a terminal, otherwise on one line."""
     terminal = Terminal(sys.stdout)
     width = terminal.width() if terminal.is_terminal else sys.maxsize
     lines = textwrap.wrap(

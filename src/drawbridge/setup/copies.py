@@ -1,4 +1,4 @@
-"""Lasting copies of parts of this package: named by their content, installed atomically, removed when nothing uses them."""
+"""Lasting copies of parts of this package: named by their content, installed atomically, removed when unused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def data_directory() -> Path:
 
 
 def files_of(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
-    """The files below some of a folder's parts, relative to it and always in the same order; no bytecode, no help tags."""
+    """The files in some parts of a folder, relative to it, always in the same order, without bytecode and help tags."""
     for part in parts:
         found = sorted((folder / part).rglob("*")) if (folder / part).is_dir() else [folder / part]
         for file in found:
@@ -33,7 +33,7 @@ def files_of(folder: Path, parts: Iterable[str]) -> Iterator[Path]:
 
 
 def digest(folder: Path, parts: Iterable[str]) -> str:
-    """A name for their content: 12 hexadecimal digits."""
+    """A name for the content of these files: 12 hexadecimal digits."""
     seen = hashlib.sha256()
     for file in files_of(folder, parts):
         content = (folder / file).read_bytes()
@@ -42,9 +42,9 @@ def digest(folder: Path, parts: Iterable[str]) -> str:
 
 
 def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepare: Callable[[Path], None]) -> None:
-    """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` gets the new folder before it is moved to its place.
+    """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` gets the new folder before it is moved there.
 
-    Raises ``NotPrivate`` if it can't be written; then nothing has changed.
+    Raises ``NotPrivate`` if the copy can't be written; in that case, nothing has changed.
     """
     make_private_directory(str(place.parent))
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")

@@ -1,4 +1,4 @@
-"""The files that setup changes: checked first, shown as a diff, written atomically, with a copy of the former content."""
+"""The files that setup changes: checked first, shown as a diff, written atomically, with a copy of the old content."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Step(Protocol):
     def lines(self) -> list[str]: ...
 
     def apply(self) -> Path | None:
-        """Executes the step. Returns the path of a copy of the former file, if there was one."""
+        """Executes the step. Returns the path of a copy of the previous file, if there was one."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file that is created, changed or removed (content None if it does not exist). If ``path`` is a link, its target is
-    written. ``keep``: the former content is copied to a file beside it first."""
+    """A file that is created, changed or removed (content None if it does not exist). If ``path`` is a link, its target
+    is written. ``keep``: the previous content is copied to a file beside it first."""
 
     path: Path
     before: bytes | None
@@ -69,7 +69,7 @@ class Change:
             )
 
     def apply(self) -> Path | None:
-        """Raises ``NotWritable``; the file is unchanged then."""
+        """Raises ``NotWritable``; in that case, the file is unchanged."""
         if read(self.path) != self.before:
             raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
         target, kept = _target(self.path), None
@@ -89,7 +89,7 @@ class Change:
 
 
 def read(path: Path) -> bytes | None:
-    """The content of the file; None if it does not exist. A link may be broken."""
+    """The content of the file; None if it does not exist or is a broken link. Raises ``UnusableFile``."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UnusableFile(f"{path} is not a file. Nothing was changed. Move it away first.")
@@ -116,7 +116,7 @@ def _mode(target: Path) -> int:
 
 
 def _keep(path: Path, content: bytes) -> Path:
-    """A copy beside the path, which only the person can read."""
+    """Writes a copy beside the path that only the user can read, and returns its path."""
     stem = f"{path.name}.drawbridge-{time.strftime('%Y%m%dT%H%M%S')}"
     for number in itertools.count(1):
         copy = path.with_name(f"{stem}{f'-{number}' if number > 1 else ''}.bak")

@@ -53,7 +53,7 @@ class Loaded:
 
 
 def load(agent: AgentHooks, path: Path) -> Loaded:
-    """Raises ``UnusableFile`` with line and column."""
+    """Loads a settings file. Raises ``UnusableFile`` with the line and the column."""
     content = files.read(path)
     prefix = codecs.BOM_UTF8 if agent.byte_order_mark and (content or b"").startswith(codecs.BOM_UTF8) else b""
     try:
@@ -102,7 +102,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
     new = _record(agent, loaded, document, made, former)
 
     def finish() -> None:
-        installed.install_copy()  # for the bytecode of another interpreter than before
+        installed.install_copy()  # adds the bytecode if the interpreter has changed
         record.save(loaded.path, new)
         installed.remove_old()
 
@@ -163,7 +163,7 @@ def plan_removal(name: str, project: Path | None) -> Plan:
 
 
 Former: TypeAlias = dict[jsonc.Path, tuple[str, ...] | None]
-"""The source texts that setup has replaced by those of the agent's ``AskMode``: as in ``Record``."""
+"""The source texts that setup has replaced with those of the agent's ``AskMode``, as in ``Record``."""
 
 
 def _former(agent: AgentHooks, made: Record | None) -> Former:

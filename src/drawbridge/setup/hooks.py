@@ -1,7 +1,7 @@
 """Hooks in an agent's settings: recognizes, adds and removes those of Drawbridge. Pure.
 
-All agents use the same shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups are added at the
-end of a list, so that the person's keep their positions, by which Codex remembers which ones it trusts.
+All agents use the same shape: ``{"hooks": {EVENT: [{"matcher": …, "hooks": [HANDLER, …]}, …]}}``. New groups are added
+at the end of a list, so that the user's groups keep their positions, by which Codex remembers which hooks it trusts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOOKS = ("hooks",)
 
 
 class Unfit(Exception):
-    """The settings have something else in the place of hooks, which the text names."""
+    """The settings contain something else where hooks are expected; the text says what."""
 
 
 def is_guard_hook(handler: Any, agent: str) -> bool:
@@ -42,7 +42,7 @@ def _is_stub(path: PurePath, agent: str) -> bool:
 
 
 def add(document: Document, wanted: Mapping[str, Group], agent: str, made: Collection[Path]) -> Document:
-    """The settings with one group of Drawbridge for each event in ``wanted``, and no other hooks of Drawbridge. Raises
+    """The settings with one Drawbridge group for each event in ``wanted``, and no other Drawbridge hooks. Raises
     ``Unfit``."""
     _check(document, wanted)
     for event in [event for event, _, _ in _guard_hooks(document, agent) if event not in wanted]:
@@ -65,14 +65,14 @@ def _add_to_list(document: Document, event: str, group: Group, agent: str) -> Do
         document = _without(document, event, number, handler)
     number, handler = places[0]
     path: Path = (*HOOKS, event, number)
-    if len(document.get((*path, "hooks"))) > 1:  # the person has added others to the group: its matcher is theirs
+    if len(document.get((*path, "hooks"))) > 1:  # the user added other hooks to the group, so its matcher stays
         path, group = (*path, "hooks", handler), group["hooks"][0]
     return document if document.get(path) == group else document.replace(path, group)
 
 
 def remove(document: Document, agent: str, made: Collection[Path] | None, only: str | None = None) -> Document:
-    """The settings without Drawbridge's hooks. Lists and objects that become empty are removed if setup ``made`` them
-    (None if unknown, so all of them)."""
+    """The settings without Drawbridge's hooks. Lists and objects that become empty are removed if setup ``made`` them;
+    if that is not known (None), all of them are."""
     places = [place for place in _guard_hooks(document, agent) if only in (None, place[0])]
     for event, number, handler in reversed(places):
         document = _without(document, event, number, handler)
@@ -96,8 +96,8 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
-    """Undoes ``set_value(document, path, value)``. ``former``: the source text before it, None if there was no value. A value
-    that was changed since then stays."""
+    """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value. A
+    value that was changed since then stays."""
     container = path[:-1]
     if document.get(path) != value:
         return document
@@ -128,7 +128,8 @@ def _check(document: Document, events: Collection[str]) -> None:
 
 
 def _guard_hooks(document: Document, agent: str) -> Iterator[tuple[str, int, int]]:
-    """Event, group, handler, in the order of the text. Values that do not have the form of hooks are ignored."""
+    """The event of each of Drawbridge's hooks, and the indices of its group and handler, in the order of the text.
+    Values that do not have the form of hooks are ignored."""
     events = document.get(HOOKS, {})
     for event, groups in events.items() if isinstance(events, dict) else ():
         for number, group in enumerate(groups if isinstance(groups, list) else ()):

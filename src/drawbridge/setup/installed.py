@@ -7,8 +7,8 @@
         claude.py                    the stub that Claude Code's hooks run: which copy, and with which settings
         claude-5e1f….py              the same, for the hooks of one project
 
-Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an isolated interpreter, and a stub that is short because a script,
-unlike its imports, is compiled at each start.
+Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an isolated interpreter, and a stub that is short because a
+script, unlike its imports, is compiled at each start.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ for place in ("guard", "agents"):
                 importlib.import_module(path.replace(os.sep, ".").removesuffix(".__init__"))
 from drawbridge.guard.hook import run
 """
-"""Compiles the bytecode, which later runs use unchecked (a copy never changes), and imports all modules that a call may use."""
+"""Compiles the bytecode, which later runs use unchecked (a copy never changes), and imports all that a call may use."""
 
 LOADER = (
     "import posix, sys; p = sys.argv[1]; "
     'posix.access(p, 4) or sys.exit(p + " is gone: run drawbridge setup again"); exec(open(p, "rb").read())'
 )
-"""Runs a stub. Python itself would exit with code 2 if the file is missing, which agents take for a denial of every action,
-even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
+"""Runs a stub. Python itself would exit with code 2 if the file is missing, which agents take for a denial of every
+action, even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
 
 STUB = '''\
 """The guard of Drawbridge for {title}, with its settings. Written by `drawbridge setup {agent}`: run that again to update or
@@ -100,8 +100,8 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub runs if its copy is damaged: no traceback for the agent, but a line in the log, and a denial if the guard fails
-closed. The stub contains it as text, since the stub is compiled at each call."""
+"""What a stub runs if its copy is damaged: no traceback for the agent, but a line in the log, and a denial if the guard
+fails closed. The stub contains it as text, since the stub is compiled at each call."""
 
 
 def directory() -> Path:
@@ -120,7 +120,7 @@ def fast_command(agent: str, project: Path | None = None) -> list[str]:
 
 
 def install(agent: str, settings: HookSettings, project: Path | None = None) -> list[str]:
-    """Installs the guard for ``agent`` with these settings, if it is not; returns the command that starts it."""
+    """Installs the guard for ``agent`` with these settings; returns the command that starts it."""
     copy = install_copy()
     stub = stub_path(agent, project)
     write_private(str(stub), stub_text(agent, settings, copy))
@@ -129,7 +129,7 @@ def install(agent: str, settings: HookSettings, project: Path | None = None) -> 
 
 
 def print_command(settings: HookSettings) -> int:
-    """``drawbridge hook --print-command``. The settings of an installed guard are not changed."""
+    """Runs ``drawbridge hook --print-command``. The settings of an installed guard are not changed."""
     agent = settings.agent
     stub = stub_path(agent)
     if not stub.exists():
@@ -150,7 +150,7 @@ def copy_path() -> Path:
 
 
 def stub_text(agent: str, settings: HookSettings, copy: Path) -> bytes:
-    """Paths in the settings are made absolute: a hook may start in any directory."""
+    """The text of a stub. Paths in the settings are made absolute, since a hook may start in any directory."""
     paths = [setting.name for setting in settings_of(HookSettings) if setting.spec.metavar in ("DIR", "FILE")]
     absolute: dict[str, Any] = {name: _absolute(getattr(settings, name)) for name in paths if getattr(settings, name)}
     settings = settings._replace(**absolute)

@@ -27,14 +27,18 @@ PASSING = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # nothing is written t
 
 
 class Interpreter(NamedTuple):
-    """``path``: not a link, a shim or a virtual environment. ``tag``: in its bytecode's file names, as ``cpython-311``."""
+    """``path``: not a link, a shim or a virtual environment. ``tag``: the tag in the names of its bytecode files, such
+    as ``cpython-311``."""
 
     path: str
     tag: str
 
 
 def choose() -> Interpreter:
-    """This interpreter without its virtual environment or, if that is in a temporary or cache directory, the system's."""
+    """This interpreter without its virtual environment or, if that is in a temporary or cache directory, the system's.
+
+    Raises ``NoProgram`` if neither can be used.
+    """
     for candidate in _candidates():
         found = _probe(candidate)
         if found and not is_passing(found.path):
@@ -46,7 +50,7 @@ def choose() -> Interpreter:
 
 
 def is_passing(path: str) -> bool:
-    """Whether it is in a temporary directory or a cache (uvx and ``pipx run`` use one)."""
+    """Whether a path is in a temporary directory or a cache (uvx and ``pipx run`` use one)."""
     places = [*PASSING, tempfile.gettempdir(), *filter(None, [os.environ.get("UV_CACHE_DIR")])]
     inside = any(Path(path).is_relative_to(os.path.realpath(place)) for place in places)
     return inside or bool({".cache", "Caches"} & set(Path(path).parts))

@@ -1,7 +1,7 @@
 """Edits a JSON text in place: comments, order, indentation and line endings are preserved. Pure.
 
-An insertion adds text, and deleting the inserted value removes exactly that text, so that the bytes are the same as before.
-The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
+An insertion adds text, and deleting the inserted value removes exactly that text, so that the bytes are the same as
+before. The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Document:
         return self.replace_source(path, self._written(value, self._line_indent(node.start), self._is_spread(node)))
 
     def replace_source(self, path: Path, source: str) -> Document:
-        """Replaces a value by the source text ``source``."""
+        """Replaces a value with the source text ``source``."""
         node = self._at(path)
         return self._with(self.text[: node.start] + source + self.text[node.end :])
 
@@ -158,7 +158,7 @@ class Document:
         return found[0] if found else "\n"
 
     def _unit(self) -> str:
-        """One level of indentation, as the text uses it first."""
+        """One level of indentation: the first one in the text."""
         ahead = [self._root]
         while ahead:
             node = ahead.pop(0)
@@ -170,7 +170,7 @@ class Document:
         return "  "
 
     def _space(self, mark: str) -> str:
-        """The text after a comma or a colon on one line: a space, unless the person omits it."""
+        """The text after a comma or a colon on one line: a space, unless the document omits it."""
         first = self._marks.get(mark)
         return " " if first is None or self.text[first + 1] in " \t\r\n" else ""
 
@@ -178,7 +178,7 @@ class Document:
         return ":" + self._space(":")
 
     def _is_spread(self, node: Node) -> bool:
-        """Whether its contents are on separate lines; if it is empty, whether those of its container are."""
+        """Whether a value's contents are on separate lines; if it is empty, whether those of the document are."""
         if node.items:
             return "\n" in self.text[node.start : node.items[0].start]
         inside = self.text[node.start : node.end]
@@ -202,7 +202,7 @@ class Document:
         return lines.replace("\n", self._newline() + indent)
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """The tokens between two positions (white space, commas, comments): from, to, whether it is a comment."""
+        """The start and end of each token (white space, comma, comment) in a range, and whether it is a comment."""
         while start < end:
             comment = COMMENT.match(self.text, start)
             stop = comment.end() if comment else start + 1

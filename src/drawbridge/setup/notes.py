@@ -18,7 +18,7 @@ from drawbridge.setup.jsonc import Document
 
 
 def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document: Document) -> Iterator[str]:
-    """``document``: the future content of the settings file."""
+    """The notes about one agent's settings. ``document``: the future content of the settings file."""
     here = agent.settings_file(project)
     others = {path: other for path, other in _settings(agent).items() if path != here}
     for path, other in others.items():
@@ -45,7 +45,7 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
 
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:
-    """Whether its settings make it ask before it writes. The file nearest to the project takes precedence."""
+    """Whether the agent's settings make it ask before it writes. The file nearest to the project takes precedence."""
     if agent.ask_mode is None:
         return True
     keys, found = agent.ask_mode.mode, _settings(agent)
@@ -57,7 +57,7 @@ def asks(agent: AgentHooks, project: Path | None) -> bool:
 
 @functools.cache
 def version(program: str) -> tuple[int, ...]:
-    """The version of an agent's program on PATH, as (2, 1, 329); empty if unknown."""
+    """The version of an agent's program on PATH, such as (2, 1, 329); empty if unknown."""
     found_there = shutil.which(program)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         command = [found_there or "", "--version"]

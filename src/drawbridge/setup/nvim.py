@@ -1,7 +1,7 @@
 """``drawbridge setup nvim``: the plugin for a Neovim without a plugin manager.
 
-A link in Neovim's package directory points to the plugin: to the checkout that this runs from, or to a lasting copy. Next to
-it is a package of one file, which calls ``setup{}`` unless the person's configuration does.
+A link in Neovim's package directory points to the plugin: to the checkout that this command runs from, or to a lasting
+copy. Next to it is a package of one file, which calls ``setup{}`` unless the user's configuration does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTS = ("lua", "plugin", "doc")
 STARTS = re.compile(
     r"""require\s*\(?\s*['"]drawbridge['"]\s*\)?\s*\.\s*setup\b|['"/]drawbridge\.nvim\b|\bdir\s*=\s*['"][^'"]*/drawbridge/?['"]"""
 )
-"""A call of ``setup{}``, or a plugin manager's specification: by repository, or by the directory of a clone."""
+"""A call to ``setup{}``, or a plugin manager's specification: by repository, or by the directory of a clone."""
 
 ALONE = re.compile(r"""require\s*\(?\s*['"]lazy['"]""")
 """lazy.nvim, which removes all packages but its own from the package path."""
@@ -74,7 +74,8 @@ class Copy:
 
 @dataclass(frozen=True)
 class Link:
-    """The step that creates, changes or removes a symbolic link. None if the link does not exist."""
+    """The step that creates, changes or removes a symbolic link. ``before``, ``after``: its target; None if there is no
+    link."""
 
     path: Path
     before: str | None
@@ -167,7 +168,7 @@ def _places() -> Places:
 
 
 def _ask(nvim: str, lua: str) -> str:
-    """The output of a Neovim that runs without any configuration."""
+    """The output of Lua code in a Neovim without any configuration. Raises ``ProgramFailed``."""
     command = [nvim, "-u", "NONE", "-i", "NONE", "-n", "--headless", "-c", f"lua {lua}", "-c", "qall!"]
     try:
         return subprocess.run(
@@ -227,7 +228,7 @@ def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
 
 
 def _options(wanted: Path, notes: list[str]) -> str:
-    """The argument of ``setup{}``: the command to run, unless the plugin finds it by itself."""
+    """The argument of ``setup{}``: the command to run, unless the plugin finds it automatically."""
     found = shutil.which("drawbridge")
     if (wanted / ".venv" / "bin" / "drawbridge").exists() or (found and not is_passing(found)):
         return "{}"
@@ -240,7 +241,7 @@ def _options(wanted: Path, notes: list[str]) -> str:
 
 
 def _configuration(folder: Path) -> dict[Path, str]:
-    """The person's own configuration files, without comments."""
+    """The user's own configuration files, without comments."""
     texts = {}
     for file in islice((file for file in folder.rglob("*") if file.suffix in (".lua", ".vim")), MOST_FILES):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """Records what setup has added to each settings file, so that ``--remove`` removes exactly that.
 
-One JSON file in Drawbridge's data directory: an object for each settings file. Without it (or with a damaged one) ``--remove``
-still finds every hook of Drawbridge; it then also removes lists and objects that are empty afterwards.
+One JSON file in Drawbridge's data directory: an object for each settings file. Without it (or with a damaged one)
+``--remove`` still finds every hook of Drawbridge; it then also removes lists and objects that are empty afterwards.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from drawbridge.setup import copies, jsonc
 
 class Record(msgspec.Struct, frozen=True):
     """``blank``: the content of a file that contained no value. ``containers``: lists and objects that setup created.
-    ``mode``, ``auto``: the former source texts of ``AskMode.mode`` and ``AskMode.lasting`` if setup has set them, each in a
-    list that is empty if there was none. ``link``: the target of the plugin's link, in the record of Neovim's package
-    directory."""
+    ``mode``, ``auto``: the previous source texts of ``AskMode.mode`` and ``AskMode.lasting`` if setup has set them,
+    each in a list that is empty if there was none. ``link``: the target of the plugin's link, in the record of
+    Neovim's package directory."""
 
     created: bool = False
     blank: str | None = None

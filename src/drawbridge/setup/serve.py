@@ -1,7 +1,8 @@
-"""``drawbridge setup serve``: the agent server as a service of this user: a systemd unit, on macOS a launchd agent.
+"""``drawbridge setup serve``: the agent server as a user service: a systemd unit, on macOS a launchd agent.
 
-The service is ``drawbridge serve`` with the settings of the file and of the environment that this is run in; a secret (an
-API key) goes into ``serve.env`` beside the settings file, or into the account's login, never into the unit.
+The service runs ``drawbridge serve`` with the settings file and the environment variables of this command. Secrets are
+never written into the unit: an API key belongs in ``serve.env`` beside the settings file, unless the agent itself is
+logged in.
 """
 
 from __future__ import annotations
@@ -80,15 +81,15 @@ class Service(Protocol):
     def runs(self) -> bool: ...
 
     def start(self, *, reinstalled: bool) -> list[list[str]]:
-        """The commands after the file is written. ``reinstalled``: it existed before."""
+        """The commands to run after the file is written. ``reinstalled``: whether the file existed before."""
         ...
 
     def stop(self) -> list[list[str]]:
-        """The commands before the file is removed."""
+        """The commands to run before the file is removed."""
         ...
 
     def forget(self) -> list[list[str]]:
-        """The commands after the file is removed."""
+        """The commands to run after the file is removed."""
         ...
 
     notes: tuple[str, ...]
@@ -258,7 +259,7 @@ def plan_removal(chosen: Service | None = None) -> Plan:
 
 
 def command_line() -> list[str]:
-    """-P: no file in the working directory is imported as a module."""
+    """The service's command. With -P, no file in the working directory is imported as a module."""
     return [os.path.abspath(sys.executable), "-P", "-m", "drawbridge", "serve"]
 
 
@@ -275,7 +276,7 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def left_out(environ: Mapping[str, str]) -> list[str]:
-    """Notes about secrets of the environment that are not passed on to the service."""
+    """Notes about secrets in the environment that are not passed on to the service."""
     place = secrets_file(environ)
     text = "{} is a secret and was left out: other users may be able to read the service's file. Put it into {} (mode 0600)."
     return [text.format(name, place) for name in SECRETS if environ.get(name)]

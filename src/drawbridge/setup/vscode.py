@@ -20,7 +20,7 @@ PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-serve
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
 
 COMMAND_SECONDS = 120
-"""Seconds; code-server starts Node.js first."""
+"""The limit for a command of the editor, in seconds; code-server starts Node.js first."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Uninstall:
 
 
 def plan(program: str | None, *, remove: bool) -> Plan:
-    """``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH)."""
+    """The plan for the extension. ``program``: the editor's command (default: the first of ``PROGRAMS`` on PATH)."""
     found, folder = _find(program), extension_directory()
     package = json.loads((folder / "package.json").read_text("utf-8"))
     identity = f"{package['publisher']}.{package['name']}"

@@ -32,10 +32,10 @@ class Split(NamedTuple):
 
 
 def split(text: str) -> Split:
-    """Lines without their ends, and what ``join`` needs to give back ``text`` byte for byte.
+    """The lines without their ends, and what ``join`` needs to restore ``text`` byte for byte.
 
     An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that
-    lines put into an empty file end as lines should. (Neovim shows both as one empty line; the difference is ours.)
+    lines put into an empty file get the usual ends. (Neovim shows both as one empty line; Drawbridge does not.)
     """
     bom = text.startswith(BOM)
     if bom:
@@ -52,7 +52,7 @@ def split(text: str) -> Split:
 
 
 def join(lines: Sequence[str], form: Format) -> str:
-    """The inverse of ``split``. No lines are an empty text, whatever the format says of a final newline."""
+    """The inverse of ``split``. Without lines the text is empty, whatever the format says about a final newline."""
     bom = BOM if form.bom else ""
     if not lines:
         return bom
@@ -67,10 +67,10 @@ def utf16_length(text: str) -> int:
 
 
 def format_changes(old: Format, new: Format) -> list[str]:
-    """The changes of a file's format, in short clauses for a person: a list of lines can't show them."""
+    """The changes to a file's format, in short clauses for the user: a list of lines can't show them."""
     changes = []
     if old.eol != new.eol:
-        # Not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF all the same (2.1.329).
+        # Not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF anyway (2.1.329).
         changes.append("proposed with CRLF line endings" if new.eol == "\r\n" else "proposed with LF line endings")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")

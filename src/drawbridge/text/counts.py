@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 def counted(number: float, unit: str) -> str:
-    """ "1 second", "0.5 seconds", "2,000 files". ``unit``: in the singular, of a noun whose plural ends in "s"."""
+    """ "1 second", "0.5 seconds", "2,000 files". ``unit``: a singular noun whose plural ends in "s"."""
     figure = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{figure} {unit}" if number == 1 else f"{figure} {unit}s"
 
 
 def size(count: int) -> str:
-    """A number of bytes."""
+    """A number of bytes, in kB (rounded up) or MB."""
     return f"{-(-count // 1000)} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"

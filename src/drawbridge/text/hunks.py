@@ -1,4 +1,4 @@
-"""Differences between texts, in lines: hunks, and the merge of two changes of one text. Pure."""
+"""Diffs of texts, by lines: hunks, and the merge of two changes to one text. Pure."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _group_rows(old: Sequence[str], new: Sequence[str], group: list[Hunk], conte
 
 
 def _span(start: int, end: int) -> str:
-    """A range in the format of a unified diff: from 1, without a length of 1, an empty one given by the line before it."""
+    """A range as in a unified diff: from 1; a length of 1 is omitted; an empty range is given by the line before it."""
     length = end - start
     if length == 1:
         return str(start + 1)
@@ -159,7 +159,7 @@ def _region_text(base: Sequence[str], new: Sequence[str], hunks: list[Hunk], sta
 
 
 def _collect(old_changed: bytearray, new_changed: bytearray, before: int) -> Iterator[Hunk]:
-    """The marks as hunks: between two of them unmarked lines pair up. ``before`` lines precede the first mark."""
+    """Turns the marks into hunks: the unmarked lines between them pair up. ``before`` lines precede the first mark."""
     old_at = new_at = 0
     while old_at < len(old_changed) or new_at < len(new_changed):
         common = min(_until(old_changed, 1, old_at), _until(new_changed, 1, new_at))
@@ -176,7 +176,7 @@ def _until(marks: bytearray, mark: int, start: int) -> int:
     return (at if at >= 0 else len(marks)) - start
 
 
-# How many positions of a sliding hunk are weighed, and how deep an indentation is looked at.
+# How many positions of a sliding hunk are compared, and the deepest indentation that is considered.
 _SLIDE_LIMIT = 100
 _INDENT_LIMIT = 200
 
@@ -220,7 +220,7 @@ def _best_shift(lines: list[str], start: int, size: int, up: int, down: int) -> 
 
 
 def _break_cost(lines: list[str], at: int) -> int:
-    """The cost of cutting the text before line ``at``: low before a line with little indentation, lower after a blank one."""
+    """The cost of a cut before line ``at``: low before a line with little indentation, lower after a blank line."""
     if at >= len(lines):
         return 0
     after_blank = at == 0 or not lines[at - 1].strip()

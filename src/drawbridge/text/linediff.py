@@ -1,10 +1,10 @@
 """Which lines two texts do not share: the search behind ``hunks.diff``. Pure.
 
 It serves two cases: a few lines, where the result has to look as a person would draw it, and 5 MB, which must not take
-long. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines that only one side
-has are certainly changed, so they are set aside. The rest is cut at lines that both sides have exactly once, in the longest
-sequence of them with the same order (patience diff). The part between two cuts is compared by Myers' algorithm with a
-budget; whatever exceeds the budget is replaced as a whole, which is still correct, only less precise.
+long. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines that only one
+side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have exactly once, in
+the longest sequence of them with the same order (patience diff). The part between two cuts is compared by Myers'
+algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is still correct, only less precise.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from typing import TypeAlias
 LARGE = 5_000
 """The number of lines from which texts are first compared side by side, which is fast but less precise."""
 
-# In that walk: how far ahead a line is looked for on the other side, and how many equal ones in a row are believed.
+# In that comparison: how many lines ahead a line is looked for on the other side, and how many equal lines in a row are
+# a match.
 AHEAD = 64
 IN_STEP = 4
 
-# What one comparison may cost: steps of Myers' algorithm, and lines that are looked at in search of cuts (times the
-# lines there are). Reached only by texts of many equal lines in another order; together they bound the time.
+# The limits of one comparison: steps of Myers' algorithm, and lines that are examined to find cuts (as a multiple of
+# the number of lines). Only texts with many equal lines in a different order reach them; together they limit the time.
 STEPS_LIMIT = 400_000
 LOOKS_LIMIT = 8
 PATH_LIMIT = 128
-"""The longest edit path that is followed in one go, before lines are looked for again that have become unique."""
+"""The longest edit path that is followed before the lines that have become unique by then are looked for again."""
 
 Gap: TypeAlias = tuple[int, int, int, int]
 """start and end on the left, start and end on the right."""
@@ -92,8 +93,8 @@ class _Comparison:
         kept_right = list(map(set(old).__contains__, new)) if any(kept_left) else [False] * len(new)
         self.old_changed = bytearray(map(not_, kept_left))
         self.new_changed = bytearray(map(not_, kept_right))
-        # The lines that both sides have somewhere, and their positions. Equal lines get equal numbers, so that strings are
-        # compared only once.
+        # The lines that both sides have somewhere, and their positions. Equal lines get equal numbers, so that strings
+        # are compared only once.
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self.left = list(map(numbers.__getitem__, compress(old, kept_left)))
         self.left_at = list(compress(count(), kept_left))
@@ -197,8 +198,8 @@ def _gaps_between(cuts: list[tuple[int, int]], a: int, a_end: int, b: int, b_end
 def _shortest_path(left: list[int], right: list[int]) -> tuple[list[tuple[int, int]], int]:
     """Myers' greedy search from (0, 0): the points of a shortest edit path and what it cost to find it.
 
-    From one point to the next at most one line is removed or added; lines in common may follow it. The path ends at
-    (len(left), len(right)), or after the last line in common of the one that got furthest within ``PATH_LIMIT`` edits.
+    From one point to the next at most one line is removed or added; common lines may follow it. The path ends at
+    (len(left), len(right)), or after the last common line of the path that got furthest within ``PATH_LIMIT`` edits.
     """
     width, height = len(left), len(right)
     longest = min(PATH_LIMIT, width + height)

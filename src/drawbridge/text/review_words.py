@@ -1,6 +1,6 @@
-"""A review in the words of every client: its files and hunks, and why a decision was refused. Pure.
+"""The wording of a review in every client: its files and hunks, and why a decision was refused. Pure.
 
-The page has the same words (``web/src/review``); a test checks that both agree.
+The web UI has the same wording (``web/src/review``); a test checks that both agree.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MODES: Final = {
 
 
 class Numbers(NamedTuple):
-    """How much there is to decide. Nothing is open if ``files`` is 0."""
+    """How much there is to decide on. Nothing is open if ``files`` is 0."""
 
     files: int = 0
     added: int = 0
@@ -45,14 +45,14 @@ class Numbers(NamedTuple):
 
 
 def numbers(review: Mapping[str, Any]) -> Numbers:
-    """Of a ``review`` as the server sends it."""
+    """The numbers of a ``review`` as the server sends it."""
     files = review["files"]
     sums = (sum(file[name] for file in files) for name in ("added", "removed"))
     return Numbers(len(files) + review["more"], *sums)
 
 
 def lines_of(text: str) -> list[str]:
-    """Only a line feed ends a line."""
+    """The lines of a text, without their ends. Only a line feed ends a line."""
     found = text.split("\n")
     if not found[-1]:
         found.pop()
@@ -60,7 +60,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def end_words(removed: str, added: str) -> str:
-    """A change of the last line's end; empty without one."""
+    """A change to the end of the last line, in words; empty if there is none."""
     ends = removed.endswith("\n"), added.endswith("\n")
     if not removed or not added or ends[0] == ends[1]:
         return ""
@@ -68,7 +68,7 @@ def end_words(removed: str, added: str) -> str:
 
 
 def title(hunk: Hunk) -> str:
-    """Where the hunk is."""
+    """The title of a hunk: where it is."""
     if hunk["kind"] in ASIDE:
         return ASIDE[hunk["kind"]]
     if hunk["kind"] == "file":
@@ -87,7 +87,7 @@ def file_words(file: File) -> str:
 
 
 def words(file: File, hunk: Hunk | None) -> str:
-    """What is not in the lines of a part; empty if there is nothing to add."""
+    """What a part's lines do not show, in words; empty if there is nothing to add."""
     old, new = file["old_mode"], file["new_mode"]
     if hunk is None:
         return "The changes to this file are too large to show here."
@@ -149,7 +149,8 @@ def changes(count: int) -> str:
 
 
 def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[str, str]:
-    """What is asked before ``count`` hunks are decided at once, and a text below it. ``unseen``: those that were not shown."""
+    """The question before ``count`` hunks are decided on at once, and a text below it. ``unseen``: how many of them
+    were not shown completely."""
     text = ""
     if unseen == count:
         text = "You have not seen all of it. " if count == 1 else "You have not fully seen any of them. "
@@ -161,7 +162,7 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """What a person has done to a review, after their name."""
+    """What a person has done in a review, as a text that follows their name."""
     about = f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {about}"
 
@@ -175,13 +176,13 @@ Side: TypeAlias = Literal["new", "old"]
 
 STATES: Final = {"draft": "Draft", "waiting": "Waiting", "sent": "Sent", "resolved": "Resolved"}
 LONGEST_SHORT: Final = 40
-"""Characters of a comment that stand for all of it."""
+"""The most characters of a comment that are shown in place of all of it."""
 
 LONGEST_SUBJECT: Final = 72
-"""Characters of the first line of a commit's message."""
+"""The most characters in the first line of a commit's message."""
 
 SHORTEST_SUBJECT: Final = 20
-"""Characters that are left at least when a subject is cut at a word."""
+"""The fewest characters that may be left when a subject is cut at a word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
@@ -192,7 +193,7 @@ NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what
 UNFINISHED: Final = "First add or discard the comment that you are writing."
 MAY_NOT_SEND: Final = "This device can't send drafts. Use a device that may start runs."
 NO_COMMENTS: Final = "There are no comments."
-AFTER_WORK: Final = "The agent will get them after its current work."
+AFTER_WORK: Final = "The agent will get them when it finishes its current work."
 WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."
 HANDOVERS: Final = {
     "waiting": WAITING,
@@ -242,17 +243,17 @@ def short_words(comment: Comment) -> str:
 
 
 def suggestion_words(suggestion: str) -> str:
-    """What is above a suggested text."""
+    """The heading above a suggested text."""
     return "Suggested instead:" if suggestion else "Suggested: remove these lines."
 
 
 def suggested_field(quote: str) -> str:
-    """What the field for a suggestion contains for these lines."""
+    """The initial text in the field for a suggestion to replace these lines."""
     return quote.replace("\r\n", "\n").removesuffix("\n")
 
 
 def suggested_text(quote: str, field: str) -> str:
-    """What is sent for the text in that field: whole lines; nothing removes the lines."""
+    """The text to send for the content of that field: whole lines; an empty text removes the lines."""
     if not field:
         return ""
     text = f"{field}\n"
@@ -260,13 +261,13 @@ def suggested_text(quote: str, field: str) -> str:
 
 
 def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
-    """A hunk that answers a comment on the file ``of``."""
+    """A name for a hunk that answers a comment on the file ``of``."""
     return (title(hunk) if hunk is not None else "Whole file") + ("" if path == of else f" of {path}")
 
 
 def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
-    """``position``: of the prompt in the queue; 0 if its run begins at once. ``waiting``: until the agent of a terminal session
-    stops."""
+    """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins at
+    once. ``waiting``: they wait until the agent of a terminal session stops."""
     if waiting:
         return f"Waiting: {counted(count, 'comment')}. {WAITING}"
     sent = f"Sent {counted(count, 'comment')}."
@@ -274,7 +275,7 @@ def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
 
 
 def subject_of(prompt: str) -> str:
-    """The first line of a commit's message, as the person could have written it: that of a prompt, cut at a word."""
+    """A subject for a commit's message: the first line of a prompt, cut at a word."""
     line = prompt.strip().split("\n")[0].strip()
     if len(line) <= LONGEST_SUBJECT:
         return line
@@ -284,7 +285,7 @@ def subject_of(prompt: str) -> str:
 
 
 def committed_words(committed: Mapping[str, Any]) -> str:
-    """What a commit has become. ``committed``: a ``ReviewCommitted`` of the protocol."""
+    """The result of a commit. ``committed``: a ``ReviewCommitted`` of the protocol."""
     branch = f"{'the new branch ' if committed.get('created') else ''}{committed['branch']}"
     return f"Committed {counted(len(committed['files']), 'file')} on {branch} as {committed['commit'][:10]}."
 
@@ -298,7 +299,7 @@ def push_words(offer: Mapping[str, Any]) -> str:
 
 
 def pushed_words(pushed: Mapping[str, Any]) -> str:
-    """What a push has become. ``pushed``: a ``ReviewPushed`` of the protocol."""
+    """The result of a push. ``pushed``: a ``ReviewPushed`` of the protocol."""
     words = [f"Pushed {pushed['branch']} to {pushed['remote']}."]
     if pushed.get("problem"):
         words.append(f"{pushed['problem']}.")
@@ -306,7 +307,7 @@ def pushed_words(pushed: Mapping[str, Any]) -> str:
 
 
 def request_name(program: str) -> str:
-    """What this program creates."""
+    """The name of what this program creates."""
     return "merge request" if program == "glab" else "pull request"
 
 
@@ -319,6 +320,6 @@ def no_request_words(reason: str) -> str:
 
 
 def not_committed_words(message: str, details: Mapping[str, Any]) -> str:
-    """The reason of a refusal, with the files that it is about."""
+    """Why a commit was refused, with the files that this is about."""
     paths = details.get("paths")
     return f"{message} Files: {', '.join(map(str, paths))}." if isinstance(paths, list) and paths else message

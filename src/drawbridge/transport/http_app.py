@@ -1,4 +1,4 @@
-"""The interface between the HTTP server and the application of a job: each job has one, its tests have others. Pure."""
+"""The interface between the HTTP server and its applications: each job has its own, and its tests have others. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ class ServerOptions(Struct, frozen=True):
     """The limits of an HTTP server. The defaults are those of a bridge."""
 
     connections: int = 64
-    """The most connections at once, far above what one person's agents need. Waiting ones are closed for new ones."""
+    """The most connections at once, far more than one person's agents need. Waiting ones are closed for new ones."""
 
     waiting: int = 64
-    """How many of these may wait for their peer: for the rest of a request, a next request, or the end of a close."""
+    """How many of these may wait for their peer: for the rest of a request, the next request, or the end of a closing
+    handshake."""
 
     message_bytes: int = MESSAGE_LIMIT
     """The limit of one message or body of a peer, in bytes; a longer message ends its WebSocket with 1009."""
 
     binary_as_text: bool = True
-    """Else a binary message ends its WebSocket with 1003."""
+    """Whether a binary message is read as text. If not, it ends its WebSocket with 1003."""
 
     congested_bytes: int = 1024 * 1024
     """Bytes waiting for a slow peer above which its ``congested`` is true."""
 
     kernel_bytes: int | None = None
-    """Unsent bytes that the kernel may buffer for a peer, if that can be set; buffered bytes can no longer be dropped."""
+    """The most unsent bytes that the kernel may buffer for a peer, if that can be set; they can no longer be
+    dropped."""
 
     ping_seconds: float | None = None
     """A WebSocket that is silent for this time is pinged, and closed after another such time.
@@ -38,7 +40,7 @@ class ServerOptions(Struct, frozen=True):
     None for never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
     """
 
-    farewell: str = "the editor is going away"
+    farewell: str = "the editor is closing"
     """The reason that peers receive when the server closes (1001)."""
 
 
@@ -54,12 +56,12 @@ class WebSocket(Protocol):
 
     @property
     def send_framed(self) -> Callable[[bytes], None]:
-        """Sends text messages, each as ``protocols.websocket.framed`` has made it: once for many peers."""
+        """Sends a text message that ``protocols.websocket.framed`` has already framed, once for many peers."""
         ...
 
     @property
     def compressed(self) -> bool:
-        """Whether ``send_framed`` may send what ``protocols.compression.compressed`` has made, too."""
+        """Whether ``send_framed`` may also send messages that ``protocols.compression.compressed`` has compressed."""
         ...
 
     def close(self, code: int = 1000, reason: str = "") -> None: ...
@@ -69,9 +71,10 @@ class WebSocket(Protocol):
         ...
 
     def limit_unfinished(self, size: int | None) -> None:
-        """A message of which more than ``size`` bytes have come, and not the end, ends the WebSocket with 1009.
+        """Ends the WebSocket with 1009 if more than ``size`` bytes of a message have arrived without its end.
 
-        For peers that have not shown their token yet. With None, the limit is ``ServerOptions.message_bytes`` again.
+        This is for peers that have not sent their token yet. With None, the limit is ``ServerOptions.message_bytes``
+        again.
         """
         ...
 
@@ -87,11 +90,11 @@ class Peer(Protocol):
     def received(self, text: str) -> None: ...
 
     def drained(self) -> None:
-        """``congested`` became false."""
+        """Called when ``congested`` has become false."""
         ...
 
     def closed(self, code: int) -> None:
-        """The last call."""
+        """The WebSocket has ended. This is the last call."""
         ...
 
 
@@ -101,9 +104,10 @@ class Exchange(Protocol):
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None: ...
 
     def begin_stream(self, headers: Fields, ended: Callable[[], None], drained: Callable[[], None]) -> None:
-        """An answer of unknown length. ``ended`` is called once, when the peer disconnects or ``end_stream`` was called.
+        """Begins an answer of unknown length. ``ended`` is called once, when the peer disconnects or ``end_stream`` is
+        called.
 
-        ``drained`` is called when ``congested`` became false.
+        ``drained`` is called when ``congested`` becomes false.
         """
         ...
 
@@ -119,11 +123,11 @@ class HttpApp(Protocol):
     """What a job does with requests and WebSockets."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
-        """None when this request is accepted; the check of origin, host and token."""
+        """Checks the origin, host and token. Returns None if the request is accepted."""
         ...
 
     def subprotocol(self, head: Head) -> str | None:
-        """The WebSocket subprotocol to confirm, out of those offered."""
+        """The WebSocket subprotocol to confirm, out of those offered; None for none."""
         ...
 
     def compresses(self, head: Head) -> bool:
@@ -133,5 +137,5 @@ class HttpApp(Protocol):
     def opened(self, head: Head, websocket: WebSocket) -> Peer: ...
 
     def requested(self, head: Head, body: bytes, exchange: Exchange) -> None:
-        """A plain HTTP request, whole."""
+        """Handles a plain HTTP request whose body is complete."""
         ...

@@ -1,7 +1,7 @@
 """The HTTP server of every job: the asyncio shell of ``protocols.http``.
 
-A job gives it an ``HttpApp``. The application admits or refuses each request by its head, before anything else of it is read;
-heads and handshakes are bounded in size, number and time.
+A job gives it an ``HttpApp``. The application admits or refuses each request by its head, before the rest of it is
+read; heads and handshakes are bounded in size, number and time.
 """
 
 from __future__ import annotations
@@ -27,33 +27,35 @@ from drawbridge.transport.http_app import WebSocket as WebSocket
 from drawbridge.transport.tls_acceptor import TlsAcceptor
 
 BACKLOG: Final = 512
-"""Connections that wait to be accepted. If the queue is full, a client retries by itself after some seconds."""
+"""The most connections that wait to be accepted. If the queue is full, clients retry automatically after some
+seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""From the accepted connection to the end of the request's head."""
+"""Seconds from accepting a connection to the end of the request's head."""
 
 GRACE_SECONDS: Final = 1.0
-"""The time that the peer of a new connection always gets for its first request: many clients reconnect in the same moment
-after the server was restarted, some over a slow network.
+"""Seconds that the peer of a new connection always gets for its first request: many clients reconnect at the same
+moment after a restart of the server, some over a slow network.
 """
 
 GRACE_PLACES: Final = 64
-"""Connections of one place (``core.addresses``) that have this time at once; of more, the oldest give way."""
+"""How many connections from one place (``core.addresses``) can have this time at once; if there are more, the oldest
+lose it."""
 
 BODY_SECONDS: Final = 60.0
-"""From the head to the end of the body, for an accepted request."""
+"""Seconds that an accepted request may take from the end of its head to the end of its body."""
 
 IDLE_SECONDS: Final = 60.0
-"""How long an HTTP connection is kept for a next request."""
+"""Seconds for which an HTTP connection is kept open for the next request."""
 
 CLOSING_SECONDS: Final = 2.0
-"""The time that a peer has to complete the closing handshake."""
+"""Seconds that a peer has to complete the closing handshake."""
 
 HIGH_WATER: Final = 1024 * 1024
 """Bytes waiting for a slow peer above which nothing is read from it."""
 
 REPORT_SECONDS: Final = 1.0
-"""Between two lines in the log about too many connections."""
+"""The shortest time between two log lines about too many connections, in seconds."""
 
 DEFAULT_OPTIONS: Final = ServerOptions()
 
@@ -112,8 +114,8 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. False if all are open WebSockets, requests that are being answered, or new ones
-        of many places whose first requests may still come.
+        """Makes room for one more connection. Returns False if all are open WebSockets, requests that are being
+        answered, or new connections from many places whose first requests may still arrive.
         """
         while True:
             waiting = [connection for connection in self.connections if connection.waits_for_peer]
@@ -128,8 +130,8 @@ class HttpServer:
             self._cut_one_of(replaceable)
 
     def _cut_one_of(self, replaceable: list[_Connection]) -> None:
-        """The oldest connection of the place that has the most. So many clients at one address, or in one network of IPv6,
-        cut off only each other.
+        """Closes the oldest connection of the place that has the most. So many clients at one address, or in one IPv6
+        network, cut off only each other.
         """
         crowds = Counter(connection.place for connection in replaceable)
         cut = max(replaceable, key=lambda connection: crowds[connection.place])
@@ -153,8 +155,8 @@ class HttpServer:
 
 
 def _replaceable(waiting: list[_Connection]) -> list[_Connection]:
-    """Those of the connections that wait for their peers which may be closed for another one. Requests that were accepted,
-    and wait for the rest of their bodies, give way only to each other.
+    """The connections in ``waiting`` that may be closed for a new one. Connections whose requests were accepted, and
+    that wait for the rest of their bodies, may be closed only if there are no others.
     """
     strangers = [connection for connection in waiting if not connection.takes_body]
     if not strangers:
@@ -179,7 +181,8 @@ class _Connection(asyncio.Protocol):
         self._pinged = False
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
-        """The transport's own ``write`` while the WebSocket is open: a direct call, as it sends most bytes of a broadcast."""
+        """The transport's own ``write`` while the WebSocket is open: a direct call, since it sends most bytes of a
+        broadcast."""
         self.address = self.place = ""
         self._made_at = asyncio.get_running_loop().time()
         self._has_asked = False
@@ -194,7 +197,7 @@ class _Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
         self.place = place(self.address)
-        self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake has taken its time before
+        self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake is over by now
         if not self._server.make_room():
             transport.abort()
             return
@@ -280,7 +283,7 @@ class _Connection(asyncio.Protocol):
         return self._http.websocket is not None and self._http.websocket.compressed
 
     def ping_or_cut(self) -> None:
-        """Closes a WebSocket that has neither sent nor read anything since the last ping, and pings the others."""
+        """Pings an open WebSocket, or closes it if it has neither sent nor read anything since the last ping."""
         websocket, transport = self._http.websocket, self._transport
         if websocket is None or transport is None or not websocket.is_open:
             return

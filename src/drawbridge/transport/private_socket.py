@@ -3,11 +3,11 @@
 ::
 
     $XDG_STATE_HOME/drawbridge/serve/          (else ~/.local/state/…) accessible to this user only, 0700
-        1795252621992-4711.sock                0600; when its server began (milliseconds since 1970), and its process
+        1795252621992-4711.sock                0600; its server's start (milliseconds since 1970) and process id
         <session>.waiting                      comments wait for this session of an agent: its next hook takes them
 
-A program connects to the newest name that has a listener: of several servers the one that started last and, once that has
-ended, the one before it. ``guard.find.servers`` does the same without this module.
+A program connects to the newest socket that has a listener. If several servers are running, that is the server that
+started last and, once it has ended, the one before it. ``guard.find.servers`` does the same without this module.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def listening() -> Iterator[socket.socket]:
 
 
 def addresses() -> list[str]:
-    """The paths where a server may listen, newest first; empty where the directory is missing or open to other users."""
+    """The paths where a server may listen, newest first; empty if the directory is missing or open to other users."""
     place = directory()
     try:
         names = [name for name in os.listdir(place) if name.endswith(ENDING)]
@@ -79,6 +79,6 @@ def _sweep(place: str) -> None:
             try:
                 probe.connect(path)
             except ConnectionRefusedError:
-                # A server that is starting has its socket under the first name and may be about to listen.
+                # The socket of a server that is starting still has its temporary name, and may be about to listen.
                 if name.endswith(ENDING) or not process_alive(int(name.partition("-")[2].partition(".")[0])):
                     os.unlink(path)

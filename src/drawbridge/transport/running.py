@@ -1,5 +1,6 @@
-"""How other commands find the running agent servers of this user: ``server.json`` (0600) in the data directory, and a copy
-beside the server's private socket, so that a server with another data directory is found too. Both exist while it runs.
+"""How other commands find the running agent servers of this user: ``server.json`` (0600) in the data directory, and a
+copy beside the server's private socket, so that a server with another data directory is found too. Both exist while it
+runs.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ ANSWER_SECONDS: Final = 0.5
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """``pages``: addresses of its page, the best for another device first; ``loopback``: other devices cannot reach them.
+    """``pages``: addresses of its web UI, the best one for other devices first; ``loopback``: other devices cannot
+    reach them.
 
-    ``began``: when its process started (seconds since 1970), to tell it from a later process with the same number.
+    ``began``: when its process started (seconds since 1970), to distinguish it from a later process with the same PID.
     """
 
     pid: int
@@ -39,13 +41,13 @@ class Running(Struct, frozen=True, kw_only=True):
     loopback: bool
     fingerprint: str | None
     authority: bool = False
-    """Whether it has a certificate authority of its own (``/ca.crt``)."""
+    """Whether it has its own certificate authority (``/ca.crt``)."""
     data_dir: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """An agent server, for ``drawbridge info``. ``state``: "live", or "silent" where it does not answer in time."""
+    """An agent server, for ``drawbridge info``. ``state``: "live", or "silent" if it does not answer in time."""
 
     pid: int
     url: str
@@ -64,7 +66,7 @@ def announced(
     loopback: bool,
     authority: bool = False,
 ) -> Iterator[None]:
-    """Other processes can find this server while the block runs."""
+    """Lets other processes find this server while the block runs."""
     path = str(directory / FILE)
     me = psutil.Process()
     found = Running(
@@ -90,7 +92,7 @@ def announced(
 
 
 def find(directory: Path) -> Running | None:
-    """The server that uses this data directory. Files of a killed server are ignored."""
+    """The server that uses this data directory; None if there is none. Files of a killed server are ignored."""
     return _read(directory / FILE)
 
 
@@ -109,7 +111,7 @@ def servers() -> list[Server]:
 
 
 def announcements() -> list[Running]:
-    """What the running servers of this user have announced, by process id. None of them is asked."""
+    """What the running servers of this user have announced, by process id. The servers are not contacted."""
     found = {one.pid: one for one in map(_read, _copies()) if one is not None}
     return [one for _, one in sorted(found.items())]
 
@@ -125,7 +127,7 @@ def _copies() -> list[Path]:
 
 
 def _answers(url: str) -> bool:
-    """Whether it answers ``/health`` in time. Nothing secret is sent, so the certificate is not checked."""
+    """Whether the server answers ``/health`` in time. Nothing secret is sent, so the certificate is not checked."""
     place = urlsplit(url)
     connection: HTTPConnection
     if place.scheme == "wss":

@@ -1,7 +1,7 @@
-"""Accepts TLS connections. The number of handshakes at once is bounded, so that peers that never finish one cost little.
+"""Accepts TLS connections. The number of handshakes at once is bounded, so that peers that never finish cost little.
 
-Before the handshake no peer is authenticated and no limit of the application applies yet; each open connection takes one of
-the process's file descriptors.
+Before the handshake no peer is authenticated and no limit of the application applies yet; each open connection takes
+one of the process's file descriptors.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from drawbridge.core.addresses import place
 from drawbridge.core.tasks import BackgroundTasks
 
 HANDSHAKE_LIMIT: Final = 256
-"""Handshakes at once. Those of normal peers take milliseconds, plus the time of two messages on the network."""
+"""The most handshakes at once. Those of normal peers take milliseconds, plus the time of two messages on the
+network."""
 
 PLACE_LIMIT: Final = 64
-"""Handshakes at once of one address, or of one network of IPv6."""
+"""The most handshakes at once from one address, or from one IPv6 network."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that each handshake gets, whoever else comes: enough for a network with a round trip of 400 ms."""
+"""Seconds that each handshake gets, however many others there are: enough for a network with a round trip of 400 ms."""
 
 PAUSE_SECONDS: Final = 0.1
-"""Seconds without an attempt after one that has failed: the system may have no file descriptor left."""
+"""Seconds to wait after a connection could not be accepted: the system may have no file descriptor left."""
 
 logger = logging.getLogger("drawbridge.http_server")
 
@@ -43,7 +44,8 @@ class _Shaking(NamedTuple):
 
 
 class TlsAcceptor:
-    """``connect`` makes the protocol of one connection. Open until ``close``, which closes ``listener`` too."""
+    """Accepts connections until ``close``, which closes ``listener`` too. ``connect`` creates the protocol of one
+    connection."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class TlsAcceptor:
         shaking: float,
         closing: float,
     ) -> None:
-        """Seconds that a handshake, and the end of a connection's TLS, may take."""
+        """``shaking``, ``closing``: seconds that a handshake, and the end of a connection's TLS, may take."""
         listener.setblocking(False)
         self._listener = listener
         self._tls = tls
@@ -62,7 +64,7 @@ class TlsAcceptor:
         self._seconds = shaking, closing
         self._shaking: dict[asyncio.Task[None], _Shaking] = {}
         self._accepted: set[socket.socket] = set()
-        """The connections whose handshake has not begun: it never does if its task is cancelled before."""
+        """The sockets whose handshake has not begun; it never begins if its task is cancelled first."""
         self._tasks = BackgroundTasks(logger)
         self._tasks.repeat(self._accept, PAUSE_SECONDS, "accepting connections", at_once=True)
 
@@ -87,7 +89,7 @@ class TlsAcceptor:
                 peer, address = await loop.sock_accept(self._listener)
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    logger.error("no connection can be accepted: %s", error.strerror)
+                    logger.error("connections can't be accepted: %s", error.strerror)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:
@@ -110,8 +112,9 @@ class TlsAcceptor:
             peer.close()
 
     async def _make_room(self, of: str) -> bool:
-        """Closes a handshake that has had its time, if there are too many. Returns False if the place ``of`` has all that one
-        may have, and none of them has had its time. Where others have all of them, the new one waits: further ones wait in the
+        """Makes room for one more handshake: if there are too many, ends one that has had its time. Returns False if
+        the place ``of`` already has the most that one place may have, and none of those has had its time. If the limit
+        of all places is reached, waits until a handshake ends or has had its time; further connections wait in the
         kernel's queue meanwhile.
         """
         mine = [task for task, one in self._shaking.items() if one.place == of]

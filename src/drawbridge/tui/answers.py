@@ -1,4 +1,4 @@
-"""A person's answer to an agent's question, in the form that the server accepts. Pure."""
+"""The user's answer to an approval request, in the form that the server accepts. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ Request = Mapping[str, Any]
 
 
 LONGEST_PIECE: Final = 100
-"""Characters of a marked part of the input."""
+"""The most characters that are shown of a marked part of the input."""
 
 UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI or in an editor."
 
 
 def field(request: Request) -> str | None:
-    """The field with the text that can be edited, such as a command or a plan; None for a proposal, whose file is edited."""
+    """The field whose text can be edited, such as a command or a plan. None if there is none, or for a proposal, whose
+    file is edited."""
     given = request["input"]
     editable: Sequence[str] = request.get("editable") or ()
     if request.get("proposal") or len(editable) != 1 or not isinstance(given, Mapping):
@@ -28,8 +29,8 @@ def field(request: Request) -> str | None:
 
 
 def why_not_edited(request: Request, *, may_run: bool = True) -> str:
-    """Why the text can't be edited here; empty if it can. ``may_run``: the device may start runs, which it needs for another
-    command or plan."""
+    """Why the text can't be edited here; empty if it can. ``may_run``: the device may start runs, which is required to
+    change a command or a plan."""
     if field(request) is not None and not may_run:
         return "This device can't change what the agent runs: accept it, or reject it with a comment."
     if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):
@@ -64,9 +65,9 @@ def is_plain(text: str) -> bool:
 
 
 def edited_input(request: Request, text: str) -> dict[str, Any]:
-    """The input that makes the file just what ``text`` (a draft that was edited) shows.
+    """The input that makes the file exactly what ``text`` (an edited draft) shows.
 
-    The whole file goes as the old and the new string of an edit, so that what was seen is what will be written.
+    The whole file is sent as the old and the new string of an edit, so that what was seen is what will be written.
     """
     found = _edited(request, text)
     assert found is not None, "asked for a tool whose text can't be edited"
@@ -95,14 +96,14 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
 
 
 def only_accepts_edits(request: Request) -> bool:
-    """Whether ``remember`` switches to the mode that accepts edits, and does nothing else."""
+    """Whether ``remember`` only switches to the mode that accepts edits."""
     told = request.get("suggestions")
     modes = [one.get("mode") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
     return len(request.get("always") or ()) == 1 and modes == ["acceptEdits"]
 
 
 def piece(request: Request, risk: Mapping[str, Any]) -> str:
-    """The part of the input that a risk marks, whose place is in UTF-16 code units; empty if the whole field is meant."""
+    """The text that a risk marks (its positions are in UTF-16 code units); empty if it means the whole field."""
     value: Any = request["input"]
     for name in str(risk.get("field", "")).split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -26,7 +26,8 @@ WARNING_SECONDS: Final = 60.0
 
 
 class StartView(NamedTuple):
-    """The view to start with: a project, by its id, or its review, or a directory that may become one; by default the list."""
+    """The view to start with: a project, by its id, its review, or a directory that may become a project; by default
+    the list of projects."""
 
     project: str | None = None
     directory: str | None = None
@@ -96,7 +97,7 @@ class AttachApp(App[None]):
         self.run_worker(begin())
 
     def _offer(self) -> None:
-        """Offers, once, to create a project for the directory that the person named."""
+        """Offers, once, to create a project for the directory that the user named."""
         path, self._first = self._first.directory, StartView()
         if path is None:
             return
@@ -121,7 +122,7 @@ class AttachApp(App[None]):
         self.notify(block(words), severity="warning", timeout=WARNING_SECONDS, markup=False)
 
     def on_app_focus(self) -> None:
-        """The person is looking: tries to reconnect now. Files may have been changed meanwhile."""
+        """Reconnects now, since the user is looking, and reloads reviews, since files may have changed meanwhile."""
         self.client.connection.retry_now()
         for screen in self.screen_stack:
             if isinstance(screen, ReviewScreen):
@@ -147,7 +148,7 @@ class AttachApp(App[None]):
         self.run_worker(self._choose(None))
 
     async def _choose(self, id: str | None) -> None:
-        with contextlib.suppress(RequestError):  # without a connection it is joined after the next one
+        with contextlib.suppress(RequestError):  # without a connection, the project is joined on the next one
             await self.client.choose(id)
         self._changed()
 

@@ -1,4 +1,4 @@
-"""An open approval: its request, and every way to answer it."""
+"""An open approval request, and every way to answer it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Keys have no effect for this time after an approval has appeared: they may be meant for something else."""
+"""Keys have no effect for this time after a request has appeared: they may be meant for something else."""
 
 ROOMY: Final = 24
-"""The height from which an empty line fits."""
+"""The height in lines from which an empty line fits."""
 
 BODIES: Final = "LinesView, QuestionForm, .draft"
 FRAME_LINES: Final = 2
 FEWEST_LINES: Final = 3
-"""The least number of lines of the request, however small the terminal is."""
+"""The fewest lines of the request that are shown, however small the terminal is."""
 
 
 class Answer(NamedTuple):
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One approval. The view posts ``Answered`` with the person's decision; ``settle`` reports that another client decided."""
+    """One request. Posts ``Answered`` with the user's decision; ``settle`` reports that another client has decided."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "more", show=False),
@@ -58,14 +58,14 @@ class ApprovalView(Vertical, can_focus=True):
             self.answer = answer
 
     class FullTextRequested(Message):
-        """The request is a preview, and the person wants the whole text."""
+        """The request is a preview, and the user wants the whole text."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
             self.view = view
 
     class Closed(Message):
-        """The person has seen that another client decided."""
+        """The user has seen that another client decided."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
@@ -109,7 +109,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a person has written something that would be lost."""
+        """Whether the user has written something that would be lost."""
         return self._text is not None or bool(self._message)
 
     @property
@@ -132,7 +132,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether keys answer the approval now."""
+        """Whether keys answer the request now."""
         return self._can_be_answered and time.monotonic() - self._shown_at >= READING_SECONDS
 
     @property
@@ -142,26 +142,26 @@ class ApprovalView(Vertical, can_focus=True):
     # Called from outside.
 
     def count(self, waiting: int) -> None:
-        """Shows how many approvals wait."""
+        """Shows how many requests wait."""
         if waiting != self._waiting:
             self._waiting = waiting
             self._draw()
 
     def uncover(self) -> None:
-        """Shows the approval although the person did not ask for it: ``READING_SECONDS`` start now."""
+        """Shows the request although the user did not ask for it: ``READING_SECONDS`` start now."""
         self._shown_at = time.monotonic()
         self.look()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
-        """Does what a key stands for. A key that is pressed as the approval appears may be meant for what was there before: it
-        does nothing, and the person is notified."""
+        """Does what a key stands for. A key that is pressed just as the request appears may be meant for what was there
+        before: it does nothing, and the user is notified."""
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
             self._say("This request has only just appeared. Read it, then press the key again.")
 
     def resume(self) -> None:
-        """Another view was in front: ``READING_SECONDS`` start now."""
+        """Starts ``READING_SECONDS`` again after another view was in front."""
         self._shown_at = time.monotonic()
         for view in self.query(LinesView):
             view.look()
@@ -199,14 +199,14 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Another client has decided; what the person wrote stays readable."""
+        """Shows that another client has decided; what the user wrote stays readable."""
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:
-        """The answer was refused: the person can answer again."""
+        """Lets the user answer again after an answer was refused."""
         self._set_state(busy=False)
 
-    # Actions of the person.
+    # User actions.
 
     def accept(self) -> None:
         if answers.questions(self.request):
@@ -281,7 +281,8 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Returns to reading, or leaves the approval; returns whether there was anything to leave. Written text stays."""
+        """Returns to reading or to the previous question, or closes a resolved request. Returns whether there was
+        anything to leave. Written text is kept."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self._is_at_later_question:
@@ -295,7 +296,7 @@ class ApprovalView(Vertical, can_focus=True):
         return True
 
     def undo(self) -> None:
-        """Discards the person's edits."""
+        """Discards the user's edits."""
         self._text = None
         self._redraw()
 
@@ -309,7 +310,7 @@ class ApprovalView(Vertical, can_focus=True):
             self._go(1)
 
     def _go(self, by: int) -> None:
-        """To the next or the previous question of the agent."""
+        """Goes to the agent's next question (1) or to the previous one (-1)."""
         form = self.query_one(QuestionForm)
         form.go(by)
         self._set_state(next_question=not form.is_last)
@@ -400,12 +401,12 @@ class ApprovalView(Vertical, can_focus=True):
         self.call_after_refresh(self._fit)
 
     def _difference(self) -> Difference | None:
-        """The difference including the person's edits: what is shown is what will be written."""
+        """The diff, including the user's edits: what is shown is what will be written. None without a proposal."""
         proposal = self.request.get("proposal")
         return difference(proposal["old_text"], self._new_text()) if proposal else None
 
     def _first_change(self) -> int:
-        """The line of the new text, from 0."""
+        """The first added line of the new text, from 0; 0 if there is none."""
         lines = self._found.lines if self._found is not None else []
         return next((line.number - 1 for line in lines if line.kind == "added"), 0)
 

@@ -1,4 +1,4 @@
-"""The texts around an approval's change: its title, the ways to answer it, a notice."""
+"""The texts around a request's change: its title, the ways to answer it, a notice."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from drawbridge.tui.difference import Difference
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
 WAYS = ("accept", "edit", "reject", "undo", "back")
-"""The possible buttons, in order; ``more`` and ``always`` have lines of their own."""
+"""The possible buttons, in order; ``more`` and ``always`` have their own lines."""
 
 
 class ApprovalState(NamedTuple):
-    """The state of an approval on this terminal. ``edited``: the person changed the text. ``settled``: another client's answer.
-    ``unseen``: lines that have not been on the screen yet; ``hasty``: the person tried to accept them all the same.
-    ``next_question``: another question of the agent follows the one that is shown.
+    """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
+    answer. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user tried to accept
+    anyway. ``next_question``: another question of the agent follows the one that is shown.
     """
 
     mode: Mode = "read"
@@ -36,8 +36,8 @@ class ApprovalState(NamedTuple):
 
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
-    """``waiting``: the number of open approvals."""
-    # Approvals from before the server's update have no title.
+    """The title of a request. ``waiting``: the number of open requests."""
+    # Requests from before the server's update have no title.
     told = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
     parts: list[tuple[str, str]] = [(wording.one_line(told["text"]), "bold")]
     if path := told.get("path"):
@@ -92,7 +92,7 @@ def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str
 
 
 def always_words(request: answers.Request) -> str:
-    """What ``remember`` would change, all of it; empty if it would change nothing."""
+    """Everything that ``remember`` would change, in words; empty if it would change nothing."""
     told = request.get("always") or ()
     if request["tool_name"] == PLAN and answers.only_accepts_edits(request):
         return "Approve and accept edits"
@@ -101,7 +101,7 @@ def always_words(request: answers.Request) -> str:
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
-    """Why Accept does not work yet: not all of the approval was on the screen. Empty if it works."""
+    """Why Accept does not work yet: not all of the request was on the screen. Empty if it works."""
     if request.get("truncated"):
         return "This is only a part: Space shows all of it. Accept works once you have seen it."
     if not state.unseen:
@@ -130,7 +130,7 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
 
 
 def circumstances(request: answers.Request) -> list[Part]:
-    """The reason for the question. It may be long, so it is shown in the same field as the call."""
+    """Why the agent asks, and what is risky. This may be long, so it is shown in the same field as the call."""
     reason, path = request.get("reason"), request.get("blocked_path")
     found = [Part("words", wording.one_line(reason))] if reason else []
     found += [Part("field", wording.one_line(path), "Path")] if path else []

@@ -19,7 +19,7 @@ TROUBLE: Final = {
 }
 
 ROOMY: Final = 60
-"""The width from which more than the name fits."""
+"""The width in columns from which more than the name fits."""
 
 
 class Bar(Vertical):

@@ -26,7 +26,7 @@ ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "status": frozenset({"pending", "in_progress", "completed", "failed"}),
     "sessionUpdate": frozenset({"tool_call", "tool_call_update"}),
 }
-"""Fields of an ACP tool call → the protocol's own values, which need not be shown. Any other value is."""
+"""Fields of an ACP tool call → the protocol's own values, which need not be shown. Any other value is shown."""
 
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 """A ``toolCallId`` that need not be shown."""
@@ -35,11 +35,11 @@ Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "di
 
 
 WRITTEN: Final[frozenset[Kind]] = frozenset({"diff", "markdown"})
-"""Parts of a call that will be written, or are a plan."""
+"""The kinds of parts that will be written to a file, or that are a plan."""
 
 
 class Part(NamedTuple):
-    """``name``: of a field; of a diff its path. ``old``: the other text of a diff."""
+    """``name``: the name of a field, or the path of a diff. ``old``: the old text of a diff."""
 
     kind: Kind
     text: str
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
-    """The parts of an approval. ``given``: its input, with the person's edits. Its proposal is shown beside them."""
+    """The parts of an approval request. ``given``: its input, with the user's edits. Its proposal is not among them."""
     form, links = request.get("form"), request.get("link_targets")
     return parts(request["tool_name"], given, request.get("proposal"), links, is_acp=form == "acp")
 
@@ -56,8 +56,8 @@ def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
 def parts(
     tool: str, given: Any, proposal: Mapping[str, Any] | None = None, links: Any = None, *, is_acp: bool = False
 ) -> list[Part]:
-    """``proposal``: the change that is shown beside them. ``links``: paths that lead through a symbolic link → their ends.
-    ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
+    """The parts of a tool call. ``proposal``: the change, if it is shown next to them. ``links``: paths that lead
+    through a symbolic link → their targets. ``is_acp``: ``given`` is a tool call of the Agent Client Protocol."""
     found = [
         Part("warning", f"{path} leads through a link. The file is {end}.")
         for path, end in (links.items() if isinstance(links, Mapping) else ())
@@ -114,14 +114,14 @@ def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | No
 
 
 def _command(given: Any) -> str:
-    """A command, or a list of its arguments, in the words of a shell; empty if it is neither."""
+    """A command, or a list of its arguments, as a shell's command line; empty if ``given`` is neither."""
     if isinstance(given, list) and all(isinstance(word, str) for word in given):
         return shlex.join(given)
     return given if isinstance(given, str) else ""
 
 
 def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:
-    """The fields of an ACP tool call that are shown as parts of their own, or have no meaning for a person."""
+    """The fields of an ACP tool call that are shown as separate parts, or have no meaning for a person."""
     found = {name for name, words in ACP_WORDS.items() if isinstance(call.get(name), str) and call[name] in words}
     id = call.get("toolCallId")
     if isinstance(id, str) and ACP_ID.fullmatch(id):
@@ -131,7 +131,7 @@ def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:
 
 
 def _content_of_acp(tool: str, part: Any, proposal: Mapping[str, Any] | None) -> Iterator[Part]:
-    """A part of the ``content`` of an ACP tool call. What is beside the fields of its kind is shown as well."""
+    """The parts for one element of an ACP tool call's ``content``, including fields that its kind does not have."""
     match part:
         case {"type": "content", "content": {"type": "text", "text": str(text), **of_text}, **rest}:
             yield Part("markdown" if tool == PLAN else "words", text)

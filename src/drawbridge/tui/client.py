@@ -1,4 +1,4 @@
-"""The terminal client's view of the server: the connection, what was received on it, and what a person can do."""
+"""The terminal client's view of the server: the connection, what was received on it, and what the user can do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drawbridge.tui.server_address import ServerAddress
 from drawbridge.tui.store import Project, Projects
 
 PAGE: Final = 120
-"""Records of a page of history."""
+"""Records in one page of history."""
 
 TOO_FAR: Final = 1_000
 """Records. A client that is further behind reloads the end of the conversation instead of all that it missed."""
@@ -28,11 +28,11 @@ PIECE_BYTES: Final = 300_000
 
 
 LONGEST_SHOWN: Final = 100
-"""Characters of a prompt in a message about it."""
+"""The most characters of a prompt that are shown in a message about it."""
 
 
 class Unsent(NamedTuple):
-    """A prompt that the server has not confirmed. ``id``: its request's; a prompt that is sent twice runs once."""
+    """A prompt that the server has not confirmed. ``id``: its request's id; a prompt that is sent twice runs once."""
 
     id: str
     project: str
@@ -40,9 +40,9 @@ class Unsent(NamedTuple):
 
 
 class Client:
-    """The callbacks, none of which waits: ``on_change``: some state has changed. ``on_notice``: a short-lived message.
-    ``on_refused``: a prompt that was refused, and the reason. ``on_project_removed``: the shown project was removed.
-    ``on_warning``: a message for the owner.
+    """The state that the screens draw, and the requests. None of the callbacks waits. ``on_change``: some state has
+    changed. ``on_refused``: a prompt that was refused, and the reason. ``on_project_removed``: the shown project was
+    removed. ``on_warning``: a message for the owner.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str | None = None) -> None:
@@ -55,11 +55,11 @@ class Client:
         self.features: frozenset[str] | None = None
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
-        """The permission modes that this server accepts; None until it has reported them, or if it does not."""
+        """The permission modes that this server accepts; None until it has reported them, or if it reports none."""
         self._ids: set[str] = set()
-        """The ids that the server has given this client: another one on every connection."""
+        """The ids that the server has given this client: a new one on every connection."""
         self.scope = ""
-        """Of this device: what it may do."""
+        """The scope of this device, which says what it may do; empty until the server has reported it."""
         self.agents: list[str] = []
         """The agents that a new project can have, the default one first."""
         self.on_change: Callable[[], None] = lambda: None
@@ -89,9 +89,9 @@ class Client:
         return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
 
     async def begin(self) -> None:
-        """The first requests on every connection: this client's name, the list of projects, and the shown project.
+        """Sends the first requests on a connection: this client's name, the list of projects, and the shown project.
 
-        Raises ``RequestError`` if the connection breaks meanwhile; the next one begins the same way.
+        Raises ``RequestError`` if the connection breaks meanwhile; ``begin`` is called again on the next one.
         """
         ask = self.connection.ask
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
@@ -108,7 +108,7 @@ class Client:
         await self._join()
 
     async def choose(self, id: str | None) -> None:
-        """Shows a project, or none."""
+        """Shows a project, or none if ``id`` is None."""
         before = self.conversation
         if before is not None and before.id == id:
             return
@@ -118,7 +118,7 @@ class Client:
             await self._ask("project_leave", project=before.id)
         await self._join()
 
-    # Actions of the person.
+    # User actions.
 
     async def execute(self, prompt: str) -> None:
         assert self.conversation is not None
@@ -144,7 +144,7 @@ class Client:
         input: Message | None = None,
         remember: bool = False,
     ) -> None:
-        """One answer to an open question. Raises ``RequestError``."""
+        """Sends one answer to an open approval request. Raises ``RequestError``."""
         data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
         data |= {"message": message} if message else {}
         data |= {"remember": True} if remember else {}
@@ -159,7 +159,7 @@ class Client:
                 raise
 
     def is_mine(self, answer: Mapping[str, Any]) -> bool:
-        """Whether an approval was answered from this terminal, which may share its name with another client."""
+        """Whether an approval request was answered from this terminal; another client may have the same name."""
         return answer.get("client_id") in self._ids and answer.get("by") == self.name
 
     def called(self, answer: Mapping[str, Any]) -> str:
@@ -168,17 +168,17 @@ class Client:
         return f"Another client ({by})" if by == self.name else by
 
     async def command(self, type: str, data: Message | None = None) -> Message:
-        """A command about the project that is shown. Raises ``RequestError``."""
+        """Sends a command about the shown project, and returns the answer. Raises ``RequestError``."""
         return await self.connection.ask(type, data, project=self._id)
 
     async def add_project(self, path: str, agent: str) -> str:
-        """The id of a new project. Raises ``RequestError``."""
+        """Creates a project and returns its id. Raises ``RequestError``."""
         answer = await self._ask("project_create", {"path": path, "agent": agent})
         self.projects.take(answer)
         return str(answer["project_id"])
 
     async def older(self) -> None:
-        """One more page of older messages. Raises ``RequestError``."""
+        """Loads one more page of older messages. Raises ``RequestError``."""
         conversation = self.conversation
         if conversation is not None and conversation.joined and conversation.has_older:
             page = (await self.command("get_messages", {"before_seq": conversation.first, "limit": PAGE}))["data"]
@@ -196,7 +196,7 @@ class Client:
             self.on_change()
 
     async def prompt_of(self, queued: Mapping[str, Any]) -> str:
-        """The whole prompt of an entry of the queue. Raises ``RequestError``."""
+        """The whole prompt of a queue entry. Raises ``RequestError``."""
         if not queued.get("cut"):
             return str(queued["prompt"])
         record = await self.whole(f"{self._id}:{queued['seq']}")
@@ -238,32 +238,34 @@ class Client:
         return data
 
     async def comment(self, project: str, wish: Message, id: str | None = None) -> None:
-        """Writes, changes, removes, resolves or reopens a comment. ``id``: of the request. Raises ``RequestError``."""
+        """Writes, changes, removes, resolves or reopens a comment. ``id``: the request's. Raises ``RequestError``."""
         await self.connection.ask("review_comment", wish, project=project, id=id, lasting=True)
 
     async def submit_comments(self, project: str, drafts: str) -> Message:
-        """Sends all drafts as one prompt; returns the ``Accepted``. ``drafts``: the version that the person has seen. Raises
-        ``RequestError``."""
+        """Sends all drafts as one prompt; returns the ``Accepted``. ``drafts``: the version that the user has seen.
+        Raises ``RequestError``."""
         answer = await self.connection.ask("review_submit", {"drafts": drafts}, project=project, lasting=True)
         accepted: Message = answer["data"]
         return accepted
 
     async def withdraw_comments(self, project: str) -> None:
-        """Makes drafts again of the comments that wait for an agent. Raises ``RequestError``."""
+        """Turns comments that wait for an agent back into drafts. Raises ``RequestError``."""
         await self.connection.ask("review_withdraw", project=project, lasting=True)
 
     async def commit(self, project: str, wish: Message) -> Message:
-        """Commits what was kept; returns the ``ReviewCommitted``. Raises ``RequestError``; OFFLINE: it may have been done."""
+        """Commits what was kept; returns the ``ReviewCommitted``. Raises ``RequestError``; after OFFLINE, the commit
+        may have been made."""
         data: Message = (await self._ask("review_commit", wish, project))["data"]["data"]
         return data
 
     async def push(self, project: str, wish: Message) -> Message:
-        """Pushes the current branch; returns the ``ReviewPushed``. Raises ``RequestError``; OFFLINE: it may have been done."""
+        """Pushes the current branch; returns the ``ReviewPushed``. Raises ``RequestError``; after OFFLINE, the branch
+        may have been pushed."""
         data: Message = (await self._ask("review_push", wish, project))["data"]["data"]
         return data
 
     async def file_text(self, project: str, path: str) -> str | None:
-        """The text of a file as it is now; None if it is not a text, or is only known in part. Raises ``RequestError``."""
+        """The current text of a file; None if it is not text, or if only a part was sent. Raises ``RequestError``."""
         data = (await self._ask("file_read", {"path": path}, project))["data"]
         return None if data.get("truncated") else data.get("text")
 
@@ -296,7 +298,7 @@ class Client:
             self.on_project_removed()
 
     def _note_removal(self, message: Message, conversation: Conversation) -> None:
-        """Reports a prompt of this client's that another one has removed from the queue."""
+        """Warns if another client has removed one of this client's prompts from the queue."""
         data = message["data"]
         if message["type"] != "update" or data["update_type"] != "run_finished" or not data["data"].get("removed_by"):
             return
@@ -307,7 +309,7 @@ class Client:
             self.on_warning(f"{by} removed your prompt from the queue: {prompt['prompt'][:LONGEST_SHOWN]}")
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
-        """The server reports a prompt to all clients but its sender, which receives this answer instead."""
+        """Applies the answer to this client's own prompt, which the server reports only to the other clients."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
         if one is None:
             return
@@ -340,7 +342,7 @@ class Client:
         self.on_change()
 
     async def _input(self, input: Message) -> Message:
-        """``updated_input``; one that is too large for a message is uploaded in parts first."""
+        """The field of an answer with the edited input, which is uploaded in parts first if it is too large."""
         text = json.dumps(input).encode()
         if len(text) < MESSAGE_BYTES:
             return {"updated_input": input}
@@ -361,7 +363,7 @@ class Client:
 
 
 def own_name() -> str:
-    """The name that other clients see for decisions of this terminal."""
+    """The name that other clients see for decisions from this terminal."""
     try:
         person = getpass.getuser()
     except (KeyError, OSError):

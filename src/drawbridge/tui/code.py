@@ -1,4 +1,4 @@
-"""Code and differences as lines of a terminal: colors by Pygments, words that differ marked, folded at the width."""
+"""Code and diffs as lines of a terminal: colored by Pygments, with words that differ marked, wrapped at the width."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from drawbridge.tui.difference import Difference, Line, Mark
 from drawbridge.tui.wording import TAB
 
 COLOURED: Final = 200_000
-"""Characters of a text above which it has no colors: finding them would take too long."""
+"""The most characters of a text that is colored: a longer one would take too long."""
 
 LONGEST_COLOURED: Final = 2_000
-"""Characters of a line above which it has no colors: a lexer may take minutes for an unusual one."""
+"""The most characters of a line in a text that is colored: a lexer may take minutes for an unusual longer one."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
 
 def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, Style]]]:
-    """The colored ranges of each line of ``text``; empty if the kind of file is unknown."""
+    """The colored ranges of each line of ``text``; empty if the kind of file is unknown, or if the text is too long."""
     lines = split(text)[0]
     if len(text) > COLOURED or any(len(line) > LONGEST_COLOURED for line in lines):
         return []
@@ -54,7 +54,7 @@ def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int,
 
 
 def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
-    """A line as harmless text with ``styles``, whose positions refer to ``raw``. It is drawn behind a blank."""
+    """A line as harmless text with ``styles``, whose positions refer to ``raw``. It is drawn after a blank."""
     places, shown = [0], ""
     if raw.isascii() and raw.isprintable():
         text = Text(raw, no_wrap=True, end="")
@@ -72,15 +72,15 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """At least one line. ``chop_cells`` has none for a text of no width, such as an emoji's color of skin by itself."""
+    """At least one line. ``chop_cells`` has none for a text without width, such as an emoji's skin tone by itself."""
     return chop_cells(text, width) or [text]
 
 
 class DiffLines:
-    """A difference at one width: its number of lines, and each line when it is needed.
+    """A diff at one width: its number of lines, and each line when it is needed.
 
-    ``above``: lines of the whole old and the whole new text that precede the two texts. ``highest``: a number of a line for
-    which there is to be room, so that several differences are aligned.
+    ``above``: how many lines of the whole old text and of the whole new text precede the two texts. ``highest``: a line
+    number that has to fit, so that several diffs are aligned.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class DiffLines:
         return self._strip(self._lines[row], at - self._starts[row])
 
     def start(self, row: int) -> int:
-        """The strip with which a line of the difference begins; of the number of lines, the number of strips."""
+        """The first strip of a line of the diff; for the number of lines, the number of strips."""
         return self._starts[row]
 
     def row(self, at: int) -> int:
-        """The line of the difference to which a strip belongs."""
+        """The line of the diff to which a strip belongs."""
         return bisect_right(self._starts, at) - 1
 
     def strips(self, most: int) -> Iterator[Strip]:
@@ -127,7 +127,7 @@ class DiffLines:
             yield self[at]
 
     def _number(self, line: Line) -> int:
-        """Of the line in the whole text."""
+        """The line's number in the whole text."""
         return line.number + self._above[line.kind != "removed"]
 
     def _height(self, line: Line) -> int:

@@ -1,4 +1,4 @@
-"""The page's calm colors for a terminal, dark and light, and which of the two this terminal has."""
+"""The web UI's calm colors for a terminal, dark and light, and which of the two this terminal needs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rich.syntax import SyntaxTheme, TokenType
 from textual.theme import Theme
 
 ANSWER_SECONDS: Final = 0.2
-"""The time that a terminal has to report its background. Every terminal answers the second question, usually at once."""
+"""The time that a terminal has to report its background. Every terminal answers the second query, usually at once."""
 
 ASK: Final = b"\x1b]11;?\x1b\\\x1b[c"
-"""The background color; then what kind of terminal it is, which every terminal answers."""
+"""Asks for the background color, then for the kind of terminal, which every terminal answers."""
 
 
 class Palette(NamedTuple):
-    """Colors by what they mean, as the page has them (``web/base.css``)."""
+    """Colors by what they mean, the same as in the web UI (``web/src/styles/base.css``)."""
 
     paper: str
     sheet: str
@@ -94,7 +94,7 @@ LIGHT: Final = Palette(
 
 
 def theme(palette: Palette) -> Theme:
-    """For Textual; the palette's names are variables in style sheets, with hyphens."""
+    """The theme for Textual; the palette's names are variables in style sheets, with hyphens."""
     dark = palette is DARK
     return Theme(
         name=f"drawbridge-{'dark' if dark else 'light'}",
@@ -146,7 +146,7 @@ def of_terminal() -> Palette:
 
 
 def background_brightness(answer: bytes) -> float | None:
-    """0 (black) to 1, of a terminal's answer as ``11;rgb:ffff/ffff/ffff``; None where it has no such thing in it."""
+    """0 (black) to 1 (white), from a terminal's answer such as ``11;rgb:ffff/ffff/ffff``; None if it has no color."""
     found = re.search(rb"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})", answer)
     if found is None:
         return None

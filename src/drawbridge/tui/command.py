@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from drawbridge.core.errors import BadSetting
@@ -18,7 +20,7 @@ from drawbridge.tui.server_address import Finder, is_here
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
-    """Blocks until the person leaves; the exit code. ``project``: its name, path or id."""
+    """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id."""
     finder = _finder(settings)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
@@ -26,7 +28,7 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """As ``run``, with the review of a directory. Says so if there is nothing to review. Raises ``NoServer``."""
+    """Like ``run``, with the review of a directory, or a message if there is nothing to review. Raises ``NoServer``."""
     finder = _finder(settings)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
@@ -45,26 +47,40 @@ def _finder(settings: AttachSettings) -> Finder:
 
 
 async def attach(finder: Finder, project: str | None, directory: str, palette: Palette) -> None:
-    """Raises an error that the person has to see before anything is drawn."""
+    """Runs the client. Errors are raised before anything is drawn, so that the user sees them."""
     client = Client(finder.find)
     first = await begin(client, project, directory if is_here(finder.find().url) else "")
-    await AttachApp(client, palette, first).run_async()
+    with in_written_order():
+        await AttachApp(client, palette, first).run_async()
 
 
 async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
-    """False, and nothing is drawn, if there is nothing to review."""
+    """Like ``attach``, for a review. Returns False, without drawing anything, if there is nothing to review."""
     client = Client(finder.find)
     first = await begin_review(client, directory)
     if first is None:
         return False
-    await AttachApp(client, palette, first).run_async()
+    with in_written_order():
+        await AttachApp(client, palette, first).run_async()
     return True
 
 
-async def begin_review(client: Client, directory: str) -> StartView | None:
-    """Connects and returns the review to show first: of a project in ``directory``, else of the nearest one around it.
+@contextlib.contextmanager
+def in_written_order() -> Iterator[None]:
+    """Meanwhile the terminal reorders nothing (``Terminal.keep_order``)."""
+    assert sys.__stdout__ is not None, "it was checked that there is a terminal"
+    terminal = Terminal(sys.__stdout__)
+    terminal.keep_order(True)
+    try:
+        yield
+    finally:
+        terminal.keep_order(False)
 
-    None if no such project has changes to decide on; the connection is closed then. Raises ``NoServer`` or ``BadSetting``.
+
+async def begin_review(client: Client, directory: str) -> StartView | None:
+    """Connects and returns the review to show first: of a project in ``directory``, else of the nearest one above it.
+
+    None, with the connection closed, if no such project has changes to decide on. Raises ``NoServer``, ``BadSetting``.
     """
     await client.connection.open()
     client.projects.take(await client.connection.first("project_list"))

@@ -1,4 +1,4 @@
-"""The windows for comments on a review: the fields in which one is written, and the list of all."""
+"""The dialogs for comments on a review: one to write a comment, and one that lists all comments."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ CAN_RESOLVE: Final = ("sent", "resolved")
 """The states of comments that the agent has received."""
 
 LOW: Final = 24
-"""Lines of a screen below which there are no empty ones between the parts of a window."""
+"""The height in lines below which there are no empty lines between the parts of a dialog."""
 
 QUOTED: Final = 4
-"""Lines of the code that are shown above the field; all of them are in the review."""
+"""The most lines of the code that are shown above the field; all of them are in the review."""
 
 UNSHOWABLE: Final = (
     "The lines contain characters that a terminal can’t show: write the suggestion in the web UI or in an editor."
@@ -37,7 +37,7 @@ UNSHOWABLE: Final = (
 
 
 class CommentDialog(ModalScreen[None]):
-    """``one`` has what is typed, at any moment: it is kept when the window is closed, and when the server refuses it.
+    """``one`` always contains what was typed: it is kept when the dialog is closed, and when the server refuses it.
 
     ``save`` stores it in the background; ``show`` is called after every change.
     """
@@ -121,7 +121,7 @@ class CommentDialog(ModalScreen[None]):
             self._save(self._one)
 
     def action_suggest(self) -> None:
-        """Begins a suggestion with the lines, or removes it."""
+        """Begins a suggestion with the lines of the comment, or removes the suggestion."""
         one, field = self._one, self.query_one("#suggestion", PlainTextArea)
         if one.is_busy:
             return
@@ -143,7 +143,7 @@ class CommentDialog(ModalScreen[None]):
         self.set_class(self.size.height < LOW, "-low")
 
     def action_back(self) -> None:
-        """What is typed is kept; nothing is, if nothing is typed."""
+        """Closes the dialog. What was typed is kept; a comment without changes is discarded."""
         if not self._commenting.is_unsaved(self._one) and not self._one.is_busy:
             self._commenting.discard(self._one)
         self.dismiss()
@@ -157,8 +157,8 @@ def _beginning(quote: str) -> str:
 
 
 class CommentsDialog(ModalScreen[None]):
-    """All comments of the review; ``first``: the one that is selected first. ``edit``, ``go`` and ``run`` are of the screen:
-    they open the field of a draft, go to the comment's change, and await a request in the background."""
+    """All comments of the review; ``first``: the one that is selected first. ``edit``, ``go`` and ``send`` are the
+    screen's: they open a draft for editing, go to the comment's change, and send all drafts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False),
@@ -207,7 +207,7 @@ class CommentsDialog(ModalScreen[None]):
         return self._shown[at] if at is not None and at < len(self._shown) else None
 
     def show(self) -> None:
-        """The comments as they are now; the same one stays selected."""
+        """Shows the comments as they are now; the same one stays selected."""
         if len(self.query(".whole, .notice, .hint")) != 3:
             return
         before = self.current["comment_id"] if self.current is not None else self._first
@@ -273,7 +273,7 @@ class CommentsDialog(ModalScreen[None]):
 
     @property
     def _draft(self) -> Comment | None:
-        """The current comment, if this person may change it."""
+        """The current comment, if it is a draft that this client may change; otherwise None."""
         current = self.current
         is_mine = current is not None and review_words.is_draft(current) and self._commenting.may_change(current)
         return current if is_mine else None

@@ -1,4 +1,4 @@
-"""The comments of one review: what the server has, what a person writes, and the requests about them."""
+"""The comments of one review: what the server has, what the user writes, and the requests about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawbridge.tui.review_comments import Place, Remarks, Writing
 from drawbridge.tui.review_parts import Part
 
 REREAD = frozenset({"HUNK_GONE", "COMMENT_GONE"})
-"""Refusals after which the review is requested again: it is another one than the person has seen."""
+"""Refusals after which the review is requested again: it is no longer the one that the user has seen."""
 
 
 class Commenting:
@@ -28,16 +28,16 @@ class Commenting:
         self._load = load
         self.all: Sequence[Comment] = ()
         self.version = ""
-        """Of the drafts."""
+        """The version of the drafts that were last shown."""
         self.handover = ""
         """The state of the comments that were left with the agent of a terminal session; "" if there are none."""
         self.problem = ""
-        """Why they could not be withdrawn."""
+        """Why the comments could not be withdrawn; empty if nothing went wrong."""
         self.parts: Sequence[Part] = ()
         self.busy: set[str] = set()
-        """Ids of comments about which a request is on its way."""
+        """The ids of comments with a request that is not answered yet."""
         self.notes: dict[str, str] = {}
-        """By the id of a comment, why the last request about it was refused."""
+        """Why the last request about a comment was refused, by the comment's id."""
 
     # What this device may do.
 
@@ -54,10 +54,10 @@ class Commenting:
         return self.handover == "waiting" and self._client.may("review_withdraw")
 
     def may_change(self, comment: Comment) -> bool:
-        """Whether this person may change a draft."""
+        """Whether this client may change a draft."""
         return self.may_write and (comment["by"] == self._client.name or self._client.scope == "admin")
 
-    # What there is.
+    # The server's comments.
 
     @property
     def writings(self) -> list[Writing]:
@@ -69,11 +69,11 @@ class Commenting:
 
     @property
     def sorted(self) -> list[Comment]:
-        """By file and line."""
+        """All comments, by file and line."""
         return sorted(self.all, key=lambda one: (one["path"], one["line"]))
 
     def take(self, review: Message) -> bool:
-        """Shows the comments of a review that the server has sent. Returns whether they are others."""
+        """Shows the comments of a review that the server has sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
         handover = str((review.get("handover") or {}).get("state", ""))
         is_new = (*found, handover) != (self.all, self.version, self.handover)
@@ -82,21 +82,21 @@ class Commenting:
         return is_new
 
     def remarks(self) -> dict[str, Remarks]:
-        """By the keys of the parts at which they are shown."""
+        """The comments and unsaved texts, by the keys of the parts at which they are shown."""
         return review_comments.arranged(self.all, self.writings, self.parts, self._client.name)
 
     def part_of(self, comment: Comment) -> Part | None:
         return review_comments.part_of(comment, self.parts)
 
     def card(self, comment: Comment) -> review_comments.Card:
-        """All of a comment."""
+        """A comment in full, with its lines."""
         answering = review_comments.answers(self.parts).get(comment["comment_id"], ())
         return review_comments.card(comment, answering, self._client.name, apart=True, is_open=True)
 
     # Writing.
 
     def draft_of(self, one: Writing) -> Comment | None:
-        """The draft that it changes; None for a new comment, also because the draft was sent or removed."""
+        """The draft that it changes; None if the comment is new, or if the draft has been sent or removed since."""
         return next((draft for draft in self.drafts if draft["comment_id"] == one.comment_id), None)
 
     def is_unsaved(self, one: Writing) -> bool:
@@ -112,7 +112,7 @@ class Commenting:
         return one
 
     def at(self, key: str | None) -> Writing | None:
-        """What was begun at a part, or is shown there."""
+        """The unsaved text that was begun at a part, or whose draft is shown there; None if there is none."""
         for one in self.writings:
             draft = self.draft_of(one)
             shown = self.part_of(draft) if draft is not None else None
@@ -121,7 +121,7 @@ class Commenting:
         return None
 
     def edit(self, draft: Comment) -> Writing:
-        """Begins to change a draft, or continues that."""
+        """Begins to change a draft, or continues a change that was begun."""
         known = next((one for one in self.writings if one.comment_id == draft["comment_id"]), None)
         if known is None:
             known = review_comments.changing(draft, self.part_of(draft))
@@ -129,7 +129,7 @@ class Commenting:
         return known
 
     def report(self, comment: Comment, words: str) -> None:
-        """Shows words about a comment."""
+        """Shows a message about a comment."""
         self.notes[comment["comment_id"]] = words
         self._changed()
 
@@ -145,7 +145,7 @@ class Commenting:
         return one.place(self.hunk_of(one))
 
     async def save(self, one: Writing) -> None:
-        """Stores it as a draft; then it is no longer in ``writings``. Otherwise its ``note`` has the reason."""
+        """Stores a text as a draft and removes it from ``writings``. If that fails, its ``note`` says why."""
         if one.is_busy or not one.is_complete:
             return
         wish = one.wish(self.place_of(one), self.draft_of(one))
@@ -165,7 +165,7 @@ class Commenting:
             one.is_busy = False
             self._changed()
 
-    # What is written.
+    # Comments that the server has stored.
 
     async def remove(self, comment: Comment) -> None:
         await self._change(comment["comment_id"], {"remove": True})
@@ -190,7 +190,7 @@ class Commenting:
             self._changed()
 
     async def send(self, version: str, count: int) -> str:
-        """Sends all drafts, those of this version and no others. Returns what has become of it."""
+        """Sends all drafts, but only if they are still those of this version. Returns a message about the result."""
         try:
             accepted = await self._client.submit_comments(self._project, version)
         except RequestError as error:
@@ -201,7 +201,7 @@ class Commenting:
         return review_words.sent_words(count, int(accepted["position"]), waiting=bool(accepted.get("waiting")))
 
     async def withdraw(self) -> None:
-        """Makes drafts again of the comments that wait."""
+        """Turns the comments that wait for an agent back into drafts."""
         try:
             await self._client.withdraw_comments(self._project)
         except RequestError as error:

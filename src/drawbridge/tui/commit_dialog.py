@@ -1,4 +1,4 @@
-"""The window that commits what was kept in a review."""
+"""The dialog that commits what was kept in a review."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from drawbridge.tui.wording import block, one_line
 BRANCHES: Final = ("The current branch", "A new branch (will be checked out)")
 
 LOW: Final = 24
-"""Lines of a screen below which only what is needed is shown."""
+"""The height in lines below which the dialog shows only what is needed."""
 
 
 class Committing:
-    """The commit of one review, which continues when its window is closed. ``changed`` is called after every change; ``load``
-    requests the review as it is now. Neither waits."""
+    """The commit of one review, which continues when its dialog is closed. ``changed`` is called after every change;
+    ``load`` requests the review as it is now. Neither waits."""
 
     def __init__(self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]) -> None:
         self._client = client
@@ -40,7 +40,7 @@ class Committing:
         self.kept: Sequence[str] = ()
         """The paths of all files that could be committed."""
         self.offer: Mapping[str, Any] = {}
-        """What the server offers; empty where there is nothing to commit."""
+        """What the server offers to commit; empty if there is nothing."""
 
     @property
     def state(self) -> Commit:
@@ -48,7 +48,7 @@ class Committing:
 
     @property
     def is_allowed(self) -> bool:
-        """Most servers allow no commits. Terminal sessions have none."""
+        """Whether this device may commit. Most servers do not allow commits; in a terminal session, it never may."""
         project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
         return self._client.features is not None and self._client.may("review_commit") and not project.get("desk")
 
@@ -65,7 +65,7 @@ class Committing:
         self.offer = review.get("commit") or {}
 
     def lines(self, path: str) -> str:
-        """The numbers of lines of a file; empty if they are not known."""
+        """The numbers of a file's added and removed lines, as text; empty if they are not known."""
         found = self.offer.get("lines", {}).get(path)
         return f" +{found['added']} −{found['removed']}" if found else ""
 
@@ -75,7 +75,7 @@ class Committing:
         return str(self.offer.get("problem", ""))
 
     def begin(self) -> None:
-        """The window is opened: what became of the last commit is known."""
+        """Prepares the dialog that is being opened: clears the result of the last commit, and proposes a message."""
         if self.state.done is not None:
             self._client.reviews.commits[self._project] = Commit()
         state = self.state
@@ -84,7 +84,7 @@ class Committing:
 
     @property
     def why_not(self) -> str:
-        """What is missing; empty if it can be committed."""
+        """Why nothing can be committed now; empty if it can."""
         state = self.state
         if self.is_working:
             return review_words.COMMIT_WORKING
@@ -122,12 +122,12 @@ class Committing:
 
 
 PARTS: Final = ".draft, .path, #branches, #files, .count, .notice, .output, .identity, .hint"
-"""All that ``CommitDialog.show`` needs."""
+"""All widgets that ``CommitDialog.show`` needs."""
 
 
 class CommitDialog(ModalScreen[None]):
-    """``run`` commits in the background, ``push`` opens the window that pushes; ``show`` is called after every change. What is
-    entered is kept when it is closed."""
+    """``run`` commits in the background, ``push`` opens the push dialog; ``show`` is called after every change. Input
+    is kept when the dialog is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "commit", show=False, priority=True),
@@ -180,7 +180,7 @@ class CommitDialog(ModalScreen[None]):
         self._tell()
 
     def _list(self) -> None:
-        """The branches and the files, with a sign that needs no color for those that are chosen."""
+        """Lists the branches and the files, with a mark for the chosen ones that does not need color."""
         state, files = self._committing.state, self._committing.kept
         branches = [f"{'●' if at == int(state.is_new_branch) else '○'} {words}" for at, words in enumerate(BRANCHES)]
         paths = [
@@ -244,7 +244,7 @@ class CommitDialog(ModalScreen[None]):
             self.query_one(Input).focus()
 
     def action_choose(self) -> None:
-        """Space, where it is not a letter of a text."""
+        """Selects the option with the space bar, except in text fields, where it types a space."""
         if isinstance(self.focused, OptionList):
             self.focused.action_select()
 
@@ -262,7 +262,7 @@ class CommitDialog(ModalScreen[None]):
             return
         state.message = self.query_one(PlainTextArea).text
         why_not, is_working = self._committing.why_not, self._committing.is_working
-        # That the agent works is shown by itself, as long as it does.
+        # While the agent works, the dialog shows that anyway.
         state.problem, state.output = "" if is_working else why_not, ""
         self.show()
         if not why_not:

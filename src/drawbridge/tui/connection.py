@@ -1,4 +1,4 @@
-"""A connection to the server that reconnects by itself. Lasting requests are sent again until they are answered."""
+"""A connection to the server that reconnects automatically. Lasting requests are sent again until they are answered."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
 from drawbridge.tui.server_address import ServerAddress, fingerprint_of
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds before the first, second, … attempt; the last one repeats."""
+"""Seconds before the first, second, … retry; the last one repeats."""
 
 OPENING_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 1.0
 LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of an accepted message: the server's limit is 1 MB, except for a long list of projects."""
+"""The most bytes of an accepted message: the server's limit is 1 MB, except for a long list of projects."""
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
 Message: TypeAlias = dict[str, Any]
 
 State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
-"""``open``: the token was accepted. ``waiting``: for the next attempt. ``refused``: the token was refused; no more attempts."""
+"""``open``: the token was accepted. ``waiting``: for the next attempt. ``refused``: the token was; no more attempts."""
 
 
 class RequestError(Exception):
@@ -52,16 +52,17 @@ class _Refused(Exception):
 
 
 class Connection:
-    """``find`` returns the server's address, at each attempt; ``name``: the one that others see for this client's decisions.
+    """``find`` returns the server's address, and is called for each attempt; ``name``: the name that other clients see
+    for decisions from here.
 
-    ``on_open`` is called when the token was accepted, before lasting requests are sent again. None of the callbacks waits.
+    ``on_open`` is called when the token was accepted, before lasting requests are sent again. No callback waits.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str) -> None:
         self.name = name
         self.state: State = "connecting"
         self.problem = ""
-        """Why there is no connection, for the person."""
+        """Why there is no connection, for the user."""
         self.on_state: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         self.on_message: Callable[[Message], None] = lambda message: None
@@ -86,7 +87,7 @@ class Connection:
             raise NoServer(_no_server(address, error)) from None
 
     async def first(self, type: str, project: str | None = None) -> Message:
-        """The answer to one request, before ``run``; it may be an error. Raises ``NoServer``."""
+        """Sends one request before ``run``, and returns the answer, which may be an error. Raises ``NoServer``."""
         assert self._socket is not None
         try:
             about = {} if project is None else {"project_id": project}
@@ -105,7 +106,7 @@ class Connection:
             await _close(self._socket)
 
     async def run(self) -> None:
-        """Until it is cancelled, or the token is refused."""
+        """Connects, and reconnects, until it is canceled or the token is refused."""
         tries = 0
         try:
             while True:
@@ -141,10 +142,10 @@ class Connection:
         id: str | None = None,
         lasting: bool = False,
     ) -> Message:
-        """The answer. Raises ``RequestError``.
+        """Sends a request and returns its answer. Raises ``RequestError``.
 
         A ``lasting`` request is sent again after a lost connection, under the same id, until it is answered: the server
-        executes it once. Others fail with OFFLINE.
+        executes it once. Other requests fail with OFFLINE.
         """
         id = id or str(uuid.uuid4())
         message = {"type": type, "project_id": project, "data": data or {}, "request_id": id}
@@ -215,7 +216,7 @@ class Connection:
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
-        """Sends a message. If the connection is ending it is lost; lasting requests are sent again on the next one."""
+        """Sends a message. It is lost if the connection is ending; lasting requests are sent again on the next one."""
         if self._socket is not None and self.state == "open":
             with contextlib.suppress(ConnectionClosed):
                 await self._socket.send(text)
@@ -237,7 +238,7 @@ class Connection:
 
 
 def _is_accepted(message: Message) -> bool:
-    """Whether this message accepts the token. Raises ``_Refused``, or ``ConnectionError`` if a later attempt may succeed."""
+    """Whether this message accepts the token. Raises ``_Refused``, or ``ConnectionError`` if a retry may succeed."""
     if message["type"] == "error":
         words: str = message["data"]["message"]
         raise _Refused(words) if message["data"]["code"] in REFUSALS else ConnectionError(words)
@@ -250,7 +251,7 @@ async def _close(socket: ClientConnection) -> None:
 
 
 def _check_certificate(socket: ClientConnection, address: ServerAddress) -> None:
-    """Before the token is sent."""
+    """Compares the server's certificate with the expected fingerprint, before the token is sent."""
     if address.fingerprint is None or address.tls is None:
         return
     shown = socket.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)

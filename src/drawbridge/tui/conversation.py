@@ -1,7 +1,7 @@
-"""The state of one project's conversation, made only from records and live messages. Pure.
+"""The state of one project's conversation, derived only from records and live messages. Pure.
 
-``items`` are what a person sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older part, and
-items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
+``items`` are what a person sees, ordered by ``seq``: a part of the history without gaps. ``prepend`` adds an older
+part, and items far from the reader are released. ``cursor``: the ``seq`` up to which everything was received.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Conversation:
         """The highest ``seq`` in ``items``; below ``cursor`` if the end was released."""
         self.items: list[Item] = []
         self.open: dict[str, Json] = {}
-        """Open approvals by id, as the server sends them."""
+        """Open approval requests by id, as the server sends them."""
         self.answers: dict[str, Json] = {}
-        """The resolutions of approvals, by id, as far as they were received."""
+        """The decisions on approval requests, or their withdrawals, by id, as far as they were received."""
         self.run: Json | None = None
         self.queue: list[Json] = []
         self.agent: Json = {}
@@ -118,7 +118,7 @@ class Conversation:
         return self.last >= self.cursor
 
     def join(self, snapshot: Json, *, restart: bool) -> None:
-        """The snapshot of ``project_joined``. ``restart``: what was known is not continued."""
+        """Applies the snapshot of ``project_joined``. ``restart``: what was known before is dropped."""
         if restart:
             self.cursor = self.last = snapshot["last_seq"]
             self.first = snapshot["last_seq"] + 1
@@ -134,14 +134,14 @@ class Conversation:
         self._drain()
 
     def take(self, record: Record) -> None:
-        """A live record. A repeated one changes nothing; one that is early waits for those before it."""
+        """Applies a live record. A repeated one changes nothing; one that is early waits for those before it."""
         if record.seq > self.cursor:
             self._early[record.seq] = record
             if self.joined:
                 self._drain()
 
     def take_partial(self, line: Json) -> None:
-        """A message that is not in the history: partial text."""
+        """Applies a message that is not in the history: partial text."""
         if line.get("type") != "stream_event" or line.get("parent_tool_use_id"):
             return
         match line.get("event"):
@@ -241,7 +241,7 @@ class Conversation:
         self.queue = [one for one in self.queue if one["run_id"] != run_id]
         self._accepted.pop(run_id, None)
 
-    # The place of a prompt is where its run begins: the answers to those before it come first.
+    # A prompt is shown where its run begins: the answers to the prompts before it come first.
 
     def _note_begin(self, record: Record) -> None:
         message = record.message if isinstance(record.message, dict) else {}
@@ -264,8 +264,8 @@ class Conversation:
         return record.seq > self._snapshot or any(one["run_id"] == run for one in self.waiting)
 
     def _show_prompt(self, record: Record, behind: list[Item]) -> None:
-        """``behind``: the items after those that are being added. Without a known beginning of its run, a prompt that does not
-        wait is shown at its own record for now."""
+        """Shows a prompt. ``behind``: the items after those that are being added. As long as it is not known where its
+        run begins, a prompt that does not wait is shown at its own record."""
         run = _run_of(record)
         begun = None if run is None else self._begun.get(run)
         if run is not None and (begun is None or begun > record.seq):
@@ -280,7 +280,7 @@ class Conversation:
             behind[at:at], self.items = self.items, before
 
     def _show_prompt_of(self, run: str, seq: int) -> None:
-        """The run begins with the record ``seq``, or ends with it without having begun."""
+        """Shows the prompt of a run that begins with the record ``seq``, or ends with it without having begun."""
         prompt = self._prompts.get(run)
         if prompt is not None and prompt.seq < seq and self._begun.get(run) == seq:
             self.items = [item for item in self.items if item.data.get("record") != prompt.seq]
@@ -288,7 +288,7 @@ class Conversation:
             del self._prompts[run]
 
     def _with_prompt(self, finished: Json) -> dict[str, Any]:
-        """The end of a run. If its prompt was removed from the queue, ``prompt`` is added."""
+        """The data of a run's end. If its prompt was removed from the queue, ``prompt`` is added."""
         if not finished.get("removed_by"):
             return dict(finished)
         prompt, edit = self._prompts.pop(finished["run_id"], None), self._edits.get(finished["run_id"])
@@ -296,7 +296,7 @@ class Conversation:
         return {**finished, "prompt": _prompt_in(known.message) if known is not None else ""}
 
     def _add_prompt(self, record: Record, seq: int) -> None:
-        """Adds it as it was sent. ``seq``: of the record at which it is shown."""
+        """Adds a prompt as it was sent. ``seq``: the record at which it is shown."""
         run = _run_of(record)
         sent = self._edits.get(run or "", record)
         by = record.message.get("by") if isinstance(record.message, dict) else None
@@ -346,7 +346,7 @@ class Conversation:
                         tool.version += 1
 
     def _is_rejected(self, tool: Item) -> bool:
-        """Whether a person has denied exactly this call, if its approval is in this history."""
+        """Whether a person has denied exactly this call, if its approval request is in this history."""
         for question in reversed(self._questions.values()):
             if question.data["request"].get("input") == tool.data["input"]:
                 return (question.data["answer"] or {}).get("decision") == "deny"
@@ -386,14 +386,14 @@ class Conversation:
 
 
 def _run_of(record: Record) -> str | None:
-    """The run that begins with this prompt; None for a record without one, and for a message into a run."""
+    """The run that begins with this prompt; None for a record without a prompt, or one that was sent into a run."""
     message = record.message if record.direction == "client" and isinstance(record.message, dict) else {}
     run = message.get("run_id")
     return run if isinstance(run, str) and not message.get("steer") else None
 
 
 def _prompt_in(message: Any) -> str:
-    """The text of a prompt's record, or of an edit's."""
+    """The text in the record of a prompt or of its edit."""
     inner = message.get("message") if isinstance(message, dict) else None
     return str(inner.get("prompt", "")) if isinstance(inner, dict) else ""
 
@@ -412,7 +412,7 @@ def _part_text(part: Any) -> str:
 
 
 def record_of(message: Json) -> Record | None:
-    """A message of the server as a record of the history; None for any other message."""
+    """A message from the server as a record of the history; None for any other message."""
     seq, data = message.get("seq"), message["data"]
     if seq is None:
         return None
@@ -433,5 +433,5 @@ def _event(seq: int, timestamp: str, subtype: str, told: Json) -> Record:
 
 
 def record_in(line: Json) -> Record:
-    """A record of a page of history."""
+    """A record from a page of history."""
     return Record(line["seq"], line["timestamp"], line["direction"], line["message"], line.get("truncated"))

@@ -1,4 +1,4 @@
-"""Small windows over a screen: which mode, a new project, and which keys there are."""
+"""Small dialogs over a screen: the permission mode, a new project, a confirmation, and the keys."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ModeDialog(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
     def __init__(self, current: str, project: Mapping[str, Any], allowed: frozenset[str] | None) -> None:
-        """``allowed``: the modes that the server accepts, as far as it has reported them. An agent with modes of its own
+        """``allowed``: the modes that the server accepts, as far as it has reported them. An agent with its own modes
         lists them in ``project``."""
         super().__init__()
         self._current = current or "default"
@@ -92,7 +92,7 @@ class NewProject(NamedTuple):
 
 
 class ProjectDialog(ModalScreen[NewProject | None]):
-    """A directory on the server's machine, and the agent that works there."""
+    """Asks for a directory on the server's machine and for the agent that works there. None if it is canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
@@ -131,7 +131,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks once before something is done to many things. ``yes``: what ``y`` does, in a word."""
+    """Asks for confirmation, once, before something is done to many things. ``yes``: what ``y`` does, in a word."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", show=False),
@@ -166,7 +166,7 @@ class HelpDialog(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog wide help", can_focus=False):
-            yield Static(Content("Keys, outside of text fields"), classes="title")
+            yield Static(Content("Keys (outside text fields)"), classes="title")
             for key, words in self._listed:
                 with Horizontal():
                     yield Static(Content(key), classes="key")

@@ -1,4 +1,4 @@
-"""A difference, or a call, in a field of its own that scrolls; only what is on the screen is drawn."""
+"""A diff or a tool call in its own scrolling view, which draws only the lines that are on the screen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drawbridge.tui.code import DiffLines
 
 
 class Headed:
-    """A difference with lines above it."""
+    """A diff with lines above it."""
 
     def __init__(self, head: Sequence[Strip], rest: DiffLines) -> None:
         self._head = head
@@ -54,7 +54,7 @@ class LinesView(ScrollView, can_focus=True):
 
     @property
     def unseen(self) -> int:
-        """How many lines, from the end, have not been on the screen yet. A jump over some of them does not show them."""
+        """How many lines, from the end, have not been on the screen yet. Lines that a jump skips count as unseen."""
         return len(self._lines) - self._seen
 
     def look(self) -> None:
@@ -81,7 +81,7 @@ class LinesView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def redraw(self, draw: Callable[[int], Lines]) -> None:
-        """Shows other lines."""
+        """Shows the lines that another ``draw`` returns."""
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
         self.call_after_refresh(self.look)

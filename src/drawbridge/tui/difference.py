@@ -1,4 +1,4 @@
-"""What differs between two texts, line by line, with the words of a changed line that differ. Pure."""
+"""The diff of two texts, line by line, with the words that differ in changed lines. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from drawbridge.text.linediff import changed_lines
 WORD: Final = re.compile(r"\w+|\s+|[^\w\s]")
 
 LONGEST_LINE: Final = 1_000
-"""Characters of a line in which words are compared."""
+"""The most characters of a line in which words are compared."""
 
 Kind: TypeAlias = Literal["skipped", "context", "removed", "added"]
 Mark: TypeAlias = tuple[int, int]
 
 
 class Line(NamedTuple):
-    """``number`` counts from 1 on its own side; of ``skipped`` it is how many lines are left out, unchanged.
+    """``number`` counts from 1 on the line's own side; for ``skipped`` it is the number of unchanged lines left out.
 
-    ``marks``: the ranges in which the line differs from the one that it replaces; empty: it differs as a whole.
+    ``marks``: the ranges in which the line differs from the one that it replaces; empty if it differs as a whole.
     """
 
     kind: Kind
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """``notes``: what changes beside lines, in clauses for a person."""
+    """``notes``: what changes besides lines, in clauses for the user."""
 
     lines: list[Line]
     added: int
@@ -73,7 +73,7 @@ def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], 
 
 
 def marked_words(old: str, new: str) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    """The words in which two lines differ; empty if they have hardly anything in common."""
+    """The ranges in which the words of two lines differ; empty if they have hardly anything in common."""
     if len(old) > LONGEST_LINE or len(new) > LONGEST_LINE:
         return (), ()
     left, right = WORD.findall(old), WORD.findall(new)

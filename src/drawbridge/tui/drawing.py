@@ -40,12 +40,12 @@ DIFF_LINES: Final = 400
 """The most lines of a diff in an unfolded call; the rest is in the file."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
-"""A longer text is shown as it is."""
+"""The most characters of a text that is drawn as Markdown; a longer text is shown as it is."""
 
 
 class Painter:
-    """Draws in one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: whether an answer was
-    given from this terminal.
+    """Draws in one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: whether an
+    answer was given from this terminal.
     """
 
     def __init__(self, palette: Palette) -> None:
@@ -58,7 +58,7 @@ class Painter:
         )
 
     def item(self, item: Item, width: int, *, folded: bool, whole: str | None) -> list[Strip]:
-        """``whole``: the complete record, if the person has requested it."""
+        """The lines of an item. ``whole``: the complete record, if the user has requested it."""
         width = max(10, width)
         strips = list(self._of_kind(item, width, folded=folded))
         if whole is not None:
@@ -100,7 +100,7 @@ class Painter:
             yield Strip([bar, Segment(line, wash)]).crop_extend(0, width, wash)
 
     def queued(self, tag: str, text: str, width: int) -> Iterator[Strip]:
-        """A prompt that waits."""
+        """A prompt that waits for its run."""
         soft = Style(color=self.palette.soft)
         for number, line in enumerate(_folded(text, width - len(tag) - 3)):
             shown = Segment(tag, Style(color=self.palette.wait)) if number == 0 else Segment(" " * len(tag))
@@ -138,7 +138,7 @@ class Painter:
         ]
 
     def call(self, found: Iterable[Part], width: int, most: int | None = None) -> list[Strip]:
-        """All of a tool call. ``most``: the largest number of lines of a diff."""
+        """A whole tool call. ``most``: the most lines of each diff; None for all of them."""
         strips: list[Strip] = []
         for part in found:
             strips += self._part(part, width, most)
@@ -164,7 +164,7 @@ class Painter:
         return self._field(part, width)
 
     def _field(self, part: Part, width: int) -> list[Strip]:
-        """A long value begins on a line of its own and is indented, so that it can't look like another field."""
+        """A long value begins on its own line and is indented, so that it can't look like another field."""
         name, danger = f"{wording.one_line(part.name)}: ", part.kind == "danger"
         color = self.palette.no if danger else self.palette.ink
         label = Style(color=self.palette.no if danger else self.palette.soft)
@@ -215,7 +215,7 @@ class Painter:
         result = data["result"]
         yield from self.call(parts(data["name"], data["input"]), width, DIFF_LINES)
         if result is not None:
-            text = result.text or "(nothing)"
+            text = result.text or "(no output)"
             yield from self.plain(text[:RESULT_CHARACTERS], width, self.palette.soft)
             if len(text) > RESULT_CHARACTERS:
                 left = size(len(text) - RESULT_CHARACTERS)
@@ -296,7 +296,8 @@ def _text_of(lines: Iterable[Iterable[Segment]]) -> str:
 
 
 def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
-    """Character references of Markdown are characters by now: what is drawn is made harmless last."""
+    """Harmless strips, without blank lines at the end. This is done last, when Markdown's character references have
+    become characters."""
     strips = [Strip(_harmless_segments(line)) for line in lines]
     while strips and not strips[-1].text.strip():
         strips.pop()
@@ -304,23 +305,23 @@ def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
-    """Checked across the borders of styles, since neighbors decide whether a character is shown."""
+    """A line's harmless segments. They are checked together, since neighbors decide whether a character is shown."""
     segments = [segment for segment in line if not segment.control]
-    # Most lines are drawn behind a blank, on which an accent that begins the line would stand.
+    # Most lines are drawn after a blank, with which an accent at the start of the line would combine.
     pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])
     for text, style, _ in segments:
         yield Segment("".join(islice(pieces, len(text))), style)
 
 
 class _Heading(Heading):
-    """At the left, whatever its level."""
+    """A heading that is aligned left, whatever its level."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.text
 
 
 class _CodeBlock(CodeBlock):
-    """Its language is not drawn: the colors show it. Any other words at its beginning are."""
+    """A code block whose language is not drawn, since the colors show it. Any other text after the fence is drawn."""
 
     info = ""
 
@@ -340,18 +341,18 @@ class _CodeBlock(CodeBlock):
 _PARSER: Final = (
     MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable(["reference", "autolink"])
 )
-"""HTML and definitions of links are text, since they would be drawn as nothing, and ``<https://…>``, since it would be drawn
-twice (see ``is_drawn_by``)."""
+"""HTML and link definitions are parsed as text, since they would not be drawn at all, and so is ``<https://…>``, since
+it would be drawn twice (see ``is_drawn_by``)."""
 
 
 _NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
-"""The number of an item of a list: what is drawn counts from the first one."""
+"""The number of a list item: the numbers that are drawn count up from the first item's."""
 
 _REFERENCE: Final = re.compile(r"&#?\w+;")
 _CODE: Final = {"code_inline", "code_block", "fence"}
 
 _WIDE: Final = 1_000
-"""Columns in which few tables are wrapped: the words of a wrapped one are not in the order of the source."""
+"""A width in columns at which few tables are wrapped: the words of a wrapped table are not in the source's order."""
 
 
 class _Markdown(Markdown):
@@ -363,16 +364,16 @@ class _Markdown(Markdown):
         self.parsed = _PARSER.parse(text)
 
     def is_drawn_by(self, drawn: str) -> bool:
-        """Whether what is read of the source (see ``_READ``), and nothing else, is in what was drawn, in the same order. Not
-        if there is a cell more than a table has columns, a quote within forty others, a title of a link, or an address of an
-        image.
+        """Whether everything that is read of the source (see ``_READ``), and nothing else, was drawn, in the same
+        order. False if a table has a row with too many cells, or if the source has a quote nested in forty others, the
+        title of a link, or the address of an image.
         """
         letters = _letters(drawn)
         source = self._without_languages()
         numbers = iter(self._numbers())
         numbered = _NUMBER.sub(lambda _: next(numbers, ""), source)
         sources = [source, numbered]
-        if not self._has_references_in_code:  # there they are text
+        if not self._has_references_in_code:  # in code, they are text
             sources += [unescapeAll(source), unescapeAll(numbered)]
         return any(_letters(text) == letters for text in sources)
 
@@ -382,7 +383,7 @@ class _Markdown(Markdown):
         return any(_REFERENCE.search(token.content + token.info) for token in tokens if token.type in _CODE)
 
     def _without_languages(self) -> str:
-        """Those of code are not drawn: the colors show them."""
+        """The source without the languages of its code blocks, which are not drawn: the colors show them."""
         lines = self.markup.split("\n")
         for token in self.parsed:
             if token.type == "fence" and token.map and token.info and _is_language(token.info):
@@ -391,7 +392,7 @@ class _Markdown(Markdown):
         return "\n".join(lines)
 
     def _numbers(self) -> Iterator[str]:
-        """What is drawn before the items of ordered lists."""
+        """The numbers that are drawn before the items of ordered lists."""
         next_ones: list[int] = []
         for token in self.parsed:
             match token.type:
@@ -412,7 +413,7 @@ def _is_language(info: str) -> bool:
 
 
 _READ: Final = re.compile(r"[^\W_]+|(?:(?<=[^\W_])|(?<=/))[*~_\\]+(?=[^\W_]|/)")
-"""Letters and digits, and what may be no emphasis: the stars of ``5*3*2`` and ``build/*tmp*/cache``."""
+"""Letters and digits, and marks that might not be emphasis: the asterisks of ``5*3*2`` and ``build/*tmp*/cache``."""
 
 
 def _letters(text: str) -> str:
@@ -424,7 +425,7 @@ def _code(text: str, language: str, theme: Any) -> Syntax:
 
 
 def _folded(text: str, width: int) -> Iterator[str]:
-    """Harmless lines, wrapped at words."""
+    """The harmless lines of a text, wrapped at words."""
     width = max(4, width)
     for line in wording.lines(text):
         at = 0

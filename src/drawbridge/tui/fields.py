@@ -44,7 +44,7 @@ class PlainTextArea(TextArea):
 
 
 class PromptBox(PlainTextArea):
-    """Enter sends; the arrow keys at its edges recall earlier prompts."""
+    """Enter sends; the arrow keys in its first and last lines recall earlier prompts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "send"),
@@ -66,7 +66,7 @@ class PromptBox(PlainTextArea):
         self._unfinished = ""
 
     def remember(self, prompts: Sequence[str]) -> None:
-        """The project's earlier prompts, the latest last, each once."""
+        """Sets the project's earlier prompts, the latest last; repeated prompts are listed once."""
         found = list(dict.fromkeys(reversed(prompts)))[::-1]
         if found != self._earlier and self._place == len(self._earlier):
             self._earlier, self._place = found, len(found)
@@ -77,7 +77,7 @@ class PromptBox(PlainTextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "enter" or event.key in NEW_LINE_KEYS:
-            event.prevent_default()  # they are bindings here
+            event.prevent_default()  # these keys are bindings here
             return
         row, _ = self.cursor_location
         if event.key == "up" and row == 0 and self._place > 0:

@@ -21,7 +21,7 @@ from drawbridge.tui.conversation import Item
 from drawbridge.tui.drawing import Painter
 
 GUTTER: Final = 2
-"""Columns before each line: which thing the keys work on."""
+"""The number of columns before each line; they mark the item that the keys act on."""
 
 
 class Tail(NamedTuple):
@@ -37,7 +37,7 @@ class _Block(NamedTuple):
 
 
 class History(ScrollView, can_focus=True):
-    """``show`` updates the list; the reader's position stays, and follows the end if it is there."""
+    """``show`` updates the list. The reader's position stays the same, or follows the end if the reader is there."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "step(1)", "next", show=False),
@@ -47,7 +47,7 @@ class History(ScrollView, can_focus=True):
     ]
 
     class MoreRequested(Message):
-        """The reader is near an end of the loaded part: ``older``, or else newer messages are needed."""
+        """The reader is near an end of the loaded part: older messages are needed if ``older``, else newer ones."""
 
         def __init__(self, *, older: bool) -> None:
             super().__init__()
@@ -84,7 +84,7 @@ class History(ScrollView, can_focus=True):
 
     @property
     def follows(self) -> bool:
-        """Whether the reader is at the end, and so follows it."""
+        """Whether the reader is at the end, so that new lines are scrolled into view."""
         return self._follows
 
     def reveal(self, seq: int) -> None:
@@ -92,7 +92,7 @@ class History(ScrollView, can_focus=True):
         self._follows = False
         self._lay_out()
         items = [(at, block.item) for at, block in enumerate(self._blocks) if block.item]
-        moved = [at for at, item in items if item.data.get("record") == seq]  # a prompt is where its run begins
+        moved = [at for at, item in items if item.data.get("record") == seq]  # a prompt is shown where its run begins
         at = max(moved or [at for at, item in items if item.seq <= seq], default=None)
         if at is not None:
             self.current = self._key(at)
@@ -147,14 +147,14 @@ class History(ScrollView, can_focus=True):
         self._want()
 
     def _height(self, at: int) -> int:
-        """Including the empty line after the item, which consecutive tools do not have."""
+        """The lines of a block, including the empty line after it, which consecutive folded items do not have."""
         block = self._blocks[at]
         following = self._blocks[at + 1] if at + 1 < len(self._blocks) else None
         close = following is not None and _is_folded_line(block) and _is_folded_line(following)
         return len(block.strips) + (0 if close else 1)
 
     def _place(self) -> tuple[int | None, int]:
-        """The item at the upper edge, and how many of its lines are above it."""
+        """The key of the item at the upper edge, and how many of its lines are above it; None and 0 for no item."""
         top = self.scroll_offset.y
         at = self._at(top)
         if at is None or (item := self._blocks[at].item) is None:

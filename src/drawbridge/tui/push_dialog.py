@@ -1,4 +1,4 @@
-"""The window that pushes the current branch and creates a pull request."""
+"""The dialog that pushes the current branch and creates a pull request."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from drawbridge.tui.reviews import Push
 from drawbridge.tui.wording import block, one_line
 
 LOW: Final = 24
-"""Lines of a screen below which only what is needed is shown."""
+"""The height in lines below which the dialog shows only what is needed."""
 
 
 class Pushing:
-    """The push of one project's branch, which continues when its window is closed. ``changed`` is called after every change;
-    ``load`` requests the review as it is now. Neither waits."""
+    """The push of one project's branch, which continues when its dialog is closed. ``changed`` is called after every
+    change; ``load`` requests the review as it is now. Neither waits."""
 
     def __init__(self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class Pushing:
         self._changed = changed
         self._load = load
         self.offer: Mapping[str, Any] | None = None
-        """What the server offers; None where there is nothing to push, or no remote."""
+        """What the server offers to push; None if there is nothing to push, or no remote."""
 
     @property
     def state(self) -> Push:
@@ -42,7 +42,7 @@ class Pushing:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is something to push, and this device may. Most servers allow no pushes."""
+        """Whether there is something to push and this device may push it. Most servers do not allow pushes."""
         project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
         may = self._client.features is not None and self._client.may("review_push") and not project.get("desk")
         if not may or self.offer is None or self.offer.get("problem"):
@@ -51,12 +51,12 @@ class Pushing:
 
     @property
     def problem(self) -> str:
-        """Why the branch can't be pushed."""
+        """Why the branch can't be pushed; empty if the server has reported no reason."""
         return str((self.offer or {}).get("problem", ""))
 
     @property
     def program(self) -> str:
-        """What creates a pull request; empty if nothing does."""
+        """The program that creates pull requests; empty if there is none."""
         return str((self.offer or {}).get("pull_request") or "")
 
     @property
@@ -64,15 +64,15 @@ class Pushing:
         return self.state.is_pull_request and bool(self.program)
 
     def forget(self) -> None:
-        """A commit is being made: what was offered is not what there will be to push."""
+        """Drops the offer, since a commit that is being made changes what there is to push."""
         self.offer = None
 
     def take(self, review: Message) -> None:
         self.offer = review.get("push")
 
     def begin(self) -> None:
-        """The window is opened: what became of the last push is known, and title and body are proposed unless the person has
-        written others."""
+        """Prepares the dialog that is being opened: clears the result of the last push, and proposes a title and a body
+        unless the user has written others."""
         state, offer = self.state, self.offer or {}
         state.done, state.problem, state.output = None, "", ""
         if (state.title, state.body) == state.proposed:
@@ -81,7 +81,7 @@ class Pushing:
 
     @property
     def why_not(self) -> str:
-        """What is missing; empty if it can be pushed."""
+        """What is missing; empty if the branch can be pushed."""
         if self.offer is None:
             return review_words.NOTHING_TO_PUSH
         if self.problem:
@@ -109,11 +109,11 @@ class Pushing:
 
 
 PARTS: Final = ".where, #request, .path, .draft, .none, .notice, .output, .identity, .hint"
-"""All that ``PushDialog.show`` needs."""
+"""All widgets that ``PushDialog.show`` needs."""
 
 
 class PushDialog(ModalScreen[None]):
-    """``run`` pushes in the background; ``show`` is called after every change. What is entered is kept when it is closed."""
+    """``run`` pushes in the background; ``show`` is called after every change. Input is kept when it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "push", show=False, priority=True),
@@ -188,7 +188,7 @@ class PushDialog(ModalScreen[None]):
             self.call_after_refresh(notice.scroll_visible, animate=False)
 
     def _list(self) -> None:
-        """The choice of a pull request, with a sign that needs no color."""
+        """Shows the option to create a pull request, with a mark that does not need color."""
         pushing, options = self._pushing, self.query_one("#request", OptionList)
         options.display = bool(pushing.program)
         line = f"[{'×' if pushing.wants_request else ' '}] {review_words.create_words(pushing.program)}"
@@ -218,7 +218,7 @@ class PushDialog(ModalScreen[None]):
             self.show()
 
     def action_choose(self) -> None:
-        """Space, where it is not a letter of a text."""
+        """Selects the option with the space bar, except in text fields, where it types a space."""
         if isinstance(self.focused, OptionList):
             self.focused.action_select()
 

@@ -16,11 +16,11 @@ from drawbridge.tui.call_parts import Part
 from drawbridge.tui.wording import block, one_line
 
 OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
-"""Fields of a question that the form has a place for → their types."""
+"""The fields of a question that the form can show → their types."""
 
 
 class QuestionForm(VerticalScroll):
-    """``asked``: each ``{question, header, multiSelect, options: [{label, description}]}``."""
+    """``asked``: the questions, each ``{question, header, multiSelect, options: [{label, description}]}``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(str(number), f"choose({number})", show=False) for number in range(1, 10)
@@ -29,7 +29,7 @@ class QuestionForm(VerticalScroll):
     def __init__(
         self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any], above: Sequence[Part] = ()
     ) -> None:
-        """``given``: the whole input of the call. ``above``: the text and fields shown above it."""
+        """``given``: the whole input of the call. ``above``: the text and fields shown above the questions."""
         super().__init__(classes="questions", can_focus=False)
         self._above = [f"{part.name}: {part.text}" if part.name else part.text for part in above]
         self._more = [*_unknown(given, {"questions", "answers"})]
@@ -78,12 +78,12 @@ class QuestionForm(VerticalScroll):
         self._groups[self._step].choose(number)
 
     def answers(self) -> list[tuple[str, str]]:
-        """Question → the chosen text, empty if nothing was chosen."""
+        """Each question with the chosen text, which is empty if nothing was chosen."""
         return [(group.question, group.chosen()) for group in self._groups]
 
 
 def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, str]]:
-    """Fields that Drawbridge does not know, which are shown as well."""
+    """The fields that Drawbridge does not know, with their values as text: they are shown as well."""
     for name, value in given.items():
         if name not in known and value not in (None, ""):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -91,7 +91,7 @@ def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, s
 
 class _Group(Vertical):
     def __init__(self, asked: Mapping[str, Any], number: int, count: int) -> None:
-        """``number``: its place among ``count`` questions, from 1."""
+        """``number``: its position among ``count`` questions, from 1."""
         super().__init__(classes="question-group")
         self._place = f"{number} of {count}  " if count > 1 else ""
         self.question: str = asked["question"]
@@ -99,7 +99,7 @@ class _Group(Vertical):
         self._many = bool(asked.get("multiSelect"))
         options = asked.get("options")
         self._options = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
-        # What the form has no place for.
+        # Fields whose values have an unexpected type are shown like unknown fields.
         strange = {
             name: asked[name] for name, kind in OF_QUESTION.items() if not isinstance(asked.get(name, kind()), kind)
         }
@@ -129,7 +129,7 @@ class _Group(Vertical):
         next(iter(self.query("RadioSet, Checkbox, .own"))).focus()
 
     def choose(self, number: int) -> None:
-        """Chooses the option with this number, from 1; among several answers, chooses it or takes it away."""
+        """Selects the option with this number, from 1. If several options can be selected, toggles it."""
         if number <= len(self._buttons):
             button = self._buttons[number - 1]
             button.value = not button.value if self._many else True

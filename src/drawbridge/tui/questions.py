@@ -1,4 +1,4 @@
-"""Open approvals: shows the first one, and decides when it takes the focus."""
+"""Open approval requests: shows the first one, and decides when it takes the focus."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from drawbridge.tui.history import History
 from drawbridge.tui.requests import complain, do
 
 STILL_SECONDS: Final = 1.0
-"""Seconds without a key after which an approval takes the focus from an empty prompt box."""
+"""Seconds without a keystroke after which an approval request takes the focus from an empty prompt box."""
 
 RESTARTED: Final = {"reason": "the server was restarted"}
 
 
 class Questions(Vertical):
     class Settled(Message):
-        """An approval was closed; there may be another."""
+        """An approval request was closed; there may be another one."""
 
     def __init__(self, client: Client, painter: Painter) -> None:
         super().__init__(id="open")
@@ -36,7 +36,7 @@ class Questions(Vertical):
         self._painter = painter
         self._last_key = 0.0
         self.card: ApprovalView | None = None
-        """The approval that is shown."""
+        """The approval request that is shown."""
 
     def show(self, conversation: Conversation, height: int) -> None:
         """Shows the current state in at most this many lines."""
@@ -55,7 +55,7 @@ class Questions(Vertical):
             self.card.fit(height)
 
     def key_was_pressed(self) -> None:
-        """The person has pressed a key anywhere."""
+        """Records that the user has pressed a key anywhere."""
         self._last_key = time.monotonic()
 
     def _open(self, request: answers.Request) -> None:
@@ -68,7 +68,7 @@ class Questions(Vertical):
         self.set_timer(0.05, self._take_focus)
 
     def _take_focus(self) -> None:
-        """Takes the focus unless the person is typing: the next key is meant for the current field."""
+        """Takes the focus unless the user is typing: the next key is meant for the current field."""
         card, focused = self.card, self.screen.focused
         if (
             card is None
@@ -83,7 +83,7 @@ class Questions(Vertical):
             card.uncover()
 
     def _settle(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
-        """By somebody else."""
+        """Closes a request that was resolved elsewhere; it stays readable if the user has written something."""
         if card.is_dirty:
             card.settle({**answer, "by": self._client.called(answer)} if answer.get("by") else answer)
         else:

@@ -19,14 +19,14 @@ from drawbridge.tui.requests import do
 from drawbridge.tui.wording import one_line
 
 LOOKS_SECONDS = 0.25
-"""Seconds between two looks at the queue, which other clients change as well."""
+"""Seconds between two checks of the queue, which other clients change as well."""
 
 HINT = "Enter edit · d remove · K J up, down · n send now · Esc close"
 EDITING = "Ctrl-S saves it · Esc goes back"
 
 
 class QueueDialog(ModalScreen[None]):
-    """Shows the queue as the server reports it. Closes when nothing is left to wait."""
+    """Shows the queue as the server reports it. Closes when no prompt is waiting."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", show=False),
@@ -114,7 +114,7 @@ class QueueDialog(ModalScreen[None]):
         area.focus()
 
     def _begin(self, run_id: str | None) -> None:
-        """Begins to edit the prompt of the run, or ends it (None)."""
+        """Begins to edit the prompt of the run, or ends editing (None)."""
         self._edited = run_id
         self.query_one(PlainTextArea).display = run_id is not None
         self.query_one(OptionList).display = run_id is None

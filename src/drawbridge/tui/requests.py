@@ -1,4 +1,4 @@
-"""Runs a person's requests in the background, so that the window stays responsive."""
+"""Runs the user's requests in the background, so that the screen stays responsive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drawbridge.tui.wording import block
 
 
 def do(widget: Widget, work: Coroutine[Any, Any, Any]) -> None:
-    """Runs until the widget is removed. A refusal of the server is shown."""
+    """Runs ``work`` until it ends or the widget is removed. If the server refuses the request, its error is shown."""
 
     async def done() -> None:
         try:

@@ -1,6 +1,6 @@
-"""Comments on lines of a review: the lines that can be chosen, where a comment is shown, and what a person is writing. Pure.
+"""Comments on lines of a review: the lines that can be chosen, where a comment is shown, and its text. Pure.
 
-The page does the same (``web/src/review/comments.ts``).
+The web UI does the same (``web/src/review/comments.ts``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.text.review_words import Comment, Hunk, Side, lines_of
 from drawbridge.tui.review_parts import Context, Part
 
 FARTHEST: Final = 10**9
-"""Lines: farther from a comment than any hunk that has lines."""
+"""A distance in lines that is greater than that of any hunk with lines."""
 
 
 class Row(NamedTuple):
@@ -41,13 +41,14 @@ class Place(NamedTuple):
 
 
 def start_of(hunk: Hunk, side: Side) -> int:
-    """The first line of a hunk on a side; for none, the place between two lines as that of the second one."""
+    """The number of a hunk's first line on a side; if it has no lines there, that of the line after it."""
     start, text = ("new_start", "added") if side == "new" else ("old_start", "removed")
     return int(hunk[start]) + (0 if hunk[text] else 1)
 
 
 def rows(hunk: Hunk, around: Context = Context()) -> list[Row]:  # noqa: B008  # immutable
-    """The lines of a hunk and those around it, in the order in which they are shown. Unchanged ones are of the new side."""
+    """The lines of a hunk and those around it, in the order in which they are shown. Unchanged lines are listed on the
+    new side."""
     if hunk["kind"] in review_words.ASIDE:
         return []
     old, new = start_of(hunk, "old"), start_of(hunk, "new")
@@ -78,8 +79,8 @@ def whole(hunk: Hunk) -> Place | None:
 
 
 class Choice(NamedTuple):
-    """The lines that a person has chosen: from ``anchor`` to ``end``, whichever is first. ``is_whole``: the hunk's lines, until
-    a key has chosen others."""
+    """The lines that the user has chosen, between ``anchor`` and ``end`` in either order. ``is_whole``: all lines of
+    the hunk, until a key has chosen others."""
 
     key: str
     side: Side
@@ -96,13 +97,13 @@ class Choice(NamedTuple):
 
 
 def chosen(part: Part) -> Choice | None:
-    """What is chosen first: the lines of the hunk. None if it has none."""
+    """The initial choice: the lines of the part's hunk. None if there are none."""
     place = whole(part.hunk) if part.hunk is not None else None
     return Choice(part.key, place.side, place.first, place.last, is_whole=True) if place is not None else None
 
 
 def stepped(choice: Choice, shown: Sequence[Row], by: int) -> Choice:
-    """The line after the chosen ones, or before them; at first, the first or the last one of them."""
+    """The choice of the next line (``by`` is 1) or the previous one (-1); at first, the hunk's first or last line."""
     at = {(row.side, row.number): index for index, row in enumerate(shown)}
     if choice.is_whole:
         number = choice.anchor if by > 0 else choice.end
@@ -112,7 +113,7 @@ def stepped(choice: Choice, shown: Sequence[Row], by: int) -> Choice:
 
 
 def stretched(choice: Choice, shown: Iterable[Row], by: int) -> Choice:
-    """One line more or less at the end that moves. A range stays on its side."""
+    """The choice with its moving end one line further down (1) or up (-1). A choice stays on its side."""
     end = choice.end + by
     there = any(row.side == choice.side and row.number == end for row in shown)
     return Choice(choice.key, choice.side, choice.anchor, end) if there else choice
@@ -120,10 +121,11 @@ def stretched(choice: Choice, shown: Iterable[Row], by: int) -> Choice:
 
 @dataclass(slots=True, eq=False)
 class Writing:
-    """What a person writes: a new comment, or other words for a draft (``comment_id``).
+    """What the user is writing: a new comment, or a change to a draft (``comment_id``).
 
-    ``part``: the key of the one at which it was begun; ``offset``: of its first line from the hunk's first one on its side, so
-    that it follows the hunk. ``suggestion``: instead of the lines; None if there is none.
+    ``part``: the key of the part at which it was begun; ``offset``: the distance of its first line from the hunk's
+    first line on its side, so that it follows the hunk. ``suggestion``: the new text for the lines; None if there is
+    none.
     """
 
     id: str
@@ -140,19 +142,19 @@ class Writing:
     note: str = ""
 
     def place(self, hunk: Hunk | None) -> Place:
-        """Its lines. ``hunk``: as it is now, if it is still in the review."""
+        """Its lines. ``hunk``: the hunk as it is now, None if it is no longer in the review."""
         line = self.line if hunk is None else start_of(hunk, self.side) + self.offset
         return Place(self.side, line, line + len(lines_of(self.quote)) - 1)
 
     @property
     def is_complete(self) -> bool:
-        """Whether it says anything. A suggestion of the same lines does not."""
+        """Whether it contains anything to store. A suggestion of the same lines does not count."""
         return bool(self.text.strip()) or (
             self.suggestion is not None and self.suggestion != review_words.suggested_field(self.quote)
         )
 
     def is_unsaved(self, draft: Comment | None) -> bool:
-        """Whether something is lost unless the server gets it. ``draft``: the one that it changes."""
+        """Whether it has anything that the server does not have. ``draft``: the draft that it changes."""
         if draft is None:
             return self.is_complete
         return self.text.strip() != draft["text"] or self.suggestion != _field_of(draft)
@@ -167,7 +169,7 @@ class Writing:
         return {**where, "quote": self.quote, **words}
 
     def request_id(self, wish: Mapping[str, Any]) -> str:
-        """The same for the same words: if its reply was lost, the server writes no second draft when it is sent again."""
+        """The same id for the same text: if the reply was lost, sending it again does not create a second draft."""
         return str(uuid.uuid5(uuid.UUID(self.id), json.dumps(wish, sort_keys=True)))
 
 
@@ -177,14 +179,14 @@ def _field_of(draft: Comment) -> str | None:
 
 
 def begun(part: Part, place: Place, quote: str) -> Writing:
-    """A new comment. The part has a hunk."""
+    """A new comment on a part with a hunk."""
     assert part.hunk is not None
     offset = place.first - start_of(part.hunk, place.side)
     return Writing(str(uuid.uuid4()), part.key, part.path, place.side, place.first, offset, quote)
 
 
 def changing(draft: Comment, part: Part | None) -> Writing:
-    """Other words for a draft. ``part``: at which it is shown."""
+    """A change to a draft. ``part``: the part at which the draft is shown."""
     offset = (
         int(draft["line"]) - start_of(part.hunk, draft["side"]) if part is not None and part.hunk is not None else 0
     )
@@ -200,7 +202,7 @@ Shown: TypeAlias = Literal["text", "hint", "code"]
 
 
 class Card(NamedTuple):
-    """A comment as it is shown. ``state``: of the protocol, or ``writing``: the server does not have it yet."""
+    """A comment as it is shown. ``state``: as in the protocol, or ``writing`` if the server does not have it yet."""
 
     state: str
     who: str
@@ -209,8 +211,8 @@ class Card(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A comment of a part. ``place``: its lines, unless they have changed. ``card``: below the lines; ``apart``: where these
-    are not shown."""
+    """A comment on a part. ``place``: its lines; None if they have changed. ``card``: for below the lines; ``apart``:
+    for where the lines are not shown."""
 
     place: Place | None
     card: Card
@@ -218,7 +220,7 @@ class Remark(NamedTuple):
 
 
 class Remarks(NamedTuple):
-    """The comments of a part, and in words those that it answers."""
+    """The comments on a part, and a text that names the comments that it answers."""
 
     answers: str = ""
     all: tuple[Remark, ...] = ()
@@ -229,7 +231,8 @@ def place_of(comment: Comment) -> Place:
 
 
 def part_of(comment: Comment, parts: Iterable[Part]) -> Part | None:
-    """The part at which a comment is shown: the one with its lines, else the nearest of its file; None if the file has none."""
+    """The part at which a comment is shown: the one with its lines, else the nearest in its file; None if the file has
+    no parts."""
     place = place_of(comment)
 
     def distance(part: Part) -> int:
@@ -248,7 +251,7 @@ def part_of(comment: Comment, parts: Iterable[Part]) -> Part | None:
 def arranged(
     comments: Iterable[Comment], writings: Iterable[Writing], parts: Sequence[Part], me: str
 ) -> dict[str, Remarks]:
-    """The comments of each part, by its key. ``me``: this client's name."""
+    """The comments on each part, by the part's key. ``me``: this client's name."""
     comments = list(comments)
     by_id = {str(one["comment_id"]): one for one in comments}
     changed = {one.comment_id: one for one in writings if one.comment_id in by_id}
@@ -301,7 +304,7 @@ def _written(one: Writing, place: Place, *, apart: bool) -> Card:
 
 
 def card(comment: Comment, answering: Sequence[Part], me: str, *, apart: bool = False, is_open: bool = False) -> Card:
-    """``apart``: the lines are not beside it. A resolved comment is one line unless ``is_open``."""
+    """``apart``: its lines are not shown next to it. A resolved comment is one line unless ``is_open``."""
     state = review_words.state_of(comment)
     if state == "resolved" and not is_open:
         by = "you" if comment.get("resolved_by") == me else comment.get("resolved_by") or "somebody"

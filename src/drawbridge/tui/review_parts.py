@@ -1,4 +1,4 @@
-"""A review in the terminal client: what is decided as one, as lines with numbers and in the words of the page. Pure."""
+"""The parts of a review that are decided on, as numbered lines and with the web UI's wording. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTEXT: Final = 3
 """Unchanged lines on each side of a hunk."""
 
 MARKED: Final = 200
-"""Pairs of lines whose words are compared."""
+"""The most pairs of lines whose words are compared."""
 
 VIEW_ONLY: Final = "View only. Decide from another device."
 
@@ -21,9 +21,9 @@ COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 
 
 class Part(NamedTuple):
-    """What is decided as one: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
+    """A unit that is decided on: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
-    ``draft``: the person's own text if the hunk is no longer in the review; the text is still shown.
+    ``draft``: the user's own text if the hunk is no longer in the review; the text is still shown.
     """
 
     key: str
@@ -48,8 +48,8 @@ class Context(NamedTuple):
 
 
 class HunkLines(NamedTuple):
-    """A hunk with the lines around it. ``texts``: the old and the new one, as far as they are shown. ``above``: the lines of
-    the file above them. ``end``: a change of the last line's end, in words.
+    """A hunk with the lines around it. ``texts``: the old and the new text, as far as they are shown. ``above``: how
+    many lines of the old and the new file precede them. ``end``: a change of the last line's end, in words.
     """
 
     lines: list[Line]
@@ -64,7 +64,7 @@ def file_key(path: str) -> str:
 
 
 def parts(files: Iterable[File]) -> list[Part]:
-    """In the order in which they are shown."""
+    """The parts of the files, in the order in which they are shown."""
     return [
         part
         for file in files
@@ -75,7 +75,7 @@ def parts(files: Iterable[File]) -> list[Part]:
 
 
 def follow(before: Sequence[str], now: Sequence[str], key: str | None) -> str | None:
-    """The part to go to where ``key`` was: itself, else the next one that is left, else the last."""
+    """The key of the part to go to where ``key`` was: the same one, else the next one that is left, else the last."""
     if key in now or not now:
         return key if now else None
     if key not in before:
@@ -85,14 +85,14 @@ def follow(before: Sequence[str], now: Sequence[str], key: str | None) -> str | 
 
 
 def _span(hunk: Hunk) -> tuple[int, int]:
-    """The lines of the present file that the hunk covers, from 0; without the end."""
+    """The lines of the current file that the hunk covers, from 0; the end is exclusive."""
     count = len(lines_of(hunk["added"]))
     start = int(hunk["new_start"]) - (1 if count else 0)
     return start, start + count
 
 
 def contexts(text: str, file: File, count: int = CONTEXT) -> dict[str, Context]:
-    """The lines around each hunk, up to the next ones; none if ``text`` is not the file that the hunks are about."""
+    """The lines around each hunk, up to the next ones; empty if ``text`` is not the file that the hunks are about."""
     lines = lines_of(text)
     hunks = [one for one in file["hunks"] if one["kind"] == "lines"]
     spans = [_span(one) for one in hunks]
@@ -149,12 +149,12 @@ def _is_crlf(text: str) -> bool:
 
 
 def difference(found: HunkLines) -> Difference:
-    """As ``DiffLines`` takes it."""
+    """A hunk's lines in the form that ``DiffLines`` takes."""
     return Difference(found.lines, added=0, removed=0, notes=[])
 
 
 def highest(file: File) -> int:
-    """A number of a line that is as long as any in the file's hunks."""
+    """A line number with at least as many digits as any in the file's hunks."""
     ends = (
         int(hunk[start]) + len(lines_of(hunk[side])) + CONTEXT
         for hunk in file["hunks"]
@@ -164,7 +164,7 @@ def highest(file: File) -> int:
 
 
 def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> str:
-    """Why these can't be decided at once; empty if they can. ``more``: files that were not sent."""
+    """Why these can't be decided on at once; empty if they can. ``more``: the number of files that were not sent."""
     if more or any(part.hunk is None for part in shown):
         return "You can’t decide on all at once: some changes are not shown here."
     if any(part.key in drafts for part in shown):
@@ -173,7 +173,7 @@ def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> 
 
 
 def may_edit(part: Part) -> bool:
-    """Whether a person can write other lines in the place of the new ones."""
+    """Whether the user can replace the part's new lines."""
     hunk, file = part.hunk, part.file
     if hunk is None or part.is_gone:
         return False
@@ -181,12 +181,12 @@ def may_edit(part: Part) -> bool:
 
 
 def field_text(hunk: Hunk) -> str:
-    """The new lines for a text field: with "\\n" as the only line end, and without the last one."""
+    """The new lines for a text field: with "\\n" as the only line end, and without the final one."""
     return str(hunk["added"]).replace("\r\n", "\n").removesuffix("\n")
 
 
 def edited_text(hunk: Hunk, field: str) -> str:
-    """What is sent for the text in that field."""
+    """The text to send for the content of that field, with the hunk's line endings."""
     model = str(hunk["added"] or hunk["removed"])
     text = f"{field}\n" if field and model.endswith("\n") else field
     return text.replace("\n", "\r\n") if model.count("\r\n") * 2 > model.count("\n") else text

@@ -31,13 +31,13 @@ from drawbridge.tui.review_parts import Part
 from drawbridge.tui.wording import base_name
 
 GUTTER: Final = 2
-"""Columns before each line: which change the keys work on."""
+"""The number of columns before each line; they mark the change that the keys act on."""
 
 
 class _Lines:
     """The lines of a hunk, with comments below them. The words that differ are only looked for once a line is drawn.
 
-    ``remarks``: the comments of the part; ``rest`` has those whose lines are not here.
+    ``remarks``: the comments on the part; ``rest`` contains those whose lines are not shown here.
     """
 
     def __init__(
@@ -58,21 +58,21 @@ class _Lines:
         found = review_parts.hunk_lines(part.hunk, part.file, around, marked=False)
         plain = self._as_lines(found)
         self.plain_count = len(plain)
-        """Without the comments."""
+        """The number of lines without the comments."""
         self._plain = plain
         lead, end = len(around.before), len(found.lines) - len(around.after)
         self.body = plain.start(lead), plain.start(end)
-        """The lines that are decided: without those around them."""
+        """The lines that are decided on, without the context lines: the first one, and the one after the last."""
         self.end = found.end
         self.rest: list[Strip] = []
         self._cards: list[tuple[int, list[Strip]]] = []
-        """Each with the line of the difference that it is in front of, in their order."""
+        """Each with the line of the diff that it precedes, in order."""
         self._put(remarks)
         self.count = self.plain_count + sum(len(strips) for _, strips in self._cards)
 
     @cached_property
     def rows(self) -> list[Row]:
-        """What each line of the difference is in its file."""
+        """The row of the file that each line of the hunk shows, before wrapping."""
         assert self._part.hunk is not None
         return review_comments.rows(self._part.hunk, self._around)
 
@@ -90,19 +90,19 @@ class _Lines:
         self._cards.sort(key=lambda one: one[0])
 
     def own(self, at: int) -> int | None:
-        """The line of the difference that is shown as the one with this number; None for a line of a comment."""
+        """The line of the diff that is shown at this position; None if that is a line of a comment."""
         return self._find(at)[0]
 
     def shown(self, line: int) -> int:
-        """The number with which a line of the difference is shown."""
+        """The position at which a line of the diff is shown."""
         return line + sum(len(strips) for place, strips in self._cards if place <= line)
 
     def row(self, line: int) -> Row:
-        """The row to which a line of the difference belongs; one that is folded has several."""
+        """The row that a line of the diff belongs to; a wrapped row has several lines."""
         return self.rows[self._plain.row(line)]
 
     def lines_of(self, row: Row) -> range:
-        """The lines of the difference that show a row."""
+        """The lines of the diff that show a row."""
         at = self.rows.index(row)
         return range(self._plain.start(at), self._plain.start(at + 1))
 
@@ -138,8 +138,8 @@ class _Lines:
 
 
 class _Block(NamedTuple):
-    """A part, or the heading of a file. ``body``: its lines that have to be shown before it can be decided, counted without
-    comments: one that is written meanwhile does not make them unseen."""
+    """A part, or the heading of a file. ``body``: the lines that must have been on the screen before it can be decided
+    on. They are counted without comments, so that a new comment does not make them unseen."""
 
     part: Part | None
     path: str
@@ -163,7 +163,7 @@ class _Block(NamedTuple):
         return self.foot[at]
 
     def own(self, at: int) -> int | None:
-        """The number of a line without the comments before it; None for a line of a comment in the difference."""
+        """A line's number without the comments before it; None if it is a line of a comment in the diff."""
         if self.lines is None or at < len(self.head):
             return at
         behind = at - len(self.head) - self.lines.count
@@ -173,7 +173,7 @@ class _Block(NamedTuple):
         return None if line is None else len(self.head) + line
 
     def row(self, at: int) -> Row | None:
-        """The line of the file that is shown there, if it is one."""
+        """The row of the file that is shown at this line; None if there is none."""
         if self.lines is None or not len(self.head) <= at < len(self.head) + self.lines.count:
             return None
         line = self.lines.own(at - len(self.head))
@@ -181,7 +181,7 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Which lines of a part have been on the screen. ``layout``: for which their numbers are."""
+    """Which lines of a part have been on the screen. ``layout``: the layout that their numbers refer to."""
 
     layout: tuple[int, int]
     lines: set[int]
@@ -210,7 +210,7 @@ class ReviewView(ScrollView, can_focus=True):
         super().__init__(id="review")
         self.painter = painter
         self.current: str | None = None
-        """The key of the part that the person's keys decide."""
+        """The key of the part that the user's keys decide on."""
         self.choice: Choice | None = None
         """The lines of the current part that are being chosen for a comment."""
         self._remarks: Mapping[str, Remarks] = {}
@@ -226,7 +226,7 @@ class ReviewView(ScrollView, can_focus=True):
     # What is shown.
 
     def show(self, parts: Sequence[Part], words: str = "", remarks: Mapping[str, Remarks] | None = None) -> None:
-        """``words``: below the last part. ``remarks``: the comments of the parts, by key; None if unchanged."""
+        """``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if unchanged."""
         before = [part.key for part in self._parts]
         self._parts, self._words = parts, words
         self._remarks = self._remarks if remarks is None else remarks
@@ -237,10 +237,10 @@ class ReviewView(ScrollView, can_focus=True):
         self._seen = {key: seen for key, seen in self._seen.items() if key in set(now)}
         self._lay_out(place)
         if self.choice is not None and (self.choice.key != self.current or self.quote != quote):
-            self.choice = None  # its lines are others now
+            self.choice = None  # its lines have changed
 
     def put_texts(self, texts: Mapping[str, str]) -> None:
-        """The current texts of files, by path: the lines around their hunks are shown."""
+        """Shows the lines around the hunks of these files. ``texts``: the current texts, by path."""
         self._texts = texts
         self._lay_out(self._place(self.current))
 
@@ -262,13 +262,13 @@ class ReviewView(ScrollView, can_focus=True):
 
     @property
     def paths(self) -> list[str]:
-        """The files of which something is on the screen."""
+        """The paths of the files of which something is on the screen."""
         top = self.scroll_offset.y
         found = (self._blocks[at].path for at in self._indices(top, top + self.size.height))
         return [*dict.fromkeys(path for path in found if path)]
 
     def text(self) -> str:
-        """All of the review as shown, on the screen or not."""
+        """The text of the whole review as shown, on the screen or not."""
         return "\n".join(block.strip(at).text.rstrip() for block in self._blocks for at in range(block.height))
 
     # Lines that are chosen for a comment.
@@ -279,7 +279,7 @@ class ReviewView(ScrollView, can_focus=True):
         return None if self.choice is None else review_comments.quote_of(self._rows, self.choice.place)
 
     def choose(self) -> bool:
-        """Begins to choose lines of the current part: all of its own at first. False if it has none."""
+        """Begins to choose lines of the current part, at first all of its hunk's. Returns False if it has none."""
         part = self.part
         self.choice = review_comments.chosen(part) if part is not None and self._rows else None
         self.refresh()
@@ -291,7 +291,7 @@ class ReviewView(ScrollView, can_focus=True):
         self.refresh()
 
     def _drop_choice(self) -> None:
-        """Another part may have become the current one."""
+        """Ends the selection of lines if another part has become the current one."""
         if self.choice is not None and self.choice.key != self.current:
             self.choice = None
 
@@ -310,7 +310,7 @@ class ReviewView(ScrollView, can_focus=True):
 
     @property
     def _rows(self) -> Sequence[Row]:
-        """The lines of the current part."""
+        """The rows of the current part."""
         at = self._index(self.current)
         lines = self._blocks[at].lines if at is not None else None
         return lines.rows if lines is not None else ()
@@ -337,7 +337,7 @@ class ReviewView(ScrollView, can_focus=True):
         self._lay_out(self._place(self.current))
 
     def _lay_out(self, place: int | None) -> None:
-        """``place``: the line of the screen at which the current part was."""
+        """``place``: the line of the screen at which the current part was; None if it was not on the screen."""
         width = self.scrollable_content_region.width - GUTTER
         if width < 1:
             return
@@ -355,7 +355,7 @@ class ReviewView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def _lay_out_file(self, path: str, parts: Sequence[Part], known: Mapping[Hashable, _Block]) -> None:
-        """``known``: the blocks of the last layout."""
+        """``known``: the blocks of the previous layout, which are reused if they are unchanged."""
         file, width, text = parts[0].file, self._width, self._texts.get(path)
         highest, around = review_parts.highest(file), {} if text is None else review_parts.contexts(text, file)
         self._add(known, ("file", *_numbers(file), width), partial(self._heading, file))
@@ -372,7 +372,7 @@ class ReviewView(ScrollView, can_focus=True):
         self._blocks.append(block)
 
     def _note_layout(self, block: _Block, layout: tuple[int, int]) -> None:
-        """Lines of another width are others; a part that was shown whole stays so."""
+        """Forgets which lines of a part were seen if its layout has changed, but not that all of them were."""
         assert block.part is not None
         seen = self._seen.get(block.part.key)
         if seen is None or seen.layout != layout or seen.total != len(block.body):
@@ -412,7 +412,7 @@ class ReviewView(ScrollView, can_focus=True):
     # What has been seen.
 
     def look(self) -> None:
-        """Records which lines are on the screen now. If the current part is not, another one becomes the current one."""
+        """Records which lines are on the screen now. If the current part is not, another part becomes current."""
         try:
             place = self.screen.find_widget(self)
         except (NoScreen, NoWidget):
@@ -447,7 +447,7 @@ class ReviewView(ScrollView, can_focus=True):
     # Keys and the mouse.
 
     def action_step(self, by: int) -> None:
-        """To the next change, or the previous one; while lines are chosen, to the next line."""
+        """Goes to the next change or the previous one; while lines are being chosen, to the next or previous line."""
         if self.choice is not None:
             self._choose(review_comments.stepped(self.choice, self._rows, by))
             return
@@ -456,7 +456,7 @@ class ReviewView(ScrollView, can_focus=True):
             self.go(keys[max(0, min(len(keys) - 1, keys.index(self.current) + by))])
 
     def go_to_end(self, *, last: bool) -> None:
-        """To the first change, or to the last."""
+        """Goes to the first change, or to the last."""
         if self._parts:
             self.go(self._parts[-1 if last else 0].key)
 
@@ -502,7 +502,7 @@ class ReviewView(ScrollView, can_focus=True):
         return _Block(None, str(file["path"]), strips, None, (), range(0))
 
     def _pieces(self, pieces: Iterable[tuple[str, Style]], ground: Style) -> list[Strip]:
-        """Words in several styles in one line; in one style where they have to be wrapped."""
+        """Words in several styles on one line, or in one style if they have to be wrapped."""
         pieces = [(harmless(text), style) for text, style in pieces]
         if cell_len("".join(text for text, _ in pieces)) <= self._width:
             strips = [Strip([Segment(text, style) for text, style in pieces])]
@@ -534,7 +534,7 @@ class ReviewView(ScrollView, can_focus=True):
         return _Block(part, part.path, head, lines, [*foot, *lines.rest, Strip([])], range(start, body_end))
 
     def _cards(self, remarks: Remarks) -> list[Strip]:
-        """The comments of a part without lines."""
+        """The drawn comments on a part that has no lines."""
         shown = (review_cards.strips(one.apart, self.painter, self._width) for one in remarks.all)
         return [strip for card in shown for strip in card]
 

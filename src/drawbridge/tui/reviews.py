@@ -1,4 +1,4 @@
-"""What is known of the reviews of all projects, made only from messages of the server, and what the person wrote. Pure."""
+"""What is known about the reviews of all projects, only from the server's messages, and what the user wrote. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from drawbridge.text.review_words import Numbers, numbers
 from drawbridge.tui.review_comments import Writing
 
 REMEMBERED: Final = 100
-"""Changes of a review that nobody is looking at."""
+"""The most changes that are kept of a review that nobody is looking at."""
 
 
 NEWS: Final = frozenset(
     {"review_changed", "review_commented", "review_committed", "review_pushed", "run_finished", "queue_changed"}
 )
-"""The updates after which a review, its comments or what can be committed or pushed may be others. Comments are sent with a
-prompt, and are drafts again if that is removed from the queue."""
+"""The updates after which a review, its comments or what can be committed or pushed may have changed. Comments are sent
+with a prompt, and become drafts again if the prompt is removed from the queue."""
 
 
 class Draft(NamedTuple):
-    """An edit that is not decided yet. ``path``: of the file."""
+    """The user's edit of a hunk that is not decided yet. ``path``: the path of its file."""
 
     path: str
     text: str
@@ -30,8 +30,8 @@ class Draft(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """What a person has entered for a commit, and what has become of it. ``without``: the paths of kept files that are left
-    for later; ``output``: of git, after a refusal; ``done``: a ``ReviewCommitted``."""
+    """What the user has entered for a commit, and its result. ``without``: the paths of kept files that are left for
+    later; ``output``: git's output after a refusal; ``done``: a ``ReviewCommitted``."""
 
     message: str = ""
     is_new_branch: bool = False
@@ -45,8 +45,9 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class Push:
-    """What a person has entered for a push, and what has become of it. ``title``, ``body``: of the pull request; ``proposed``:
-    those that the server has proposed last; ``output``: after a refusal; ``done``: a ``ReviewPushed``."""
+    """What the user has entered for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the
+    title and body that the server proposed last; ``output``: that of git and its hooks after a refusal; ``done``: a
+    ``ReviewPushed``."""
 
     is_pull_request: bool = False
     title: str = ""
@@ -63,19 +64,19 @@ class Reviews:
         self.drafts: defaultdict[str, dict[str, Draft]] = defaultdict(dict)
         """By project and hunk."""
         self.writings: defaultdict[str, list[Writing]] = defaultdict(list)
-        """By project: the comments that a person has begun and that the server does not have."""
+        """By project: the comments that the user has begun and that the server does not have."""
         self.commits: defaultdict[str, Commit] = defaultdict(Commit)
         """By project."""
         self.pushes: defaultdict[str, Push] = defaultdict(Push)
         """By project."""
         self._stale: set[str] = set()
         self.connections = 0
-        """Counts connections: what has changed between two of them was not reported."""
+        """The number of connections so far: changes between two of them were not reported."""
         self._numbers: dict[str, Numbers] = {}
         self._changes: defaultdict[str, deque[Mapping[str, Any]]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
 
     def begin(self) -> None:
-        """There is a new connection."""
+        """Records a new connection, on which all numbers have to be requested again."""
         self.connections += 1
         self._numbers.clear()
 
@@ -92,22 +93,22 @@ class Reviews:
             self._changes[id].append(told)
 
     def expect(self, project: str) -> bool:
-        """Whether the numbers of this project have to be requested: once for each connection, since changes are reported."""
+        """Whether the numbers of this project have to be requested: once per connection, since changes are reported."""
         is_new = project not in self._numbers
         self._numbers.setdefault(project, Numbers())
         return is_new
 
     def open(self, project: str) -> Numbers | None:
-        """The numbers of a review that is open, as far as that is known."""
+        """The numbers of a project's open review; None if there is none, or if they are not known."""
         found = self._numbers.get(project)
         return found if found and found.files else None
 
     def is_stale(self, project: str) -> bool:
-        """Whether the review of a project may be another one since the last call."""
+        """Whether the review of a project may have changed since the last call."""
         found = project in self._stale
         self._stale.discard(project)
         return found
 
     def changes(self, project: str) -> list[Mapping[str, Any]]:
-        """The ``review_changed`` since the last call."""
+        """The ``review_changed`` updates since the last call."""
         return list(self._changes.pop(project, ()))

@@ -1,4 +1,4 @@
-"""One project: the conversation, partial text, open approvals, and the prompt box."""
+"""One project: the conversation, partial text, open approval requests, and the prompt box."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from drawbridge.tui.store import Project
 
 
 class ConversationScreen(Screen[None]):
-    """Draws the client's state; every action of a person is a request that runs in the background."""
+    """Draws the client's state; every user action is a request that runs in the background."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a,ctrl+s", "accept", show=False),
@@ -61,7 +61,7 @@ class ConversationScreen(Screen[None]):
     ]
 
     class Left(Message):
-        """Back to the projects."""
+        """The user has gone back to the projects."""
 
     def __init__(self, client: Client, painter: Painter) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """Since when the key for a stop cancels what is scheduled; None if it stops the run."""
+        """Since when the stop key cancels what is scheduled (``time.monotonic``); None if it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -88,19 +88,19 @@ class ConversationScreen(Screen[None]):
         self.show()
 
     def on_screen_resume(self) -> None:
-        """Another view was in front."""
+        """Starts ``READING_SECONDS`` again after another view was in front."""
         if self.card is not None:
             self.card.resume()
 
     @property
     def _is_there(self) -> bool:
-        """False while the window is being built or closed."""
+        """Whether all widgets exist: not while the screen is being built or closed."""
         return len(self.query("Bar, History, #open, #status, #prompt")) == 5
 
     # Drawing.
 
     def show(self) -> None:
-        """What is known now."""
+        """Draws what is known now."""
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or not self._is_there:
             return
@@ -185,11 +185,11 @@ class ConversationScreen(Screen[None]):
             found.append(Tail((number, tag, text), partial(painter.queued, tag, text)))
         return found
 
-    # Questions.
+    # Approval requests.
 
     @property
     def card(self) -> ApprovalView | None:
-        """The question that is shown."""
+        """The approval request that is shown."""
         return self._questions.card
 
     def on_questions_settled(self) -> None:
@@ -283,17 +283,17 @@ class ConversationScreen(Screen[None]):
 
     @property
     def _cancels(self) -> bool:
-        """Whether a stop cancels what the project continues for, since no run is active."""
+        """Whether the stop key cancels what is scheduled, since no run is active."""
         is_running = self._client.conversation is not None and self._client.conversation.run
         return not is_running and wording.is_scheduled(self._client.project or {})
 
     @property
     def may_cancel(self) -> bool:
-        """Whether a stop has canceled for a moment: a key that comes sooner was meant for the run."""
+        """Whether the stop key has canceled for a moment: a key that is pressed sooner was meant for the run."""
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:
-        """Stops the run. Without one it cancels what the project continues for: a stop alone would leave a schedule."""
+        """Stops the run. Without a run, cancels what is scheduled: a stop alone would leave the schedule."""
         if self._cancels and not self.may_cancel:
             self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
             return
@@ -371,7 +371,7 @@ class ConversationScreen(Screen[None]):
         do(self, go())
 
     def action_back(self) -> None:
-        """Leaves the field; in an approval, returns to reading."""
+        """Leaves the field; in an approval request, returns to reading."""
         if self.card is not None and self.card.back():
             return
         if not self._in_field:

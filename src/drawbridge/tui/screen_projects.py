@@ -1,4 +1,4 @@
-"""All projects: those that wait for a person first."""
+"""The list of all projects, those that wait for a person first."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ProjectScreen(Screen[None]):
 
     def show(self) -> None:
         """Shows the current state."""
-        if len(self.query("Bar, #projects, #nothing")) < 3:  # the window is being closed
+        if len(self.query("Bar, #projects, #nothing")) < 3:  # the screen is being closed
             return
         projects = self._client.projects
         waiting = f"{projects.waiting} waiting" if projects.waiting else ""

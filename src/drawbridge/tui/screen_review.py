@@ -33,11 +33,11 @@ from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.reviews import Draft
 
 READING_SECONDS: Final = 0.5
-"""Letters decide nothing for this time after another change has become the current one by itself: they may be meant for the
-one before it."""
+"""Letters decide nothing for this time after another change has automatically become the current one: they may be meant
+for the previous one."""
 
 REPEAT_SECONDS: Final = 0.15
-"""The longest time between two keys of one that is held down."""
+"""The longest time between two repeats of a key that is held down."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until somebody decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
@@ -45,7 +45,7 @@ UNSEEN: Final = "There is more below: Space shows it. You can decide on this cha
 
 
 class ReviewScreen(Screen[None]):
-    """Draws the review as the server has sent it last. Every decision is a request that runs in the background."""
+    """Draws the review as the server last sent it. Every decision is a request that runs in the background."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "decide('keep')", "keep"),
@@ -85,7 +85,7 @@ class ReviewScreen(Screen[None]):
         """The version that is shown; None until there is one."""
         self._problem = ""
         self._note = ""
-        """What became of the last decision, or why a key has no effect."""
+        """The result of the last decision, or why a key has no effect."""
         self._editing: str | None = None
         """The key of the part whose lines are being edited."""
         self._is_sending = False
@@ -99,7 +99,7 @@ class ReviewScreen(Screen[None]):
         self._requested: dict[str, object] = {}
         self._shown_at = 0.0
         self._state = ""
-        """Of the project, at the last redraw."""
+        """The project's state at the last redraw."""
         self._commenting = Commenting(client, project, self._comments_changed, self.load)
         self._committing = Committing(client, project, self._redraw, self.load)
         self._pushing = Pushing(client, project, self._redraw, self.load)
@@ -120,7 +120,7 @@ class ReviewScreen(Screen[None]):
         self.show()
 
     def on_screen_resume(self) -> None:
-        """Another view was in front."""
+        """Starts ``READING_SECONDS`` again after another view was in front."""
         self._shown_at = time.monotonic()
         for view in self.query(ReviewView):
             view.look()
@@ -139,19 +139,19 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_there(self) -> bool:
-        """False while the window is being built or closed."""
+        """Whether all widgets exist: not while the screen is being built or closed."""
         return len(self.query("Bar, #review, #nothing, .draft, #about, #status")) == 6
 
     # Drawing.
 
     def show(self) -> None:
-        """What is known now."""
+        """Draws what is known now, and loads the review if it may have changed."""
         if not self._is_there:
             return
         client = self._client
         changes, project = client.reviews.changes(self._project), client.projects.all.get(self._project)
         state, self._state = self._state, str((project or {}).get("state"))
-        # Another person may have sent the drafts, which is not reported by itself.
+        # Another person may have sent the drafts, which is not reported separately.
         is_other = state != self._state and bool(self._commenting.drafts)
         if client.reviews.is_stale(self._project) or is_other or client.reviews.connections != self._connection:
             self._connection = client.reviews.connections
@@ -245,10 +245,10 @@ class ReviewScreen(Screen[None]):
         project = self._client.projects.all.get(self._project) or {}
         return review_words.WORKING if project.get("state") == "EXECUTING" else ""
 
-    # What the server has.
+    # Loading the review.
 
     def load(self) -> None:
-        """Requests the review as it is now. Many calls in a row make one request after the one that is under way."""
+        """Requests the review as it is now. Many calls in a row make one request after the current one."""
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True
@@ -272,7 +272,7 @@ class ReviewScreen(Screen[None]):
         self._redraw()
 
     def _take(self, number: int, found: Message, *, is_mine: bool) -> None:
-        """Shows a review, unless a later one is shown already. ``is_mine``: it is what this person's decision has left."""
+        """Shows a review, unless a later one is shown already. ``is_mine``: what the user's own decision has left."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number
@@ -303,13 +303,13 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _more_words(self) -> str:
-        """Below the last change, if some were not sent."""
+        """The text below the last change if some files were not sent; otherwise empty."""
         if not self._more:
             return ""
         return f"{counted(self._more, 'more file')} will follow. Decide on these changes first."
 
     def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
-        """The parts, and the person's edits of hunks that are no longer in the review, each behind its file's parts."""
+        """The parts. The user's texts for hunks that are no longer in the review follow the parts of their file."""
         found = list(parts)
         gone = {key: (draft.path, draft.text) for key, draft in self._drafts.items() if key not in now}
         for one in self._commenting.writings:
@@ -322,7 +322,7 @@ class ReviewScreen(Screen[None]):
         return found
 
     def _who(self, news: Sequence[Mapping[str, Any]]) -> str:
-        """Who has changed the review, if it was one person."""
+        """A message that the review has changed, with the name of the client that changed it if it was only one."""
         names = {self._client.called(told) if told.get("by") else "" for told in news}
         [name] = names if len(names) == 1 else [""]
         return f"{name} made decisions in this review." if name else "The review has changed."
@@ -397,7 +397,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_ready(self) -> bool:
-        """Whether a letter decides now. One that is held down decides one change only."""
+        """Whether a letter decides now. A key that is held down decides only one change."""
         now = time.monotonic()
         if self._is_sending or now - self._shown_at < READING_SECONDS:
             self._shown_at = max(self._shown_at, now - READING_SECONDS + REPEAT_SECONDS)
@@ -405,7 +405,7 @@ class ReviewScreen(Screen[None]):
         return True
 
     def _is_shown(self, part: Part) -> bool:
-        """Whether all of a part has been on the screen; if not, the person is notified."""
+        """Whether all of a part has been on the screen; if not, the user is notified."""
         view = self._view
         if not view.is_in_view:
             view.go(part.key)
@@ -445,7 +445,7 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
-        """Asks once, with the number. A single change is decided like any other."""
+        """Asks for confirmation once, with the number of changes. A single change is decided like any other."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:
@@ -467,14 +467,14 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(ConfirmDialog(title, text, review_words.VERBS[decision]), answered)
 
     def _is_refused(self, decision: Decision | None) -> bool:
-        """Whether the agent's work stands against it; the person is told."""
+        """Whether the decision is impossible while the agent is working; if so, the user is notified."""
         why_not = self._why_not_written if decision != "keep" else ""
         if why_not:
             self._say(why_not)
         return bool(why_not)
 
     def _send(self, wish: Message, key: str | None) -> None:
-        """``key``: the part that it is about, if it is one."""
+        """Sends a decision. ``key``: of the part that it is about; None if it is about several."""
         self._is_sending, self._note = True, ""
         self._draw()
         self.run_worker(self._decide(wish, key))
@@ -506,7 +506,7 @@ class ReviewScreen(Screen[None]):
         self._draw()
 
     def on_key(self) -> None:
-        """What was said about the last key is over with the next one."""
+        """Clears the message about the previous key."""
         if self._note and not self._is_sending:
             self._note = ""
             self._redraw()
@@ -566,7 +566,7 @@ class ReviewScreen(Screen[None]):
             self._send({"hunks": [part.hunk["id"]], "text": review_parts.edited_text(part.hunk, draft.text)}, part.key)
 
     def action_discard(self) -> None:
-        """The edit first, if there is a comment, too."""
+        """Discards the edit of the current change or, if there is none, its unsaved comment."""
         part = self._view.part
         if part is None:
             return
@@ -580,7 +580,7 @@ class ReviewScreen(Screen[None]):
     # Comments and commits.
 
     def _show_written(self) -> None:
-        """What the person has written may be other words now, or gone."""
+        """Updates the view after what the user has written was changed or removed."""
         there = [part for part in self._parts if not part.is_gone]
         self._parts = self._commenting.parts = self._with_gone_parts(there, {part.key for part in there})
         self._view.show(self._parts, self._more_words, self._commenting.remarks())
@@ -591,7 +591,7 @@ class ReviewScreen(Screen[None]):
             self._show_written()
 
     def action_comment(self) -> None:
-        """Continues what was begun here; else lines are chosen, and then a second time this key writes."""
+        """Continues a comment that was begun here. Otherwise begins to choose lines or, the second time, to write."""
         part = self._view.part
         if part is None:
             return
@@ -623,7 +623,7 @@ class ReviewScreen(Screen[None]):
         self.run_worker(self._commenting.save(one))
 
     def action_comments(self) -> None:
-        """All comments, from the first one of the current change."""
+        """Shows all comments, with the first one of the current change selected."""
         part, commenting = self._view.part, self._commenting
         here = [one for one in commenting.sorted if part is not None and commenting.part_of(one) == part]
         first = str(here[0]["comment_id"]) if here else None
@@ -642,7 +642,7 @@ class ReviewScreen(Screen[None]):
             self._view.go(part.key)
 
     def action_send_comments(self) -> None:
-        """Asks once, with the number; only the drafts of this moment are sent."""
+        """Asks for confirmation once, with the number of comments. Only the drafts of this moment are sent."""
         commenting = self._commenting
         count, version = len(commenting.drafts), commenting.version
         if (unsaved := commenting.unsaved) is not None:

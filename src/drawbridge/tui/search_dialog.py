@@ -1,4 +1,4 @@
-"""Searches the history of the project that is shown, and leads to what was found."""
+"""The dialog that searches the history of the shown project and goes to a result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HINT: Final = "Enter searches, and shows a result · Esc closes"
 
 
 class SearchDialog(ModalScreen[int | None]):
-    """Returns the number of the record that the person chose, or None."""
+    """Returns the number of the record that the user chose, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 

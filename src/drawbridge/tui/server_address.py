@@ -21,14 +21,14 @@ LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 
 RUNNING: Final = "server.json"
-"""In the data directory: a running server's description of itself, the same as its ready line."""
+"""In the data directory: a file in which a running server describes itself, with the content of its ready line."""
 
 
 @dataclass(frozen=True)
 class ServerAddress:
     """``fingerprint``: SHA-256 of the expected certificate, which then does not need a trusted signature.
 
-    ``token``: empty without a token file, since a server may need none. ``token_file``: for error texts.
+    ``token``: empty if there is no token file, since a server may not need one. ``token_file``: for error texts.
     """
 
     url: str
@@ -39,7 +39,7 @@ class ServerAddress:
 
 
 class Finder:
-    """The values of the flags. ``find`` searches each time, since a restarted server may have another address."""
+    """Finds a server by the values of the flags. ``find`` searches each time: a restarted server may have moved."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Finder:
             )
 
     def find(self) -> ServerAddress:
-        """Raises ``BadSetting`` if a file that was named can't be used."""
+        """The server's current address. Raises ``BadSetting`` if a file that was named can't be used."""
         own = settings.load("serve", ServeSettings, {})
         data = Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
         running = _running(data / RUNNING)
@@ -96,7 +96,7 @@ def fingerprint_of(certificate: bytes) -> str:
 
 
 def _checked_url(url: str) -> str:
-    """The address of the WebSocket; that of the page is accepted as well."""
+    """The address of the WebSocket; the web UI's address is accepted as well. Raises ``BadSetting``."""
     found = urlsplit(url if "//" in url else f"wss://{url}")
     scheme = {"https": "wss", "http": "ws"}.get(found.scheme, found.scheme)
     try:

@@ -1,4 +1,4 @@
-"""The state of all projects, made only from messages of the server. Pure."""
+"""The state of all projects, derived only from the server's messages. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Project: TypeAlias = dict[str, Any]
-"""As the server sends it in lists and in ``project_state``."""
+"""A project as the server sends it in lists and in ``project_state``."""
 
 
 class Projects:
@@ -53,17 +53,17 @@ class Projects:
             project["last_seq"] = max(seq, project["last_seq"])
 
     def sorted(self) -> list[Project]:
-        """Those that wait for a person first, then the latest."""
+        """All projects: those that wait for a person first, then by their last activity, the latest first."""
         latest = sorted(self.all.values(), key=lambda one: str(one["last_active"]), reverse=True)
         return sorted(latest, key=lambda one: not one["approvals"])
 
     @property
     def waiting(self) -> int:
-        """The number of open approvals in all projects."""
+        """The number of open requests in all projects."""
         return sum(len(project["approvals"]) for project in self.all.values())
 
     def named(self, name: str, directory: str) -> list[Project]:
-        """The projects with this id, else with this path (``directory``, absolute), else with this last part of the path."""
+        """The projects with this id, else with this path (``directory``, absolute), else with this directory name."""
         if name in self.all:
             return [self.all[name]]
         ways: tuple[Callable[[Project], bool], ...] = (

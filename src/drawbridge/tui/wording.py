@@ -1,4 +1,4 @@
-"""The wording of states and calls, the same as on the page; and any text from outside as harmless text. Pure."""
+"""The wording of states and calls, the same as in the web UI, and text from outside as harmless text. Pure."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ TERMINAL_STATES: Final = {
     "ended": "Ended",
 }
 QUESTIONS: Final = "AskUserQuestion"
-"""The tool with which an agent asks a person questions of its own."""
+"""The tool with which an agent asks the user its own questions."""
 
 IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled")
-"""How the reason begins if an approval of a terminal session was answered in its terminal: it was not withdrawn."""
+"""How the reason for a withdrawal begins if the agent's own dialog in the terminal decided, or still decides, the
+request: it is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str) -> str:
@@ -48,12 +49,12 @@ def mode(project: Mapping[str, Any], name: str) -> str:
 
 
 def one_line(text: object) -> str:
-    """Anything as one line that is harmless behind a blank or a sign: an accent that begins it would stand on that."""
+    """Anything as one line that is harmless after a blank or a sign, with which an accent at its start combines."""
     return harmless(f" {text}")[1:]
 
 
 def lines(text: str) -> list[str]:
-    """A text's lines, each harmless, with spaces for tabs: as wide on the screen as they are long."""
+    """A text's lines, each harmless, with spaces for tabs, so that each is as wide on the screen as it is long."""
     return [one_line(line.expandtabs(TAB)) for line in text.replace("\r\n", "\n").split("\n")]
 
 
@@ -67,7 +68,7 @@ def base_name(path: str) -> str:
 
 
 def shown_path(path: str, root: str) -> str:
-    """ "notes.md" of a file in the project, the whole path of another one."""
+    """ "notes.md" for a file in the project, otherwise the whole path."""
     return path.removeprefix(f"{root}/") if root else path
 
 
@@ -87,7 +88,7 @@ def duration(milliseconds: float) -> str:
 
 
 def when(timestamp: str) -> datetime | None:
-    """A time of the server's; None where it is none."""
+    """A time from the server; None if it is not a valid time."""
     try:
         found = datetime.fromisoformat(timestamp)
     except (ValueError, TypeError):
@@ -96,13 +97,13 @@ def when(timestamp: str) -> datetime | None:
 
 
 def clock(timestamp: str) -> str:
-    """ "09:41", here."""
+    """ "09:41", in the local time zone; empty if the time is not valid."""
     found = when(timestamp)
     return found.astimezone().strftime("%H:%M") if found else ""
 
 
 def day(timestamp: str) -> str:
-    """ "21 Nov 09:41", here."""
+    """ "21 Nov 09:41", in the local time zone; empty if the time is not valid."""
     found = when(timestamp)
     if found is None:
         return ""
@@ -111,7 +112,7 @@ def day(timestamp: str) -> str:
 
 
 def clock_or_day(timestamp: str) -> str:
-    """ "09:41" of today, "21 Nov 09:41" of another day, here."""
+    """ "09:41" for today, "21 Nov 09:41" for another day, in the local time zone."""
     found = when(timestamp)
     is_today = found is not None and found.astimezone().date() == datetime.now().astimezone().date()
     return clock(timestamp) if is_today else day(timestamp)
@@ -152,7 +153,7 @@ def project_state(project: Mapping[str, Any]) -> str:
 
 
 def listed_state(project: Mapping[str, Any]) -> str:
-    """As in a list of projects: one that does nothing else has something to review."""
+    """The state in a list of projects: an idle project shows how much there is to review."""
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
     is_idle = words == STATES["IDLE"] or (project.get("desk") and words == TERMINAL_STATES["finished"])
@@ -162,8 +163,8 @@ def listed_state(project: Mapping[str, Any]) -> str:
 
 
 def waits_until(project: Mapping[str, Any]) -> str:
-    """What an idle project continues by itself for, with the time: a rate limit has stopped it, or its agent has scheduled
-    something. Empty if it does not."""
+    """Why and when an idle project continues automatically: a rate limit has stopped it, or its agent has scheduled
+    something. Empty if it does not continue."""
     if project.get("state") == "EXECUTING":
         return ""
     if resumes := project.get("continues_at"):
@@ -179,7 +180,7 @@ def is_scheduled(project: Mapping[str, Any]) -> bool:
 
 
 def lifted(until: str, now: datetime) -> str:
-    """What is known about a limit of the agent's account."""
+    """What is known about a limit of the agent's account; empty if it is not known when the limit resets."""
     found = when(until)
     if found is None:
         return ""
@@ -187,7 +188,7 @@ def lifted(until: str, now: datetime) -> str:
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:
-    """What the agent does instead of working, in one line: it waits for its API, or shortens its conversation."""
+    """What the agent does instead of working, in one line: it waits for its API, or compacts its conversation."""
     if retry := agent.get("retry"):
         why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
         return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")
@@ -212,7 +213,7 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
-    """How an approval ended, in one line. ``is_mine``: it was answered from this terminal."""
+    """How an approval request was resolved, in one line. ``is_mine``: it was answered from this terminal."""
     if "reason" in answer:
         reason = str(answer["reason"])
         return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")
@@ -238,11 +239,11 @@ def _capital(text: str) -> str:
 
 
 def first_words(answer: Mapping[str, Any]) -> str:
-    """As ``settled_words``, for a person who was about to answer."""
+    """Like ``settled_words``, for a user who was about to answer."""
     if "reason" in answer:
         reason = str(answer["reason"])
         in_terminal = reason.startswith(IN_TERMINAL)
-        return one_line(f"{_capital(reason)}." if in_terminal else f"The question was withdrawn ({reason}).")
+        return one_line(f"{_capital(reason)}." if in_terminal else f"The request was withdrawn ({reason}).")
     verb = "accepted" if answer.get("decision") == "allow" else "rejected"
     return one_line(f"{answer.get('by')} {verb} this first.")
 

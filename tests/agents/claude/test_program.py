@@ -102,7 +102,7 @@ async def test_a_program_that_tells_no_version_is_not_run(
     found = await problem(Claude(str(fake)))
 
     assert found.code == "EXECUTION_FAILED"
-    assert str(found).startswith("`claude --version` printed no version: '")
+    assert str(found).startswith("`claude --version` did not print a version: '")
     assert "\x1b" not in str(found)
     assert time.monotonic() - began < 10
     await eventually(lambda: not runs(str(fake)), "the end of what it has started")

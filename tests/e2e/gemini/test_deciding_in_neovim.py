@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -189,16 +190,32 @@ def test_line_ends_and_final_newline_stay(rig: Workstation, before: bytes, after
     assert not neovim.modified(poem)
 
 
+def of_somebody(home: Path) -> Path:
+    """Neovim for a user who is not root, whose files their group may write. Its processes see themselves as user 1000, and all
+    files of this machine that are root's as their own."""
+    user = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+    if subprocess.run([*user, "true"], capture_output=True, check=False).returncode:
+        programs.missing("this machine allows no user namespaces")
+    program = home / "nvim-of-somebody"
+    program.write_text(f'#!/bin/sh\numask 002\nexec {" ".join(user)} {programs.nvim()} "$@"\n')
+    program.chmod(0o755)
+    home.chmod(0o775)
+    return program
+
+
 @pytest.mark.thorough
+@pytest.mark.parametrize("user", ["root", "somebody"])
 @pytest.mark.parametrize("answer", ["y", "n"])
-def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer: str) -> None:
+def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer: str, user: str) -> None:
     """Gemini CLI's own question, whether to connect, looks for an installer that does not exist for Neovim."""
-    settings = Path(os.environ["HOME"]) / ".gemini" / "settings.json"
+    home = Path(os.environ["HOME"])
+    settings = home / ".gemini" / "settings.json"
     first = json.loads(settings.read_text())
     del first["ide"]
     settings.write_text(json.dumps(first))
     poem = rig.file("poem.txt", POEM)
-    neovim = rig.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}")
+    program = of_somebody(home) if user == "somebody" else None
+    neovim = rig.neovim(poem, options=f"{{ gemini = {{ command = '{programs.gemini()}' }} }}", program=program)
 
     neovim.pane.type(":DrawbridgeGemini")
     neovim.pane.press("Enter")

@@ -45,11 +45,11 @@ class Workstation(contextlib.ExitStack):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def neovim(self, *files: Path, options: str = "{}") -> Neovim:
-        """The newest Neovim with the plugin, and a bridge that has announced itself."""
+    def neovim(self, *files: Path, options: str = "{}", program: Path | None = None) -> Neovim:
+        """The newest Neovim with the plugin, or ``program``, and a bridge that has announced itself."""
         environment = self.environment
         neovim = Neovim.start(
-            self.tmux, programs.nvim(), *files, cwd=self.project, environment=environment, options=options
+            self.tmux, program or programs.nvim(), *files, cwd=self.project, environment=environment, options=options
         )
         gemini_rig.wait_for_discovery()
         self._wait_for_agents = neovim.wait_for_agents

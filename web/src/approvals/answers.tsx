@@ -1,4 +1,5 @@
-// The ways to answer an approval: the buttons, the field for a reason, and what stays when somebody else has answered.
+// The ways to answer an approval request: the buttons, the field for a reason, and the draft that stays when somebody
+// else has answered.
 
 import { useRef } from 'preact/hooks';
 
@@ -59,7 +60,7 @@ const Back = ({ card }: Pick<CardProps, 'card'>) => (
   />
 );
 
-/** The draft of an approval that somebody else answered. */
+/** The user's draft for an approval request that somebody else answered. */
 function Kept({ card }: CardProps) {
   const { message, mode, text, fields } = card;
   const mine = [...(text === undefined ? [] : [text]), ...Object.values(fields ?? {})];
@@ -84,13 +85,13 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
-/** In the place of Accept until all of the request has been in sight. */
+/** Replaces Accept until all of the request has been in view. */
 function ReadOn({ card }: CardProps) {
   const { unread } = card;
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
   return (
     <>
-      {card.isCut.value && <p class="hint zoomed">Zoom out to read the whole width.</p>}
+      {card.isCut.value && <p class="hint zoomed">Zoom out to see the full width.</p>}
       <Button
         label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
         icon="down"
@@ -175,7 +176,7 @@ function Choices({ card, version }: CardProps) {
   );
 }
 
-/** What "always" would mean, in words; '' where the agent suggests nothing. */
+/** What "always" would mean, in words; '' if the agent suggests nothing. */
 function alwaysLabel({ always, suggestions, title }: any): string {
   if (title !== undefined || Array.isArray(always)) {
     return ((always ?? []) as Always[])
@@ -194,7 +195,7 @@ function Rejection({ card }: CardProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const give = (reason: Reason) => {
     card.giveReason(reason);
-    // It can be edited at once; on a touch screen the focus would open the keyboard.
+    // The reason can be edited immediately; on a touch screen the focus would open the keyboard.
     const field = area.current;
     if (!field || !matchMedia('(hover: hover)').matches) return;
     field.focus();

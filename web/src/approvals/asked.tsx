@@ -47,13 +47,13 @@ export type Context = {
   /** The project's directory. */
   root: string;
   comments?: Comments;
-  /** Fields of the input that are being edited: their editors are drawn below, and what of them is closed stays. */
+  /** The fields of the input that are being edited in editors below; unopened parts of them stay in view. */
   edited?: readonly string[];
 };
 
 const NONE: readonly string[] = [];
 
-/** All of a request but the differences of its proposal. */
+/** All of a request except the diff of its proposal. */
 export function Asked({ request, root, comments, whole, edited = NONE }: Context) {
   const { input } = request;
   return (
@@ -78,7 +78,7 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
     ...flagsIn(input),
-    // While fields are edited, the diff may not be shown. The fields that are not edited always are.
+    // While fields are edited, the diff may not be shown, so the fields that are not edited always are.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
       ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
       : []),
@@ -146,14 +146,14 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
   );
 }
 
-/** A command, or a list of its arguments, in the words of a shell; empty if it is neither. */
+/** A command, or a list of its arguments, as a shell command; empty if it is neither. */
 function commandOf(given: unknown): string {
   if (!Array.isArray(given) || given.some((word) => typeof word !== 'string'))
     return typeof given === 'string' ? given : '';
   return given.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)).join(' ');
 }
 
-/** The changes of several files: a list of them, and one below the other. */
+/** The changes to several files: a list of the files, then the diffs one below the other. */
 export function Changes({
   changes,
   root,
@@ -207,7 +207,7 @@ export function Changes({
   );
 }
 
-/** A proposal: of a notebook cell by cell, of any other file as it is. */
+/** The diff of a proposal: cell by cell for a notebook, in one piece for any other file. */
 export function Proposed({
   request,
   compared,

@@ -1,4 +1,4 @@
-// What the card of an approval shows: who asks, what for, the editor, and the ways to answer.
+// What the card of an approval request shows: who asks, what for, the editor, and the ways to answer.
 
 import { Component, type ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
@@ -45,7 +45,7 @@ function Undrawable() {
   );
 }
 
-/** `version` is another one each time the card is drawn. */
+/** `version` changes each time the card is drawn. */
 export type CardProps = { card: ApprovalCard; version: number };
 
 export function CardView({ card, version }: CardProps) {
@@ -115,9 +115,7 @@ function Head({ card, compared }: CardProps & { compared?: Difference }) {
   const { request, world, mode, place, answered } = card;
   const [words, path] = titleOf(request, world.agent, world.root);
   const { asked_by: asker, reason, blocked_path: blocked } = request;
-  const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && `Path: ${blocked}`].filter(
-    Boolean,
-  );
+  const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && 'Path: '].filter(Boolean);
   const differs = mode !== 'edit' && changesFiles(request);
   const isOpen = card.showsTools.value;
   const counts = mode === 'edit' && card.counts.value ? card.counts.value : compared;
@@ -152,6 +150,11 @@ function Head({ card, compared }: CardProps & { compared?: Difference }) {
       {facts.length > 0 && (
         <p class="notice why">
           <Text>{facts.join(' · ')}</Text>
+          {blocked && (
+            <code>
+              <Text>{blocked}</Text>
+            </code>
+          )}
         </p>
       )}
     </>

@@ -1,4 +1,5 @@
-// An open approval: what a person has written for it, what it is waiting for, and its answer. It draws itself as a card.
+// An open approval request: what the user has written for it, what has to happen before it can be accepted, and its
+// answer. It draws itself as a card.
 
 import { type Signal, signal } from '@preact/signals';
 import { render } from 'preact';
@@ -16,7 +17,7 @@ import { Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
 import { Collected } from './comments.ts';
 
-/** Milliseconds after the last change of an edit at which its lines are counted. */
+/** Milliseconds after the last change to an edit before its lines are counted. */
 const COUNTED = 200;
 
 export type World = {
@@ -25,7 +26,7 @@ export type World = {
   may: (type: string) => boolean;
   answer: (request: any, answer: any) => Promise<void>;
   whole: (blob: string) => Promise<any>;
-  /** What the server calls this connection. */
+  /** The server's id of this connection; undefined if it is not known yet. */
   connection: () => string | undefined;
   /** Measures again what is in sight. */
   look: () => void;
@@ -43,39 +44,39 @@ export class ApprovalCard {
   /** Which parts of the card have been in view. */
   sight = new Sight();
   element: HTMLElement;
-  /** The person's version of the file, and of fields of the input. */
+  /** The user's version of the file; `fields`: the user's version of fields of the input. */
   text: string | undefined;
   fields: Record<string, string> | undefined;
   message: string;
   questions: Questions | undefined;
   comments: Collected;
-  /** Its position among the open approvals, in words: "2 of 4". */
+  /** Its position among the open requests, in words: "2 of 4". */
   place: Signal<string> = signal('');
   /** How many of its buttons have to be pressed before it can be accepted. */
   unopened: Signal<number> = signal(0);
   /** Whether all of it has been in sight. */
   isSeen: Signal<boolean> = signal(false);
-  /** Whether the editor of its file has shown all of the person's version that differs. */
+  /** Whether all of the user's version that differs has been in sight. */
   isEditSeen: Signal<boolean> = signal(false);
-  /** Somebody has zoomed in, so that a part of its width is out of view. */
+  /** Whether somebody has zoomed in, so that a part of its width is out of view. */
   isCut: Signal<boolean> = signal(false);
-  /** How many lines of the proposal have not been in sight, once all above it has; undefined before. */
+  /** How many lines of the proposal have not been in sight; undefined until everything above them has been. */
   unread: Signal<number | undefined> = signal(undefined);
-  /** Whether files are shown whole, and whether the buttons for that are there. */
+  /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
   showsTools: Signal<boolean> = signal(false);
-  /** The changed lines of the person's version. */
+  /** The numbers of changed lines in the user's version. */
   counts: Signal<{ added: number; removed: number } | undefined> = signal(undefined);
   musts: { add: (one: object) => void; delete: (one: object) => void };
   /** Increases with each render: Preact would skip a component whose properties are the same. */
   _version = 0;
-  /** A kept draft is being restored: it must not take the focus. */
+  /** Whether a kept draft is being restored, which must not take the focus. */
   isRestored = true;
   _isEditorSeen = false;
-  /** The answer has arrived. */
+  /** Whether the server has received the answer. */
   _isSent = false;
   _counting: ReturnType<typeof setTimeout> | undefined;
-  /** It was removed from the page. */
+  /** Whether the card was removed from the page. */
   _isGone = false;
 
   /** @param request the `permission_request` */
@@ -110,7 +111,7 @@ export class ApprovalCard {
     this.isRestored = false;
   }
 
-  /** Whether a person has put work into an answer. */
+  /** Whether the user has put work into an answer. */
   get isDirty() {
     const { text, fields, message, questions, comments } = this;
     if (this._isSent) return false;
@@ -133,31 +134,31 @@ export class ApprovalCard {
     return this.world.may('execute') && !canBeEdited(this.request) ? editableFields(this.request) : [];
   }
 
-  /** The fields that are being edited; none where the file is. */
+  /** The names of the fields that are being edited; none if the file is edited instead. */
   get edits(): string[] {
     return this.text === undefined ? Object.keys(this.fields ?? {}) : [];
   }
 
-  /** Whether a letter alone accepts it: a change of files that can be undone, and nothing that runs. */
+  /** Whether a letter alone accepts the request: a change to a file, which can be undone, and nothing that runs. */
   get takesLetter() {
     return this.mode === 'read' && changesOneFile(this.request);
   }
 
-  /** Whether all of it is drawn: nothing waits behind a button. */
+  /** Whether all of it is drawn: nothing is hidden behind a button. */
   get isWhole() {
     return this.unopened.value === 0 && !this.element.querySelector('button.must');
   }
 
-  /** What has to happen before it can be accepted, by whatever key, click or tap. */
+  /** What has to happen before any key, click or tap can accept the request; undefined if nothing. */
   get lack(): 'to open' | 'to read' | undefined {
     if (!this.isWhole) return 'to open';
     return this.isSeen.value || (this.mode === 'edit' && this.isEditSeen.value) ? undefined : 'to read';
   }
 
   /**
-   * Somebody looks at the page.
-   * @param isInSight all that is drawn of the card is in sight, or was, one part after the other
-   * @param isCut somebody has zoomed in: the page shows a part of its width, which does not count as seen
+   * Called after measuring what is in sight.
+   * @param isInSight whether all that is drawn of the card is in sight, or was, one part after the other
+   * @param isCut whether somebody has zoomed in: the screen shows a part of its width, which does not count as seen
    */
   looked(isInSight: boolean, isCut: boolean) {
     this.isCut.value = isCut;
@@ -167,13 +168,13 @@ export class ApprovalCard {
       const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
       const before = this.unread.peek();
       this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
-      // The button that has appeared settles.
+      // A button has appeared, which has to settle.
       if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
       if (isInSight) this._isRead(this.isSeen);
     }
   }
 
-  /** What was in sight is the person's version: what the agent has asked for may still be unread. */
+  /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
   _lookedAtEdit(isInSight: boolean) {
     if (this.isEditSeen.peek()) return;
     const host = this.element.querySelector('.editor-host');
@@ -181,18 +182,18 @@ export class ApprovalCard {
       if (isInSight) this._isRead(this.isEditSeen);
       return;
     }
-    // An editor of a file scrolls by itself, and reports what of it was in sight.
+    // The editor of a file scrolls its own content, and reports when all changes in it have been in sight.
     const above = host.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
     if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
   }
 
-  /** The editor of a file has shown all lines that differ. */
+  /** Called when the editor of a file has shown all lines that differ. */
   editorSeen() {
     this._isEditorSeen = true;
     this.world.look();
   }
 
-  /** All has been in sight. */
+  /** Sets `what`, because everything has been in sight, and draws the card again. */
   _isRead(what: Signal<boolean>) {
     what.value = true;
     const { activeElement } = document;
@@ -217,7 +218,7 @@ export class ApprovalCard {
     return planIn(this.request) !== undefined;
   }
 
-  /** @param unread the person has chosen not to read the rest of the proposal */
+  /** @param unread whether the user has chosen not to read the rest of the proposal */
   accept(remember = false, unread = false) {
     if (!this.canAnswer || this.mode === 'reject') return;
     const isSkipped = unread && this.mode === 'read' && this.lack === 'to read' && this.unread.value !== undefined;
@@ -227,7 +228,7 @@ export class ApprovalCard {
     else void this._give({ allow: true, remember });
   }
 
-  /** For the key in an editor: unless all has been in sight, it leads to the buttons. */
+  /** For the key in an editor: accepts, or scrolls to the buttons if not everything has been in sight. */
   acceptByKey() {
     if (!this.lack) this.accept();
     else this.element.querySelector('footer')?.scrollIntoView({ block: 'nearest' });
@@ -245,7 +246,7 @@ export class ApprovalCard {
     if (input && this.canAnswer) void this._give({ allow: true, input });
   }
 
-  /** A number key; whether it chooses something. */
+  /** Handles a number key. Returns whether it chose an option. */
   pick(number: number) {
     return this.canAnswer && !this.busy && Boolean(this.questions?.pick(number));
   }
@@ -268,7 +269,7 @@ export class ApprovalCard {
     this.element.querySelector<HTMLElement>('.rejecting textarea')?.focus();
   }
 
-  /** Back to reading, with what was written kept; whether there was anything to go back from. */
+  /** Goes back to reading; what was written is kept. Returns whether there was anything to go back from. */
   back() {
     if (this.mode === 'read' || this.answered) return false;
     if (this.mode === 'edit' && !this.isEdited) this.text = this.fields = undefined;
@@ -279,7 +280,7 @@ export class ApprovalCard {
     return true;
   }
 
-  /** Throws away what was written. */
+  /** Discards what was written. */
   discard() {
     this.text = this.fields = undefined;
     this.message = '';
@@ -288,12 +289,12 @@ export class ApprovalCard {
     this._draw(true);
   }
 
-  /** Sets its position among the open approvals. */
+  /** Sets its position among the open requests. */
   count(number: number, all: number) {
     this.place.value = all > 1 ? `${number} of ${all}` : '';
   }
 
-  /** The agent's text, as a field has it. */
+  /** The agent's text, with "\n" as line ends, as in a text field. */
   get proposed(): string {
     return this.request.proposal.new_text.replace(/\r\n/g, '\n');
   }
@@ -302,7 +303,7 @@ export class ApprovalCard {
     return this.request.proposal.old_text.replace(/\r\n/g, '\n');
   }
 
-  /** Whether the person's version is another than the agent's. */
+  /** Whether the user's version differs from the agent's. */
   get isEdited() {
     if (this.text !== undefined) return this.text !== this.proposed;
     const { input } = this.request;
@@ -320,7 +321,7 @@ export class ApprovalCard {
     this._draw();
   }
 
-  /** Makes an approval that was shown as settled answerable again: the server still has it open. */
+  /** Makes a request that was shown as resolved answerable again: on the server, it is still open. */
   revive(request: any) {
     this.request = request;
     this.answered = undefined;
@@ -329,7 +330,7 @@ export class ApprovalCard {
     this._draw();
   }
 
-  /** Called when this device's rights have changed. */
+  /** Called when this device's permissions have changed. */
   redraw() {
     if (this.mode === 'read') this._draw();
   }
@@ -390,11 +391,11 @@ export class ApprovalCard {
       this._isNew();
       this._draw();
     } catch {
-      // the page has shown why
+      // the error has been shown already
     }
   }
 
-  /** What it shows is not what was in sight before. */
+  /** Forgets what has been in sight, because the card now shows something else. */
   _isNew() {
     this.sight = new Sight();
     this.isSeen.value = this.isEditSeen.value = false;
@@ -425,19 +426,19 @@ export class ApprovalCard {
 
   _keep() {
     const { text, fields, message, questions, comments } = this;
-    // A page that is loaded again before the reply comes knows by this whose answer it was.
+    // If the page is reloaded before it receives the reply, it knows by this whose answer it was.
     const sent = this.busy ? this.world.connection() : undefined;
     const draft = { text, fields, message, begun: questions?.begun, comments: comments.all, sent };
     kept.keepAnswer(this.request.approval_id, this.isDirty ? draft : null);
   }
 
-  /** @param isFresh closes everything that was unfolded */
+  /** @param isFresh whether to close everything that was unfolded */
   _draw(isFresh = false) {
     if (this._isGone) return;
     if (isFresh) render(null, this.element);
     render(<CardView card={this} version={++this._version} />, this.element);
     this.element.classList.toggle('settled', Boolean(this.answered));
-    // The buttons that are new now.
+    // Measures the new buttons.
     requestAnimationFrame(() => this.world.look());
   }
 }

@@ -1,8 +1,9 @@
-// Comments on lines of a change and on parts of a plan, until they are sent as the reason of a rejection. Pure but for a signal.
+// Comments on lines of a change and on parts of a plan, until they are sent as the reason for a rejection. Pure, except
+// for a signal.
 
 import { type Signal, signal } from '@preact/signals';
 
-/** `line` is a line's number, with a minus before it if the line is removed; `quote` is what is commented. */
+/** `line` is a line's number, after a minus if the line is removed; `quote` is the text that the comment is about. */
 export type CommentOn = { path: string; line: string; text: string; quote: string };
 
 export class Collected {
@@ -12,8 +13,8 @@ export class Collected {
   _changed: () => void;
 
   /**
-   * @param before what was kept
-   * @param shown a file's path as it is written into the message
+   * @param before the comments that were kept
+   * @param shown returns a file's path as it is written in the message
    */
   constructor(before: CommentOn[], shown: (path: string) => string, changed: () => void) {
     this._all = new Map(before.map((one) => [`${one.path}\n${one.line}`, one]));

@@ -1,6 +1,6 @@
-// Tracks which approval, or which change of a review, the keys act on, and what of it has been in sight. A key decides only if
-// all of the card has been in view for a moment, and the person has not just clicked into a text to type. A click decides only
-// once the button has been where it is for a moment.
+// Tracks which approval request, or which change of a review, the keys act on, and what of it has been in sight. A key
+// decides only if all of the card has been in view for a moment, and the user has not just clicked into a text to type.
+// A click decides only once the button has been in its place for a moment.
 
 import { isTyping } from '../ui/typing.ts';
 
@@ -15,13 +15,13 @@ const SLICE = 40;
 
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
-/** Milliseconds for which a button that has appeared or moved can't be used: it may have been meant for what was there before. */
+/** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for what was there. */
 const SETTLING = 500;
 
 /** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
 const ANSWERS = 'footer button:not(.reasons button), .option';
 
-/** Pixels of what was read that stay in view at a step to what was not. */
+/** Pixels of the part that was already read that stay in view when a card is scrolled to the next part. */
 const OVERLAP = 24;
 
 /** Pixels by which the content above may grow during a scroll, because more messages are rendered. */
@@ -50,10 +50,10 @@ export class Sight {
   }
 
   /**
-   * Whether all of it is in sight, or was, one part after the other, with its end in sight now.
-   * @param isDrawn a frame is being drawn: only then is what is in view noted as seen
-   * @param foot heights of what stays in sight of it and covers the rest
-   * @param covers what else is over it
+   * Whether all of a card is in sight, or was, one part after the other, with its end in sight now.
+   * @param isDrawn whether a frame is being drawn: only then is what is in view noted as seen
+   * @param head the height of the card's sticky header, which covers the rest of it; `foot`: that of its footer
+   * @param covers what else covers it
    */
   look(
     isDrawn: boolean,
@@ -95,11 +95,11 @@ export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  /** @param isCut somebody has zoomed in: the page shows a part of its width */
+  /** @param isCut whether somebody has zoomed in, so that the screen shows only a part of its width */
   looked(isInSight: boolean, isCut: boolean): void;
 };
 
-/** What covers other things now. Found once for all cards: the whole page is searched. */
+/** Where cards may be covered now. Found once for all cards, because the whole page is searched. */
 const covering = () =>
   [...document.querySelectorAll(COVERS)]
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
@@ -116,17 +116,17 @@ export class Current<Card extends Decidable> {
   /** Where the buttons that accept were, and until when they can't be clicked. */
   _buttons = new Map<HTMLElement, { top: number; left: number; at: number; until: number }>();
   _view = { top: 0, bottom: 0 };
-  /** The next frame, in which it looks again. */
+  /** The request for the next frame, in which everything is measured again. */
   _frame: number | undefined;
 
-  /** @param cards in the order in which they were asked */
+  /** @param cards returns the cards in the order of their requests */
   constructor(scroller: HTMLElement, cards: () => Card[]) {
     this._scroller = scroller;
     this._cards = cards;
     this.card = undefined;
     /** Since when the card has been in sight. */
     this._since = undefined;
-    /** Nobody has clicked into a text since. */
+    /** Whether nobody has clicked into a text since `arm` was called. */
     this._armed = true;
     this._clicked = -AFTER_CLICK;
     scroller.addEventListener('scroll', () => this.look(), { passive: true });
@@ -135,7 +135,7 @@ export class Current<Card extends Decidable> {
     for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
     document.addEventListener('visibilitychange', this._changed);
     document.addEventListener('close', this._changed, true); // of a dialog
-    // A key can press a button, too.
+    // Blocks a click on a button that has moved; a key can press a button, too.
     scroller.addEventListener(
       'click',
       (event) => {
@@ -170,7 +170,7 @@ export class Current<Card extends Decidable> {
     this.look();
   }
 
-  /** A click or a tap: a person who clicks into a text may type next. A scroll bar is not a text. */
+  /** Called for a click or a tap: a user who clicks into a text may type next. A scroll bar is not a text. */
   clicked({ target: clicked, offsetX }: PointerEvent) {
     const target = clicked as Element;
     if (target === this._scroller && offsetX >= this._scroller.clientWidth) return;
@@ -244,10 +244,10 @@ export class Current<Card extends Decidable> {
 
   /**
    * Measures again. @returns whether keys may decide on the current card now
-   * @param isScrolled the page scrolled since the last call, not the person
+   * @param isScrolled whether the web UI, not the user, has scrolled since the last call
    */
   look(isScrolled = false) {
-    // A busy browser may draw nothing for a while: what has come and gone meanwhile was not in sight.
+    // A busy browser may draw nothing for a while: what has appeared and disappeared meanwhile was not in sight.
     this._frame ??= requestAnimationFrame(() => {
       this._frame = undefined;
       this._look(false, true);
@@ -278,14 +278,14 @@ export class Current<Card extends Decidable> {
     const card = element.getBoundingClientRect();
     const over = covers.filter(({ left, right }) => left < card.right && right > card.left);
     const view = this._inView(card);
-    // The buttons at the end come and go, and need not be read: they are no part of what has to be in sight.
+    // The buttons at the end come and go, and need not be read: they are not part of what has to be in sight.
     const end = element.querySelector<HTMLElement>(':scope > footer')?.offsetHeight ?? 0;
     const foot = height(':scope > footer');
     const content = { top: card.top, bottom: card.bottom - end };
     return [content, { top: view.top, bottom: view.bottom - foot }, height(':scope > header'), 0, over];
   }
 
-  /** From where to where the page shows the whole width of a card: nowhere if somebody has zoomed in to a part of it. */
+  /** The vertical range in which a card's whole width is visible; empty if somebody has zoomed in to a part of it. */
   _inView(card: DOMRect): Extent {
     const { top, bottom } = this._scroller.getBoundingClientRect();
     const zoom = visualViewport;
@@ -299,7 +299,7 @@ export class Current<Card extends Decidable> {
     return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
   }
 
-  /** Disables the ways to answer for a moment after they appear or move, unless the person has scrolled. */
+  /** Disables the ways to answer for a moment after they appear or move, unless the user has scrolled. */
   _settle(isScrolled: boolean) {
     const now = performance.now();
     const { scrollTop } = this._scroller;

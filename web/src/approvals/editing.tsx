@@ -13,7 +13,7 @@ const PATIENCE = 8000;
 
 const LABEL = 'Edit the file before accepting';
 
-/** Characters up to which a file is highlighted and compared during typing. */
+/** The maximum number of characters, in both versions together, that are highlighted and compared during typing. */
 const MOST = 1_000_000;
 
 /** Width of the conversation, in pixels, from which the original is shown beside the text. */
@@ -42,7 +42,8 @@ function useRoom(place: { current: HTMLElement | null }) {
   return isWide;
 }
 
-/** The file as it will be written. `seen`: all of it has been in sight. A plain field where the editor can't be loaded. */
+/** An editor for the file as it will be written; a plain field if it can't be loaded. `seen` is called once all changes
+ * have been in sight. */
 export function FileEditor({
   path,
   original,
@@ -151,7 +152,7 @@ export function FileEditor({
   );
 }
 
-/** A plain text field, as high as its text: it does not scroll. `takesFocus`: it is focused when it appears. */
+/** A plain text field, as high as its text: it does not scroll. `takesFocus`: whether it is focused when it appears. */
 export function PlainField({
   label,
   text,
@@ -169,7 +170,7 @@ export function PlainField({
 }) {
   const place = useRef<HTMLDivElement>(null);
   const area = useRef<HTMLTextAreaElement>(null);
-  const isWanted = useRef(takesFocus); // only when it appears: later the person may type somewhere else
+  const isWanted = useRef(takesFocus); // only when it appears: later the user may type somewhere else
   useEffect(() => {
     if (isWanted.current && !isReadOnly) area.current?.focus();
   }, [isReadOnly]);
@@ -207,7 +208,7 @@ export function PlainField({
   );
 }
 
-/** Fields of the input, each as a text. */
+/** Editors for fields of the input, each as a text. */
 export function FieldsEditor({
   names,
   values,

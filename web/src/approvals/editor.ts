@@ -1,4 +1,4 @@
-// A code editor beside the original: CodeMirror, loaded when somebody edits.
+// A code editor that compares a file with the original: CodeMirror, loaded when the user begins to edit.
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
 import { bracketMatching, indentOnInput, indentUnit } from '@codemirror/language';
@@ -76,7 +76,7 @@ const COMPARISON = {
 
 export type Editor = {
   focus: () => void;
-  /** The place of the caret in the text. */
+  /** The position of the caret in the text. */
   caret: () => number;
   destroy: () => void;
 };
@@ -84,11 +84,11 @@ export type Editor = {
 /**
  * Opens an editor in `root`, which has to be empty.
  * @param original what is in the file now; '' for a new file
- * @param isSmall whether it is small enough to be highlighted and compared during typing
- * @param split with the original beside it
- * @param caret where the caret is; without it, at the first change
+ * @param isSmall whether the file is small enough to be highlighted and compared during typing
+ * @param split whether the original is shown beside it
+ * @param caret the position of the caret; if undefined, the first change
  * @param accept is called for the key that accepts
- * @param changed gets each text that somebody makes, with "\n" as line ends
+ * @param changed is called with the text after each edit, with "\n" as line ends
  * @param seen is called once all of the change has been in sight
  */
 export function openEditor({
@@ -177,7 +177,7 @@ export function openEditor({
 
 type Watch = { update: (update: ViewUpdate) => void; stop: () => void };
 
-/** Calls `seen` once all that is changed has been in sight: in the editor, and with the editor in sight itself. */
+/** Calls `seen` once all changes have been in sight: in the editor, while that part of it was in sight itself. */
 function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
   const { length } = view.state.doc;
   const chunks = getChunks(view.state)?.chunks;
@@ -196,7 +196,7 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
     },
   };
   const look = () => view.requestMeasure(measure);
-  // Events of a scroll do not leave the shadow.
+  // Scroll events do not leave the shadow root.
   const places = [document, root];
   const stop = () => {
     for (const place of places) place.removeEventListener('scroll', look, true);
@@ -213,7 +213,7 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
   };
 }
 
-/** From where to where the text is in sight; undefined: none of it is. */
+/** The positions between which the text is in sight; undefined if none of it is. */
 function linesInSight(host: Element, view: EditorView): [number, number] | undefined {
   if (document.hidden) return undefined;
   const card = host.closest('.card');
@@ -222,7 +222,7 @@ function linesInSight(host: Element, view: EditorView): [number, number] | undef
   const text = view.contentDOM.getBoundingClientRect();
   const head = card?.querySelector(':scope > header')?.getBoundingClientRect();
   const foot = card?.querySelector(':scope > footer')?.getBoundingClientRect();
-  // What is half in sight can be read.
+  // A line that is half in sight can be read.
   const half = view.defaultLineHeight / 2;
   const top = Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0) + half;
   const bottom = Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight) - half;
@@ -235,7 +235,7 @@ function linesInSight(host: Element, view: EditorView): [number, number] | undef
 
 type Parts = { root: ShadowRoot; place: HTMLElement; original: string; text: string; isReadOnly: boolean };
 
-/** One editor; what is removed is drawn between its lines. */
+/** One editor; removed text is drawn between its lines. */
 function alone({
   root,
   place,
@@ -258,7 +258,7 @@ function alone({
   return { view, destroy: () => view.destroy() };
 }
 
-/** Two editors beside each other, the left one for reading. */
+/** Two editors side by side, the left one read-only. */
 function beside({
   root,
   place,
@@ -286,7 +286,7 @@ function beside({
   return { view: both.b, destroy: () => both.destroy() };
 }
 
-/** One button for each change: rejected, it is not in the accepted version. */
+/** A button for each change, to reject it: then it is not in the accepted version. */
 function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): HTMLElement {
   if (type === 'accept') {
     const none = document.createElement('span');
@@ -317,7 +317,7 @@ function revertButton(): HTMLElement {
   return button;
 }
 
-/** What one level of indentation is in a text. */
+/** One level of a text's indentation; two spaces if it has none. */
 function indentOf(text: string) {
   const found = /^(\t| {2,8})\S/m.exec(text.slice(0, 20_000));
   return found?.[1] ?? '  ';

@@ -1,8 +1,8 @@
-// What an approval asks for, read from its request. Pure.
+// What an approval request asks for. Pure.
 
 import { shownPath } from '../ui/dom.ts';
 
-/** A part of a field to look at twice, in UTF-16 code units; both ends 0: the whole field. */
+/** A part of a field to check: from `start` to `end` in UTF-16 code units, or the whole field if both are 0. */
 export type Risk = { code: string; text: string; field?: string; start?: number; end?: number };
 
 /** What `remember` would change. */
@@ -10,7 +10,7 @@ export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
 
-/** Words for the titles of a server that sends none. */
+/** Words for titles, for a server that sends none. */
 const TITLES: Record<string, string> = {
   Edit: 'wants to edit',
   MultiEdit: 'wants to edit',
@@ -41,13 +41,13 @@ export const isObject = (value: any): value is Record<string, any> =>
 /** A text as it is; anything else as JSON. */
 export const asText = (value: any) => (typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? 'null'));
 
-/** Whether the input is a tool call as the Agent Client Protocol describes it. The server says so: an input could pretend. */
+/** Whether the input is an Agent Client Protocol tool call. The server reports it: an input could pretend to be one. */
 export const isToolCall = ({ form, input }: any) => form === 'acp' && isObject(input);
 
 const contentOf = (request: any): any[] =>
   isToolCall(request) && Array.isArray(request.input.content) ? request.input.content : [];
 
-/** The changes of files in such a call. */
+/** The changes to files in such a tool call. */
 export function changesIn(request: any): FileChange[] {
   return contentOf(request)
     .filter((part: any) => part?.type === 'diff' && typeof part.path === 'string' && typeof part.newText === 'string')
@@ -58,7 +58,7 @@ export function changesIn(request: any): FileChange[] {
     }));
 }
 
-/** Whether a request changes files: then there are differences to be drawn. */
+/** Whether a request changes files, so that there are diffs to draw. */
 export const changesFiles = (request: any) => Boolean(request.proposal) || changesIn(request).length > 0;
 
 /** Whether a request only writes one file. */
@@ -70,13 +70,13 @@ const textOf = (part: any): string | undefined =>
     ? part.content.text
     : undefined;
 
-/** The texts in such a call. */
+/** The texts in such a tool call. */
 export const textsIn = (request: any): string[] =>
   contentOf(request)
     .map(textOf)
     .filter((text) => text !== undefined);
 
-/** What is in such a call beside its changes and texts. */
+/** What such a tool call contains besides its changes and texts. */
 export function othersIn(request: any): any[] {
   return contentOf(request).flatMap((part) => {
     const { type, content, path, oldText, newText, ...rest } = isObject(part) ? part : ({} as any);
@@ -100,14 +100,14 @@ export function othersIn(request: any): any[] {
 const left = (fields: Record<string, any>) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 
-/** Fields of such a call, with the protocol's own values, which need no place. Any other value is shown. */
+/** Fields of such a tool call with the values that the protocol defines, which are not shown. Any other value is. */
 const WORDS: Record<string, string[]> = {
   kind: ['read', 'edit', 'delete', 'move', 'search', 'execute', 'think', 'fetch', 'switch_mode', 'other'],
   status: ['pending', 'in_progress', 'completed', 'failed'],
   sessionUpdate: ['tool_call', 'tool_call_update'],
 };
 
-/** Whether a field of such a call is drawn in another way than as a field, or has no meaning for a person. */
+/** Whether a field of such a tool call is not shown as a field: it is drawn differently, or means nothing to people. */
 export function isDrawn(name: string, value: any): boolean {
   if (Object.hasOwn(WORDS, name)) return WORDS[name].includes(value);
   if (name === 'toolCallId') return typeof value === 'string' && /^[\w.:/-]{1,100}$/.test(value);
@@ -115,7 +115,7 @@ export function isDrawn(name: string, value: any): boolean {
   return (name === 'content' && Array.isArray(value)) || (name === 'rawInput' && isObject(value));
 }
 
-/** The plan that an agent wants to carry out; undefined: this is not about one. */
+/** The plan that an agent wants to carry out; undefined if the request is not about one. */
 export function planIn(request: any): string | undefined {
   const { tool_name: tool, input } = request;
   if (tool !== 'ExitPlanMode') return undefined;
@@ -123,11 +123,11 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether a person is asked to choose. */
+/** Whether the agent asks the user its own questions. */
 export const asksQuestions = ({ tool_name: tool, input }: any) =>
   tool === 'AskUserQuestion' && Array.isArray(input?.questions) && input.questions.every(isObject);
 
-/** What the agent wants, and the file where there is one. */
+/** What the agent wants, and the file; undefined if there isn’t one. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {
   const { tool_name: tool, proposal, input, title } = request;
   // The server shortens a name that is longer.
@@ -150,7 +150,7 @@ export function titleOf(request: any, agent: string, root: string): [string, str
 export const isFlag = (name: string, value: any) =>
   Boolean(value) && (Object.hasOwn(FLAGS, name) || /^dangerous/i.test(name));
 
-/** Characters of a flag that are shown among the flags. */
+/** The maximum length of a flag's value that is shown among the flags, in characters. */
 export const FLAG = 200;
 
 /** The fields that are shown whole among the flags. */
@@ -159,7 +159,7 @@ export const flagsIn = (input: any): string[] =>
 
 export const flagWords = (name: string) => (Object.hasOwn(FLAGS, name) ? FLAGS[name] : 'Dangerous');
 
-/** Fields of the input that a person may change, as texts; none where the change of a file is edited instead. */
+/** The text fields of the input that the user may change; none if the change to a file is edited instead. */
 export function editableFields({ editable, input, proposal, truncated, tool_name: tool }: any): string[] {
   if (!Array.isArray(editable) || truncated || !isObject(input) || tool === 'AskUserQuestion') return [];
   if (proposal && tool !== 'NotebookEdit') return [];

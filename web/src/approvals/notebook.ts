@@ -1,6 +1,6 @@
-// The change of a notebook, cell by cell. Pure.
+// The changes to a notebook, cell by cell. Pure.
 
-/** `kind`: what happens to the cell; the number counts from 1, in the new notebook or, of a deleted cell, in the old one. */
+/** `kind`: what happens to the cell; `number`: from 1, in the new notebook, or in the old one if it is deleted. */
 export type Cell = {
   number: number;
   /** "code", "markdown" or "raw". */
@@ -10,15 +10,15 @@ export type Cell = {
   new_text: string;
 };
 
-/** Characters of a notebook that are looked through. */
+/** The maximum length, in both versions together, of a notebook that is compared by cells, in characters. */
 const MOST = 2_000_000;
 
-/** Fields of a cell that only say what it printed when it ran last. */
+/** Fields of a cell that only contain the output of its last run. */
 const OUTPUT = ['outputs', 'execution_count'];
 
 /**
- * The cells that change; undefined where that would not show all of it: it is not a notebook, or something else changes too.
- * `outputs`: what changed cells had printed is removed.
+ * The cells that change; undefined if they would not show the whole change: the file is too large or not a notebook, or
+ * something else changes, too. `outputs`: whether the outputs of changed cells are removed.
  */
 export function cellsOf(before: string, after: string): { cells: Cell[]; outputs: boolean } | undefined {
   if (before.length + after.length > MOST) return undefined;
@@ -66,14 +66,14 @@ const same = (one: any, other: any) => JSON.stringify(one) === JSON.stringify(ot
 
 const sourceOf = ({ source }: any): string => (Array.isArray(source) ? source.join('') : source);
 
-/** All but the text and what it printed. */
+/** All of a cell except its text and its output. */
 const rest = (cell: any) =>
   JSON.stringify(Object.entries(cell).filter(([name]) => name !== 'source' && !OUTPUT.includes(name)));
 
-/** Whether there is nothing in it but its text. */
+/** Whether a cell has neither metadata nor attachments. */
 const isPlain = ({ metadata = {}, attachments }: any) => JSON.stringify(metadata) === '{}' && attachments === undefined;
 
-/** Whether it has not run yet. */
+/** Whether a cell has no outputs and has not run yet. */
 const isEmpty = ({ outputs = [], execution_count: count = null }: any) =>
   JSON.stringify(outputs) === '[]' && count === null;
 

@@ -1,4 +1,4 @@
-// A plan as Markdown, block by block, with a comment on each block where comments are collected.
+// A plan as Markdown, block by block, with a comment on each block if comments are collected.
 
 import type { Token } from 'marked';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -12,10 +12,10 @@ import { size } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 
-/** Characters that are drawn as Markdown; the rest is drawn as it is. */
+/** The number of characters that are drawn as Markdown; the rest is drawn as plain text. */
 const MARKDOWN = 20_000;
 
-/** Characters of a block that a comment quotes. */
+/** The number of characters that a comment quotes from its block. */
 const QUOTED = 80;
 
 /** The name under which comments on a plan are collected. */
@@ -43,19 +43,19 @@ export function Plan({ text, comments }: { text: string; comments?: Comments }) 
   );
 }
 
-/** The number of a list's item. It is not in the page's text: the browser numbers the items. */
+/** Matches the number of a list item, which is not in the text of the page: the browser numbers the items. */
 const NUMBER = /^[ \t>*+-]*\d{1,9}[.)](?=\s)/gm;
 
 const LINE_BREAK = /<br[ \t]*\/?>/gi;
 
-// Letters and digits, and what may be no emphasis: the stars of `5*3*2` and `build/*tmp*/cache`.
+// Letters and digits, and marks that may not be emphasis: the stars in `5*3*2` and `build/*tmp*/cache`.
 const READ = /[\p{L}\p{N}]+|(?<=[\p{L}\p{N}/])[*~_\\]+(?=[\p{L}\p{N}/])/gu;
 
 const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase();
 
 /**
- * The ways to read a block's source: what looks like a number, a line break or a reference is a text in code.
- * @param hasReferences what is drawn contains some: they are not read as characters then
+ * The ways to read a block's source: what looks like a number, a line break or a character reference is text in code.
+ * @param hasReferences whether the drawn text contains references: then they are not read as characters
  */
 function readings(source: string, hasReferences: boolean) {
   const ways = [(text: string) => text.replace(NUMBER, ''), (text: string) => text.replace(LINE_BREAK, '')];
@@ -63,7 +63,7 @@ function readings(source: string, hasReferences: boolean) {
   return new Set(ways.reduce((found, read) => found.concat(found.map(read)), [source]).map(letters));
 }
 
-/** Whether what is read of a block's source, and nothing else, is in what is drawn of it, in the same order. */
+/** Whether `drawn` contains exactly the text that is read in a block's source, in the same order. */
 function isDrawn(source: string, drawn: HTMLElement) {
   let text = '';
   const nodes = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
@@ -77,7 +77,7 @@ function PlanBlock({ token, number, comments }: { token: Token; number: number; 
   const [isCommented, setCommented] = useState(() => comments?.get(PLAN, String(number)) !== undefined);
   const place = useRef<HTMLDivElement>(null);
   const [isRaw, setRaw] = useState(false);
-  // Markdown has ways to write what is not drawn, such as a cell more than a table has columns.
+  // Markdown can contain text that is not drawn, such as a table row with more cells than the table has columns.
   useLayoutEffect(() => {
     if (!isRaw && place.current && !isDrawn(token.raw, place.current)) setRaw(true);
   }, [token, isRaw]);

@@ -1,4 +1,4 @@
-// The questions of an agent: each with its options and a field for one's own words. On a phone one at a time.
+// The questions of an agent: each with its options and a field for the user's own answer. On a phone, one at a time.
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
@@ -13,7 +13,7 @@ const narrow = matchMedia('(max-width: 760px)');
 const isNarrow = signal(narrow.matches);
 narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
 
-/** Whether the preview of a choice is cut: the person is led to it. What is chosen has to be shown whole first. */
+/** Whether a chosen option's preview is truncated. If so, leads the user to it: it has to be shown in full first. */
 export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
   const button = place.querySelector<HTMLElement>('.preview.chosen button.must');
   if (!button) return false;
@@ -25,7 +25,7 @@ export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
 
 /**
  * @param name makes the fields' names unique in the page
- * @param submit with all questions answered
+ * @param submit is called to send the answers
  */
 export function QuestionForm({
   questions,

@@ -1,4 +1,4 @@
-// What a person has chosen and written as answers to an agent's questions. Pure but for its signals.
+// What the user has chosen and written as answers to an agent's questions. Pure, except for its signals.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -6,7 +6,7 @@ import { isObject } from './input.ts';
 
 export type Option = { label: string; description?: string; preview?: string };
 
-/** Of one question. */
+/** What the user has chosen and written for one question. */
 export type Begun = { chosen: string[]; own: string };
 
 /** The fields without those that are drawn. */
@@ -17,7 +17,7 @@ const isEmpty = (value: any) => isObject(value) && !Object.keys(value).length;
 
 const isOption = (one: any) => isObject(one) && typeof one.label === 'string';
 
-/** What of an option the form has no place for. */
+/** The parts of an option that the form has no place for. */
 function moreOf(option: any) {
   if (!isOption(option)) return option;
   return without(
@@ -27,7 +27,7 @@ function moreOf(option: any) {
 }
 
 export class Question {
-  /** What of it the form has no place for: it is shown as it is. */
+  /** The parts of the question that the form has no place for: they are shown as they are. */
   more: Record<string, any>;
   text: string;
   header: string;
@@ -60,20 +60,20 @@ export class Question {
     this.own = signal(before?.own ?? '');
   }
 
-  /** Chooses an option, or leaves it out again where several may be chosen. */
+  /** Chooses an option; if several may be chosen, choosing it again removes it. */
   pick(label: string) {
     const { value } = this.chosen;
     if (!this.multiple) this.chosen.value = [label];
     else this.chosen.value = value.includes(label) ? value.filter((one) => one !== label) : [...value, label];
   }
 
-  /** Words of one's own; they take the place of an option where only one answer is possible. */
+  /** Sets the user's own answer. It replaces a chosen option if only one answer is possible. */
   write(text: string) {
     this.own.value = text;
     if (!this.multiple && text.trim()) this.chosen.value = [];
   }
 
-  /** What is sent; '' while nothing is chosen or written. Several choices are in the order of the options. */
+  /** The answer to send; '' while nothing is chosen or written. Several choices are in the order of the options. */
   get answer(): string {
     const own = this.own.value.trim();
     const labels = this.options.map(({ label }) => label).filter((label) => this.chosen.value.includes(label));
@@ -82,19 +82,20 @@ export class Question {
 }
 
 export class Questions {
-  /** What of the input the form has no place for. */
+  /** The parts of the input that the form has no place for. */
   more: Record<string, any>;
   all: Question[];
-  /** The one that is shown where there is room for one, and that a number key is for. */
+  /** The index of the question that number keys act on, and that is shown if there is room for only one. */
   at: Signal<number>;
-  /** What is missing, for people. */
+  /** What is missing, in words. */
   problem: Signal<string>;
   _input: any;
   _keep: (begun: Begun[] | undefined) => void;
 
   /**
-   * @param input the tool's; its `questions` are `{question, header, multiSelect, options: [{label, description, preview}]}`
-   * @param keep gets what was begun; undefined: nothing
+   * @param input the input of the tool, whose `questions` are
+   *   `{question, header, multiSelect, options: [{label, description, preview}]}`
+   * @param keep is called with what was begun; undefined if nothing was
    */
   constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
     this._input = input;
@@ -116,7 +117,7 @@ export class Questions {
     this._keep(this.begun);
   }
 
-  /** The option with this number, counted from 1, of the question that is shown; whether there is one. */
+  /** Picks the option with this number, counted from 1, of the current question. Returns whether there is one. */
   pick(number: number) {
     const question = this.all[this.at.value];
     const option = question?.options[number - 1];
@@ -126,14 +127,14 @@ export class Questions {
     return true;
   }
 
-  /** To another question; only from an answered one to a later one. */
+  /** Goes to another question; to a later one only if the current one is answered. */
   step(by: number) {
     const question = this.all[this.at.value];
     if (by > 0 && !question.answer) this.problem.value = missing(question);
     else this.at.value = Math.min(Math.max(this.at.value + by, 0), this.all.length - 1);
   }
 
-  /** The tool's input with the answers in it; undefined while one is missing, which is shown then. */
+  /** The tool's input with the answers in it. If one is missing, shows its question and returns undefined. */
   submit(): object | undefined {
     const open = this.all.findIndex((question) => !question.answer);
     if (open >= 0) {

@@ -1,14 +1,14 @@
-// Fields of an input that have no place of their own, as rows of names and values.
+// Fields of an input that are not shown elsewhere, as rows of names and values.
 
 import { Text } from '../ui/elements.tsx';
 import { Replaced } from '../ui/must.tsx';
 import { asText, risksIn } from './input.ts';
 import { Marked, Value } from './value.tsx';
 
-/** Fields that have a row each; more are shown together, as JSON. */
+/** The number of fields that have their own row; the others are shown together, as JSON. */
 const FIELDS = 40;
 
-/** Characters of a value that is drawn in a line of its own. */
+/** The maximum length of a value that is drawn in one line, in characters. */
 const SHORT = 120;
 
 const NONE: readonly string[] = [];
@@ -19,7 +19,7 @@ function shortText(value: any) {
   return line && line.length <= SHORT ? line : asText(value);
 }
 
-/** The fields that are not `drawn` in another way. `request`: where the risks are, `prefix`: before the names in them. */
+/** The fields that are not `drawn` elsewhere. `request`: contains the risks; `prefix`: precedes the names in them. */
 export function Rest({
   request = {},
   input,

@@ -1,9 +1,9 @@
-// What of a text in an editor has not been in sight yet.
+// The parts of a text in an editor that have not been in sight yet.
 
-/** From where to where in the text; an empty one is a place at which something was removed. */
+/** A range of positions in the text; an empty one is a position at which something was removed. */
 type Part = readonly [from: number, to: number];
 
-/** How positions change when somebody types: as CodeMirror's `ChangeSet` does it. */
+/** Maps positions to those after an edit, as CodeMirror's `ChangeSet` does. */
 type Changes = { mapPos: (position: number, side: number) => number };
 
 export class Unseen {
@@ -17,7 +17,7 @@ export class Unseen {
     return this._parts.length === 0;
   }
 
-  /** What is between two positions is in sight. The end of a line is not looked for. */
+  /** Notes that the text between two positions is in sight. A line end next to it counts as well. */
   see(from: number, to: number) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {
       if (start > to + 1 || end < from - 1) return [[start, end]];
@@ -27,7 +27,7 @@ export class Unseen {
     });
   }
 
-  /** The text has changed. What a person has deleted or replaced is no longer part of it. */
+  /** Updates the parts after an edit: what the user has deleted or replaced is no longer among them. */
   change(changes: Changes) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {
       if (start === end) return [[changes.mapPos(start, 1), changes.mapPos(start, 1)]];

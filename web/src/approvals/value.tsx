@@ -1,5 +1,5 @@
-// A value of a tool's input: wrapped, and whole unless it is long. Then a button shows the rest, which has to be pressed before
-// anybody can accept.
+// A value in a tool's input: wrapped, and whole unless it is long. Then a button shows the rest; it has to be pressed
+// before the request can be accepted.
 
 import { useCallback, useMemo, useState } from 'preact/hooks';
 

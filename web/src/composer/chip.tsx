@@ -1,4 +1,4 @@
-// A chip of the message box: what is chosen, and a menu with a line of help for each choice.
+// A chip of the message box: a button that shows a choice, and its menu with a line of help for each choice.
 
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 
@@ -7,7 +7,7 @@ import { Icon, Text } from '../ui/elements.tsx';
 export type Choice = { value: string; label: string; help?: string; warns?: boolean; disabled?: boolean };
 
 type Props = {
-  /** What is chosen here: "Permission mode". */
+  /** What the user chooses here: "Permission mode". */
   name: string;
   label: string;
   value: string;
@@ -27,7 +27,7 @@ export function Chip({ name, label, value, choices, note, warns, onOpen, choose,
   const menu = useRef<HTMLDivElement>(null);
   const items = () => [...(menu.current?.querySelectorAll('button:not(:disabled)') ?? [])] as HTMLElement[];
 
-  // Before anybody sees the menu: the next key is for it.
+  // Before the menu is visible: the next key is meant for it.
   useLayoutEffect(() => {
     if (!open) return undefined;
     (menu.current?.querySelector<HTMLElement>('[aria-checked=true]:not(:disabled)') ?? items()[0])?.focus();
@@ -60,7 +60,7 @@ export function Chip({ name, label, value, choices, note, warns, onOpen, choose,
       Home: 0,
       End: all.length - 1,
     };
-    // No other key of the page works while the menu is open.
+    // No keyboard shortcut works while the menu is open.
     event.stopPropagation();
     if (event.key === 'Tab') setOpen(false);
     if (event.key === 'Escape') close();

@@ -1,4 +1,4 @@
-// Which agent, model and effort answer the next message, and what they ask about.
+// The chips that choose the agent, the model, the effort and the permission mode for the next message.
 
 import { useState } from 'preact/hooks';
 
@@ -24,7 +24,7 @@ const EFFORT_HELP: Record<string, string> = {
   max: 'Thinks as long as it needs. Slow and expensive.',
 };
 
-/** What the person has chosen for the next message. */
+/** What the user has chosen for the next message. */
 export type Chosen = { agent?: string; effort?: string };
 
 type Props = {
@@ -105,7 +105,7 @@ export function Chips(props: Props) {
   );
 }
 
-/** The agents that are installed; asked for when the menu is opened. */
+/** The choice of agents, which are requested from the server when the menu is opened. */
 function AgentChip({ client, project, may, choose, failed, name }: Props & { name: string }) {
   const [listed, setListed] = useState<AgentInfo[] | undefined>();
   const known: string[] = client.hello?.agents ?? [];
@@ -140,7 +140,7 @@ function AgentChip({ client, project, may, choose, failed, name }: Props & { nam
   );
 }
 
-/** The offer that the agent's current model belongs to. */
+/** The offer for the agent's current model, the first offer if the model is not known; undefined if there isn’t one. */
 function currentModel({ model }: AgentState, { models = [] }: AgentOffers): ModelOffer | undefined {
   return (
     models.find((one) => one.name === model) ??

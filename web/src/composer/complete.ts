@@ -1,17 +1,17 @@
-// What is completed in the message box: "/" begins a command of the agent, "@" a file of the project. Pure.
+// Completion in the message box: "/" begins a command of the agent, "@" a file of the project. Pure.
 
 import type { Offer } from '../protocol/messages.ts';
 
-/** The part of the text that is completed: from its sign to the caret. */
+/** The part of the text that is completed: from the "/" or "@" to the caret. */
 export type Token = { kind: 'command' | 'file'; from: number; to: number; query: string };
 export type Choice = { value: string; label: string; text?: string; kind: 'command' | 'file' | 'directory' };
 
-/** Characters of a query; longer ones are a text. */
+/** The maximum length of a query, in characters; a longer text is not completed. */
 const LONGEST = 200;
 
 export const MOST = 50;
 
-/** What is being written at the caret; undefined where nothing is completed. */
+/** The token that ends at the caret; undefined if there is nothing to complete. */
 export function tokenAt(text: string, caret: number): Token | undefined {
   const before = text.slice(Math.max(0, caret - LONGEST - 1), caret);
   if (text[0] === '/' && caret > 0 && caret <= LONGEST && !/\s/.test(before))
@@ -21,7 +21,7 @@ export function tokenAt(text: string, caret: number): Token | undefined {
   return { kind: 'file', from: caret - query.length - 1, to: caret, query };
 }
 
-/** The commands that fit, the best first: those that begin with the query, then those that contain it. */
+/** The commands that match, the best first: those that begin with the query, then those that contain it. */
 export function commandsFor(query: string, commands: Offer[]): Choice[] {
   const wanted = query.toLowerCase();
   const rank = ({ name }: Offer) => {
@@ -41,7 +41,7 @@ export function commandsFor(query: string, commands: Offer[]): Choice[] {
     }));
 }
 
-/** The text and the caret after a choice. A directory stays open for what is in it. */
+/** The text and the caret after a choice. No space follows a directory, so that its contents can be completed next. */
 export function completed(text: string, { from, to }: Token, choice: Choice): { text: string; caret: number } {
   const path = /\s/.test(choice.value) ? `"${choice.value}"` : choice.value;
   const written = choice.kind === 'command' ? `${choice.value} ` : `@${path}${choice.kind === 'directory' ? '' : ' '}`;

@@ -1,5 +1,5 @@
-// The message box: several lines, files, a draft that outlives the page, earlier messages by the arrow keys, and completion
-// of the agent's commands and of files.
+// The message box: several lines, files, a draft that survives a reload, earlier messages with the arrow keys, and
+// completion of the agent's commands and of files.
 
 import { signal } from '@preact/signals';
 import { type ComponentChildren, createRef, render } from 'preact';
@@ -12,17 +12,17 @@ import { type Choice, commandsFor, completed, type Token, tokenAt } from './comp
 import { type Accepts, type Attached, attach, MOST, unreadable } from './files.ts';
 import { counted } from '../ui/dom.ts';
 
-/** The most of the window's height that the box takes. */
+/** The largest part of the window's height that the text field takes. */
 const HEIGHT = 0.4;
 
-/** Files that wait for their message, by project, for as long as the page is open. */
+/** Attached files whose message has not been sent, by project, for as long as the page is open. */
 const waiting = new Map<string, Attached[]>();
 
 type World = {
   send: (text: string, files: Attached[], steer: boolean) => void;
   failed: (error: Error) => void;
   commands: () => Offer[];
-  /** The files of the project that fit, the best first; undefined where the server has no such list. */
+  /** Returns the files of the project that match, the best first; undefined if the server has no such list. */
   findFiles?: (query: string) => Promise<Choice[]>;
 };
 
@@ -74,7 +74,7 @@ export class Composer {
     return this.text.current as HTMLTextAreaElement;
   }
 
-  /** Draws it with other things around. */
+  /** Draws the box with other things around the text. */
   show(around: Around) {
     this.around = around;
     this.draw();
@@ -96,7 +96,7 @@ export class Composer {
     this.changed();
   }
 
-  /** These files instead of those that were here, which are returned. */
+  /** Replaces the attached files. Returns the previous ones. */
   putFiles(files: Attached[]) {
     const before = this.files;
     this.files = files;
@@ -117,7 +117,7 @@ export class Composer {
     box.putFiles([...files, ...others].slice(0, MOST));
   }
 
-  /** Its text and its files are kept for the next box of the project. */
+  /** Removes the box. Its text and its files are kept for the next box of the project. */
   dispose() {
     this.isOver = true;
     if (boxes.get(this.project) === this) boxes.delete(this.project);
@@ -227,13 +227,13 @@ export class Composer {
 
   // Files.
 
-  /** Files are taken; everything else goes its usual way. */
+  /** Attaches files that are pasted or dropped; the browser handles everything else. */
   private given(event: ClipboardEvent & DragEvent) {
     const data = event.clipboardData ?? event.dataTransfer;
     const files = [...(data?.files ?? [])];
     if (!files.length) return;
     event.preventDefault();
-    // Known during the event alone.
+    // Available only during the event.
     const folders = [...(data?.items ?? [])]
       .map((item) => item.webkitGetAsEntry?.())
       .filter((entry) => entry?.isDirectory)
@@ -300,7 +300,7 @@ export class Composer {
     return this.at;
   }
 
-  /** Looks for what fits to the word at the caret. An answer that comes after the next question is dropped. */
+  /** Looks for completions of the word at the caret. A result that arrives after the next search began is dropped. */
   private complete() {
     const { selectionStart, selectionEnd, value } = this.area;
     const token = selectionStart === selectionEnd ? tokenAt(value, selectionStart) : undefined;
@@ -338,7 +338,7 @@ export class Composer {
     area.setAttribute('aria-activedescendant', `suggestion-${this.at}`);
   }
 
-  /** Whether the key was for the list. */
+  /** Handles a key for the list of suggestions. Returns whether the key was for the list. */
   private keyOfList(event: KeyboardEvent) {
     const count = this.found.value.length;
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
@@ -371,7 +371,7 @@ export class Composer {
   }
 }
 
-/** The list above the box. The focus stays in the text. */
+/** The list of suggestions above the box. The focus stays in the text. */
 function Suggestions({ box }: { box: Composer }) {
   const found = box.suggestions;
   return (

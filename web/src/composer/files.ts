@@ -4,30 +4,30 @@ import { IMAGES } from '../state/conversation.ts';
 import { wellFormed } from '../text/harmless.ts';
 import { size } from '../ui/dom.ts';
 
-/** Files of one message. */
+/** The maximum number of files in one message. */
 export const MOST = 10;
 
-/** Bytes, and pixels of the longer side: more is of no use to a model. */
+/** The maximum size of an image in bytes, and of its longer side in pixels: more would not help a model. */
 const LARGEST_IMAGE = 4_000_000;
 const LONGEST_SIDE = 2000;
 
-/** Bytes of any file: nearly what the server takes of a blob, 33,554,432, and a number that people can read. */
+/** The maximum size of any file, in bytes: a round number just below the server's limit for a blob, 33,554,432. */
 const LARGEST = 33_500_000;
 
-/** Bytes of a text that is a part of the message. */
+/** The maximum size of a text that can become a part of the message, in bytes. */
 const LARGEST_TEXT = 1_000_000;
 
-/** Characters of a name that the server takes. */
+/** The maximum length of a name that the server accepts, in characters. */
 const LONGEST_NAME = 200;
 
-/** `url`: of an image, for its preview. `text`: what a text file contains. */
+/** `url`: the address of an image's preview. `text`: the content of a text file. */
 export type Attached = { blob: Blob; name: string; url?: string; text?: string };
 
-/** `images`: the agent sees them in a message. `files`: any other file; if not, texts alone. */
+/** `images`: whether the agent sees images in a message. `files`: whether it gets other files, or only text files. */
 export type Accepts = { images: boolean; files: boolean };
 
-/** The file as it goes with a message. The server decides whether the agent gets its content or its path. Throws an error
- * for people. */
+/** Prepares a file for a message. The server decides whether the agent gets its content or its path. Throws an error
+ * whose message is for the user. */
 export async function attach(file: File, { images, files }: Accepts): Promise<Attached> {
   const name = shortened(file.name) || (file.type.startsWith('image/') ? 'image' : 'file');
   await file
@@ -46,20 +46,20 @@ export async function attach(file: File, { images, files }: Accepts): Promise<At
   const text = file.size > LARGEST_TEXT ? undefined : textOf(await file.arrayBuffer());
   if (text !== undefined) return { blob: new Blob([text], { type: 'text/plain' }), name, text };
   if (!files) throw new Error(`Can’t attach ${name}: a terminal session takes only text files.`);
-  // What is called an image and can't be drawn goes as any other file: the agent's API would refuse it as an image.
+  // An image that can't be decoded is sent like any other file: the agent's API would refuse it as an image.
   const type = IMAGES.includes(file.type) && images ? '' : file.type;
   return { blob: file.slice(0, file.size, type), name };
 }
 
-/** For a directory, for example. */
+/** The error for something that can't be read as a file, such as a directory. */
 export const unreadable = (name: string) =>
   new Error(`Can’t attach ${name}: it can’t be read as a file. Attach the files of a folder, or a .zip file of it.`);
 
-/** A long name without its middle, so that its ending stays. */
+/** Cuts the middle out of a long name, so that its extension stays. */
 const shortened = (name: string) =>
   name.length > LONGEST_NAME ? wellFormed(`${name.slice(0, 150)}…${name.slice(-40)}`) : name;
 
-/** The message with texts in it, for agents that get no files. */
+/** The message with the text files in it, for agents that get no files. */
 export function withTexts(prompt: string, files: Attached[]) {
   const blocks = files.map(({ name, text = '' }) => {
     const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
@@ -81,7 +81,7 @@ function textOf(bytes: ArrayBuffer) {
   }
 }
 
-/** The image itself if an agent takes it, else a smaller one. Throws for what is not an image. */
+/** The image itself if it is small enough for an agent, else a smaller copy. Throws if the file is not an image. */
 async function fitting(file: File): Promise<Blob> {
   const bitmap = await createImageBitmap(file);
   const scale = Math.min(1, LONGEST_SIDE / Math.max(bitmap.width, bitmap.height));

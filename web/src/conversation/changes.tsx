@@ -12,7 +12,7 @@ import { Folded } from './folded.tsx';
 import type { World } from './world.ts';
 import { counted } from '../ui/dom.ts';
 
-/** So many files are unfolded at once. */
+/** If more files than this have changed, they are folded at first. */
 const UNFOLDED = 3;
 
 /** A button that shows the changes below it, until they are closed. */
@@ -147,13 +147,13 @@ function FileChanges({
   );
 }
 
-/** The first line that is new. */
+/** The number of the first new line; undefined if there isn’t one. */
 function firstLine(file: GitChange | undefined) {
   const row = file?.hunks[0]?.rows.find((one) => one.kind === 'changed' && one.new);
   return row?.new?.number;
 }
 
-/** Asked twice: it changes files. */
+/** The button that undoes the changes. It asks for confirmation, because it changes files. */
 function Undo({ run, revert }: { run: string; revert: (run: string) => Promise<any> }) {
   const [state, setState] = useState<'' | 'asked' | 'busy' | 'done'>('');
   const [problem, setProblem] = useState('');

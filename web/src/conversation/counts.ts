@@ -45,7 +45,7 @@ function countOf({ tool, question, state }: ToolRow): LineCounts | undefined {
 
 export type Edited = LineCounts & { files: number };
 
-/** What calls have edited, those of subagents too; undefined if that is nothing. */
+/** What tool calls have edited, including those of subagents; undefined if nothing. */
 export function editedBy(rows: readonly ToolRow[]): Edited | undefined {
   const files = new Set<string>();
   let added = 0;

@@ -1,4 +1,4 @@
-// What unfolds: its line is always there, and the rest is made when it is wanted.
+// Content that unfolds: one line is always shown, and the rest is rendered when it is opened.
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -6,8 +6,8 @@ import { useState } from 'preact/hooks';
 import { Icon } from '../ui/elements.tsx';
 
 /**
- * @param id by which `unfolded` remembers that it is open
- * @param body called once it is open
+ * @param id the id by which `unfolded` remembers that it is open
+ * @param body renders the rest; called while it is open
  */
 export function Folded({
   id,

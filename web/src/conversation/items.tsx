@@ -1,4 +1,4 @@
-// What a conversation is made of.
+// The views of the items in a conversation.
 
 import { render } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -26,7 +26,7 @@ import type { World } from './world.ts';
 
 /**
  * Draws a row into an element.
- * @param before the one in which it was drawn before
+ * @param before the element in which it was drawn before
  */
 export function rowView(row: Row, world: World, before?: HTMLElement): HTMLElement {
   const element = before ?? document.createElement('div');
@@ -93,7 +93,7 @@ const VIEWS: Record<string, (view: ViewOf) => preact.JSX.Element | null> = {
   ),
 };
 
-/** The device that did something: this one is "You". */
+/** The name of the device that did something; "You" for this one. */
 const calledOf = (by: string, world: World) => (by === world.me ? 'You' : by);
 
 function Prompt({ item: { text, by, timestamp, truncated, attachments, images, files }, world }: ViewOf) {
@@ -168,7 +168,7 @@ function Aside({ item, world }: ViewOf) {
       </p>
     );
   const output = OUTPUT.exec(text)?.[2];
-  // The answer of a command of the agent's own, such as /context.
+  // The output of one of the agent's own commands, such as /context.
   if (output !== undefined)
     return output.trim() ? (
       <article class="said">
@@ -204,7 +204,7 @@ function Summary({ item, world }: ViewOf) {
   );
 }
 
-/** An approval whose call is not in the history; one that is open has a card. */
+/** A resolved approval request whose call is not in the history. An open one has a card instead. */
 function Settled({ item, world }: ViewOf) {
   const { key, request, answer } = item;
   if (!answer) return null;

@@ -9,11 +9,11 @@ import { MARKDOWN } from '../text/message.tsx';
 import { cutAt } from '../text/plain.tsx';
 import { Text } from '../ui/elements.tsx';
 
-/** A text of more characters is drawn at most ten times a second. */
+/** A text with more characters than this is drawn at most ten times per second. */
 const LONG = 4_000;
 const PAUSE = 100; // ms
 
-/** Characters that are shown of what is behind the part that is drawn as Markdown. */
+/** How many characters at the end are shown of a text that is too long to be drawn as Markdown as a whole. */
 const TAIL = 4_000;
 
 export class Live {

@@ -20,8 +20,8 @@ function when(time: string) {
 }
 
 /**
- * @param entries those that are here
- * @param older brings earlier ones; missing where there are none
+ * @param entries the prompts that are loaded
+ * @param older loads earlier ones; undefined if there are none
  */
 export function Outline({
   entries,

@@ -12,11 +12,11 @@ import { size } from '../ui/dom.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { World } from './world.ts';
 
-/** Characters that are shown before somebody asks for more, and those that keep their colors then. */
+/** Characters that are shown before the user asks for more; `COLOURED`: the maximum for text that is shown in color. */
 const SHOWN = 4_000;
 const COLOURED = 100_000;
 
-/** A text of a program. */
+/** The output of a program. */
 export function Output({ text, label = 'Copy output' }: { text: string; label?: string }) {
   const [isWhole, setWhole] = useState(false);
   if (!text.trim()) return <p class="hint">No output</p>;
@@ -65,7 +65,7 @@ export function numberedLines(text: string): { numbers: number[]; code: string }
   return { numbers, code: code.join('\n') };
 }
 
-/** Lines that are shown before somebody asks for more. */
+/** The number of lines that are shown before the user asks for more. */
 const LINES = 200;
 
 export function FileLines({ path, numbers, code }: { path: string; numbers: number[]; code: string }) {
@@ -97,7 +97,7 @@ export function FileLines({ path, numbers, code }: { path: string; numbers: numb
   );
 }
 
-/** Images of a message, by addresses of their own bytes: nothing is fetched. */
+/** The images in a message, from the bytes that it contains: nothing is fetched. */
 export function Images({ images }: { images: Image[] }) {
   const bytes = useMemo(() => images.map(({ data }) => decoded(data)), [images]);
   return (
@@ -220,7 +220,7 @@ export function More({ truncated, world }: { truncated: any; world: World }) {
   );
 }
 
-/** All that a record says, as a text. */
+/** The whole content of a record, as text. */
 function wholeText(message: any) {
   const content = message?.message?.content ?? message?.message?.prompt;
   if (typeof content === 'string') return content;

@@ -1,10 +1,10 @@
-// The rows of a conversation: its items, with calls of tools in groups, approvals at the calls that they were about, and the
-// work of subagents at theirs. Pure.
+// The rows of a conversation: its items, with tool calls in groups, approval requests at the calls that they were
+// about, and subagents' work at the calls that started it. Pure.
 
 import type { Item } from '../state/conversation.ts';
 import { kindOf, type ToolState } from './tool-words.ts';
 
-/** A call of a tool with what belongs to it. */
+/** A tool call with what belongs to it. */
 export type ToolRow = {
   kind: 'tool';
   key: string;
@@ -12,13 +12,13 @@ export type ToolRow = {
   version: string;
   tool: Item;
   state: ToolState;
-  /** The approval that it needed, as an item. */
+  /** The approval request for the call, as an item. */
   question?: Item;
-  /** What the agent did that this call started. */
+  /** The work of the agent that this call started. */
   children: Row[];
 };
 
-/** Calls without a text between them. */
+/** Tool calls without a text between them. */
 export type GroupRow = { kind: 'group'; key: string; seq: number; version: string; rows: (ToolRow | ItemRow)[] };
 
 export type ItemRow = {
@@ -27,16 +27,16 @@ export type ItemRow = {
   seq: number;
   version: string;
   item: Item;
-  /** The calls of the run, at its end; undefined if its beginning is not here. */
+  /** At the end of a run: its tool calls; undefined if its beginning is not loaded. */
   calls?: ToolRow[];
 };
 
 export type Row = ToolRow | GroupRow | ItemRow;
 
-/** A group keeps its key while calls come before or behind it. */
+/** A group keeps its key when calls are added before or after it. */
 const groups = new WeakMap<Item, string>();
 
-/** The input of a call as a text, to be compared. */
+/** The inputs of calls as texts, for comparison. */
 const inputs = new WeakMap<object, string>();
 
 function written(input: any) {
@@ -46,7 +46,8 @@ function written(input: any) {
   return found;
 }
 
-/** For `JSON.stringify`: fields in one order. Claude Code asks with those of a question in another order than its model's. */
+/** For `JSON.stringify`: sorts fields. Claude Code's request has a question's fields in a different order from the
+ * model's call. */
 const sorted = (_: string, value: any) =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
     ? Object.fromEntries(
@@ -92,15 +93,15 @@ export function rowsOf(items: readonly Item[], isRunning: boolean): Row[] {
   return grouped(rows, new Set());
 }
 
-/** The place of the last end of a run. */
+/** The index of the last item that ends a run; -1 if there isn’t one. */
 function lastEnd(items: readonly Item[]) {
   for (let n = items.length - 1; n >= 0; n--) if (items[n].kind === 'finished') return n;
   return -1;
 }
 
 /**
- * Which approval was about which call: the same tool and input. The call comes first, except in a terminal, where the agent
- * asks before its own record of the call is read.
+ * Which approval request was about which call, by their tool and input. The call comes first, except in a terminal
+ * session, where the agent asks before its own record of the call is read.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();
@@ -128,7 +129,7 @@ function questionsOf(items: readonly Item[]) {
   return { byTool, taken };
 }
 
-/** The number of recent calls that are searched for the call of an approval. */
+/** The number of recent calls that are searched for the call that an approval request is about. */
 const RECENT = 20;
 
 function append(lists: Map<string, Item[]>, name: string, item: Item) {
@@ -153,7 +154,7 @@ function stateOf({ result, task }: Item, answer: any, isAsked: boolean, isRunnin
   return isRunning ? 'running' : 'stopped';
 }
 
-/** What a person should see without unfolding anything. */
+/** Whether the user should see a call without unfolding anything. */
 function standsAlone(row: ToolRow) {
   const kind = kindOf(row.tool as any);
   const answer = row.question?.answer;
@@ -195,7 +196,7 @@ function grouped(rows: Row[], used: Set<string>): Row[] {
 
 function group(rows: (ToolRow | ItemRow)[], used: Set<string>): GroupRow {
   const items = rows.map((row) => (row.kind === 'tool' ? row.tool : row.item));
-  // One that was split gives its key to the first of its parts.
+  // A group that was split gives its key to the first of its parts.
   const known = items.map((item) => groups.get(item)).find((one) => one !== undefined && !used.has(one));
   const key = known ?? `group ${items[0].key}`;
   used.add(key);
@@ -203,7 +204,7 @@ function group(rows: (ToolRow | ItemRow)[], used: Set<string>): GroupRow {
   return { kind: 'group', key, seq: items[0].seq, version: rows.map((row) => row.version).join(), rows };
 }
 
-/** The row that shows a record, or one that is near. */
+/** The row that shows a record, or one that is near; undefined if there are no rows. */
 export function rowAt(rows: readonly Row[], seq: number): Row | undefined {
   let found: Row | undefined;
   for (const row of rows) {

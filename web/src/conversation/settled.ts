@@ -1,15 +1,15 @@
-// How an approval ended, in words. Pure.
+// How an approval request was resolved, in words. Pure.
 
 import { planIn } from '../approvals/input.ts';
 
-/** Why an answer is no longer needed; a question that was answered in the terminal was not withdrawn. */
+/** Why an answer is no longer needed. A request that is decided in the terminal is not shown as withdrawn. */
 function withdrawn(reason: string) {
   return /^(answered elsewhere|asked in the terminal|overruled)/.test(reason)
     ? `${reason[0].toUpperCase()}${reason.slice(1)}`
     : `Withdrawn: ${reason}`;
 }
 
-/** What a person has chosen or written for each question of an agent; undefined if it is not known. */
+/** What was chosen or written for each question of an agent; undefined if it is not known. */
 export function answersOf(answer: any, request: any): [string, string][] | undefined {
   const given = request?.tool_name === 'AskUserQuestion' ? answer?.updated_input?.answers : undefined;
   if (typeof given !== 'object' || given === null) return undefined;
@@ -20,8 +20,8 @@ export function answersOf(answer: any, request: any): [string, string][] | undef
 export type Settled = { shape: 'check' | 'cross' | 'back' | 'help'; words: string; kind: '' | 'yes' | 'no' };
 
 /**
- * The line for a settled approval.
- * @param isMine it was given from this window
+ * The line for a resolved approval request.
+ * @param isMine whether the answer was given from this window
  */
 export function settledWords(answer: any, request?: any, isMine: boolean = false): Settled {
   if (!answer) return { shape: 'help', words: 'Not answered', kind: '' };

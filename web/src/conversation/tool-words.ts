@@ -21,7 +21,7 @@ export type ToolKind =
   | 'skill'
   | 'other';
 
-/** Beside the fields of the item: what the words need. */
+/** The fields of an item that the words need. */
 export type Call = { name: string; input: any };
 
 const KINDS: Record<string, ToolKind> = {
@@ -56,7 +56,7 @@ export function kindOf({ name }: Call): ToolKind {
   return Object.hasOwn(KINDS, name) ? KINDS[name] : 'other';
 }
 
-/** Now, and when it is over. */
+/** The verbs for a call that is running, and for one that is over. */
 const VERBS: Record<ToolKind, [string, string]> = {
   read: ['Reading', 'Read'],
   edit: ['Editing', 'Edited'],
@@ -76,7 +76,7 @@ const VERBS: Record<ToolKind, [string, string]> = {
   other: ['Using', 'Used'],
 };
 
-/** Before it is allowed to run, and where it never ran. */
+/** The verbs for a call that waits for approval, or was not allowed to run. */
 const WANTED: Partial<Record<ToolKind, string>> = {
   read: 'Read',
   edit: 'Edit',
@@ -100,10 +100,10 @@ export function verb(call: Call, state: ToolState) {
 
 const text = (value: any) => (typeof value === 'string' && value ? value : undefined);
 
-/** The first line, at most so long that a row can show it. */
+/** The first line, cut to a length that a row can show. */
 const short = (value: string) => value.trim().split('\n', 1)[0].slice(0, 200);
 
-/** The file of a call, and where in it. */
+/** The file of a call, and the line in it if one is given; undefined if it has no file. */
 export function fileIn({ input }: Call): { path: string; line?: number } | undefined {
   if (!isObject(input)) return undefined;
   const path = text(input.file_path) ?? text(input.notebook_path);
@@ -112,7 +112,7 @@ export function fileIn({ input }: Call): { path: string; line?: number } | undef
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
 }
 
-/** What it is done to; `code`: as it is written in a program. */
+/** What a call acts on; `code`: whether it is shown as code. */
 export function subject(call: Call, root: string): { words: string; code: boolean } {
   const { name } = call;
   const input = isObject(call.input) ? call.input : {};
@@ -174,7 +174,7 @@ const NOUNS: Partial<Record<ToolKind, [string, string, string]>> = {
   agent: ['ran', 'agent', 'agents'],
 };
 
-/** "Read 8 files, ran 6 commands": the calls that are over, in the order of their first. */
+/** "Read 8 files, ran 6 commands": the calls that are over, by kind, in the order of each kind's first call. */
 export function groupWords(calls: (Call & { state: ToolState })[]): string {
   const counts = new Map<ToolKind, { times: number; files: Set<string> }>();
   for (const call of calls) {

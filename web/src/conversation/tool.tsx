@@ -1,4 +1,4 @@
-// A call of a tool as a line that unfolds, and several of them as one.
+// A tool call as a line that unfolds, and several calls as one line.
 
 import { asText, changesIn, isObject, planIn } from '../approvals/input.ts';
 import { Counts } from '../diff/counts.tsx';
@@ -39,7 +39,7 @@ const STATES: Record<ToolState, string> = {
   stopped: 'Stopped',
 };
 
-/** Read out where the icon alone says it. */
+/** Read out where only the icon shows the state. */
 const DONE = 'Done';
 
 function State({ state }: { state: ToolState }) {
@@ -99,7 +99,7 @@ export function ToolView({
           <Text line>{answered.words}</Text>
         </span>
       ) : (
-        // The verb and the icon say that it runs.
+        // The verb and the icon show that it is running.
         STATES[state] && state !== 'running' && <span class={`tool-state ${state}`}>{STATES[state]}</span>
       )}
       <When time={tool.timestamp} />
@@ -168,7 +168,7 @@ const TODOS: { name: string; words: string; icon: IconName }[] = [
   { name: 'completed', words: 'Done', icon: 'check' },
 ];
 
-/** The state of an entry as the page knows it: an agent may send any other. */
+/** The state of an entry, "To do" if it is not known: an agent may send any other. */
 const todoOf = (todo: any) => TODOS.find(({ name }) => name === todo?.status) ?? TODOS[0];
 
 function Todos({ todos }: { todos: any[] }) {
@@ -215,7 +215,7 @@ function ToolBody({ row, world }: { row: ToolRow; world: World }) {
   );
 }
 
-/** What the call was to do; with an approval, what became of it. */
+/** What the call was meant to do; if there was an approval request, as it was decided. */
 function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World }) {
   const kind = kindOf(tool as any);
   const { name } = tool;
@@ -282,7 +282,7 @@ function Plan({ plan, world }: { plan: string; world: World }) {
   );
 }
 
-/** A change that was proposed; with a person's edits first, where there are any. */
+/** A proposed change. If it was accepted with edits, the accepted version comes first. */
 export function Proposal({ proposal, answer }: { proposal: any; answer: any }) {
   const isEdited = answer?.edited && typeof answer.new_text === 'string';
   return (
@@ -300,7 +300,7 @@ export function Proposal({ proposal, answer }: { proposal: any; answer: any }) {
   );
 }
 
-/** Characters of a value that are shown before somebody asks for more. */
+/** The number of characters of a value that are shown before the user asks for more. */
 const VALUE = 4_000;
 
 const FIELDS = 40;

@@ -1,4 +1,4 @@
-// The view of one session: its history, the streaming answer, open approvals, and the message box.
+// The view of one session: its history, the streaming answer, open approval requests, and the message box.
 
 import { signal } from '@preact/signals';
 import { createRef, render } from 'preact';
@@ -24,7 +24,7 @@ import { counted } from '../ui/dom.ts';
 
 export { listenForStop } from '../run/foot.tsx';
 
-// Beside the first connection, not after it.
+// Loads while the first connection is made, not after it.
 void markdown.load();
 
 /** Milliseconds for which the target of a jump is highlighted. */
@@ -40,20 +40,20 @@ type PageWorld = {
   resume: (session: string) => void;
 };
 
-/** What is shown around the list of messages and the approvals. */
+/** What is shown around the list of messages and the approval requests. */
 type Look = {
   isEmpty: boolean;
   isInTerminal: boolean;
-  /** The agent changes files without asking. */
+  /** Whether the agent changes files without asking. */
   isCareless: boolean;
-  /** The beginning of the history has been deleted. */
+  /** Whether the beginning of the history has been deleted. */
   isCut: boolean;
-  /** The agent is working, and whether it has not written anything yet. */
+  /** Whether the agent is working; `isSilent`: whether it has not written anything yet. */
   isLive: boolean;
   isSilent: boolean;
-  /** The button to the end, in words; '' where it is not needed. */
+  /** The label of the button that leads to the end; '' if it is not needed. */
   jump: string;
-  /** The permission mode of a session in a terminal. */
+  /** The permission mode of a terminal session. */
   mode: string;
   modeIsCareless: boolean;
   outline?: { entries: Entry[]; older?: () => Promise<unknown> };
@@ -78,7 +78,7 @@ export class ConversationView {
   session: string | undefined;
   world: PageWorld;
   element = document.createElement('section');
-  /** Controls of this view in the header of the page. */
+  /** Controls of this view in the header of the web UI. */
   tools = document.createElement('div');
   scroller: HTMLElement;
   list: WindowList;
@@ -89,21 +89,21 @@ export class ConversationView {
   _resized: ResizeObserver;
   _cards: Map<string, ApprovalCard> = new Map();
   _unfolded: Set<string> = new Set();
-  /** The run that has ended last, of those that are here. */
+  /** The id of the last run that has ended, of those that are loaded. */
   _lastRun = signal('');
   _look = LOOK;
-  /** What approvals and the foot were drawn for; undefined while the project is not known. */
+  /** The `_kind` for which the cards and the foot were drawn; undefined while the project is not known. */
   _drawn: string | undefined;
   _rowsLook: string | undefined;
   _rowsOf: Conversation | undefined;
-  /** The rows for which kept words were looked at. */
+  /** The `_rowsLook` for which kept drafts were last read. */
   _keptLook: string | undefined;
-  /** Messages can be drawn; until then, only the message box is there. */
+  /** Whether messages can be drawn; until then, only the message box is shown. */
   _canDraw = markdown.isLoaded();
   _isDisposed = false;
-  /** The number of a record to go to once the conversation is there. */
+  /** The number of a record to go to once the conversation is loaded. */
   _wanted: number | undefined;
-  /** The number of the record that is being gone to. */
+  /** The number of the record that the view is about to go to. */
   _goal: number | undefined;
   _places = {
     scroller: createRef<HTMLDivElement>(),
@@ -144,7 +144,7 @@ export class ConversationView {
       this.current.look(this.scroller.scrollTop !== scrollTop);
     });
     this._resized.observe(open.current as HTMLElement);
-    // What grows above an approval moves its buttons.
+    // Content that grows above an approval request moves its buttons.
     this._resized.observe(items.current as HTMLElement);
     this.redraw();
     this.update();
@@ -168,7 +168,7 @@ export class ConversationView {
     this._draw();
   }
 
-  /** Called when the project or this device's rights have become known or changed: controls appear and disappear. */
+  /** Called when the project or this device's permissions are known or have changed: controls appear and disappear. */
   redraw() {
     if (this._project) this._drawn = this._kind;
     this._show({ isCareless: this._project?.asks === false, isInTerminal: Boolean(this._project?.desk) });
@@ -209,7 +209,7 @@ export class ConversationView {
     };
   }
 
-  /** Whether the review is open, and this is the latest run in it. Read while a row is drawn: it is drawn again with another answer. */
+  /** Whether the review is open and this is its latest run. A row that reads this is drawn again when it changes. */
   _mayReview(run: string) {
     return this._lastRun.value === run && this.world.reviews.open(this.id) !== undefined;
   }
@@ -223,7 +223,7 @@ export class ConversationView {
     return this.client.projects.all.get(this.id);
   }
 
-  /** A step by keys to an element of the conversation. */
+  /** Called when a key has moved the focus to an element of the conversation. */
   choose(element: HTMLElement) {
     const card = [...this._cards.values()].find((one) => one.element === element);
     if (card && !card.answered) this.current.choose(card);
@@ -231,7 +231,7 @@ export class ConversationView {
     this._count();
   }
 
-  /** What is typed goes into the prompt box, where there is one. */
+  /** Gives the focus to the message box, if there is one, so that it receives what is typed. */
   type() {
     if (!this.composer.element.hidden) this.composer.area.focus();
   }
@@ -242,7 +242,7 @@ export class ConversationView {
     // Until the conversation has joined, the previous content stays: missing records are not known to be gone.
     const joined = this._hasJoined;
     const { scrollTop } = this.scroller;
-    // An item that can't be drawn must not stop the others, least of all an approval.
+    // An item that can't be drawn must not stop the others, least of all an approval request.
     const parts = [
       () => joined && this._drawRows(conversation),
       () => joined && this._drawLive(conversation),
@@ -300,7 +300,7 @@ export class ConversationView {
     const conversation = this.client.conversation;
     const waiting = [...this._cards.values()].filter((card) => !card.answered).length;
     const words = waiting ? counted(waiting, 'approval') : 'Jump to latest';
-    // Never over the buttons of an approval.
+    // The button must never cover those of an approval request.
     const isThere = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
     this._show({ jump: isThere ? '' : words });
   }
@@ -337,7 +337,7 @@ export class ConversationView {
     else if (this.live.text) this.live.clear();
   }
 
-  /** To the record of this number, or the one before it that is shown. */
+  /** Goes to the record with this number, or to the last one before it that is shown. */
   async goTo(seq: number) {
     this._wanted = undefined;
     this._goal = seq;
@@ -360,7 +360,7 @@ export class ConversationView {
     const { conversation } = this.client;
     if (!conversation || conversation.id !== this.id) return;
     if (isOffline || conversation !== before) {
-      this._wanted = seq; // then once the connection is back, or what was loaded again meanwhile is there
+      this._wanted = seq; // once the connection is back, or the conversation has been loaded again
       return;
     }
     this._goal = undefined;
@@ -369,14 +369,16 @@ export class ConversationView {
     this.list.follows = false;
     this.list.update(rows);
     const node = row && this.list.goTo(row.key);
-    if (!node) return;
+    if (!node || row.seq > seq) return; // the record itself is not there
     node.tabIndex = -1;
-    node.focus({ preventScroll: true });
+    // A jump may have waited for the connection, and the user is writing by now.
+    const { activeElement: active } = document;
+    if (!(active instanceof HTMLTextAreaElement && active.value)) node.focus({ preventScroll: true });
     node.classList.add('found');
     setTimeout(() => node.classList.remove('found'), FOUND);
   }
 
-  /** The list of prompts, from which one can jump. */
+  /** Shows the list of prompts, from which the user can jump to one. */
   showOutline() {
     const { conversation } = this.client;
     if (!conversation) return;
@@ -434,13 +436,13 @@ export class ConversationView {
       matchMedia('(hover: hover)').matches
     )
       this.type();
-    // The next one comes into view only if the one before was read or answered: a reader who is elsewhere stays there.
+    // The next card comes into view only if the one before was read or answered: a reader who is elsewhere stays there.
     if (!isOther || !this.current.card) return;
     if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
     if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });
   }
 
-  /** Words for an approval that was answered elsewhere, maybe while another session was shown here. */
+  /** Shows kept drafts for requests that were answered elsewhere, maybe while another session was shown here. */
   _drawKept(conversation: Conversation) {
     // Answers arrive as records, so the drafts in the browser's storage are only read again when there are new ones.
     if (this._keptLook === this._rowsLook) return;
@@ -451,14 +453,14 @@ export class ConversationView {
       if (!answer || this._cards.has(id)) continue;
       if (this._isMine(id, answer)) kept.keepAnswer(id, null);
       else {
-        // In the history the time is the record's.
+        // In the history, the time is in the record.
         const card = this._addCard({ created_at: question.timestamp, ...question.request });
         card.settle({ ...answer, by: answer.by && this.client.called(answer) });
       }
     }
   }
 
-  /** Whether an approval was answered from this window, or from it before it was loaded again. */
+  /** Whether an approval request was answered from this window, also before it was reloaded. */
   _isMine(id: string, answer: any) {
     const { sent } = kept.answer(id);
     return this.client.isMine(answer) || (sent !== undefined && sent === answer?.client_id);
@@ -495,7 +497,7 @@ export class ConversationView {
     render(null, this.tools);
   }
 
-  /** "2 of 4", on each card that waits. */
+  /** Shows "2 of 4" on each card that waits. */
   _count() {
     const open = [...this._cards.values()].filter((card) => !card.answered);
     open.forEach((card, index) => card.count(index + 1, open.length));
@@ -528,7 +530,7 @@ function unfold(event: KeyboardEvent) {
   target.querySelector('summary')?.click();
 }
 
-/** The static frame. The view fills the list, the streaming answer, the approvals and the foot itself. */
+/** The static frame. The view fills the list, the streaming answer, the approval requests and the foot itself. */
 function Frame({ view, look }: { view: ConversationView; look: Look }) {
   const { scroller, items, spoken, open, foot } = view._places;
   const { outline } = look;

@@ -1,4 +1,4 @@
-// A comment on a line of a difference or on a part of a plan.
+// A comment on a line of a diff or on a part of a plan.
 
 import type { ComponentChild } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
@@ -12,9 +12,9 @@ export type Comments = {
   set: (path: string, line: string, text: string, quote: string) => void;
 };
 
-/** What belongs to lines of a difference: a line is "12", or "−12" for one of the old text. These read signals. */
+/** What belongs to lines of a diff: a line is "12", or "−12" in the old text. These functions read signals. */
 export type Notes = {
-  /** Begins to write about a line; undefined where nobody may. `isRange`: about all lines to it from where it was begun before. */
+  /** Begins a comment on a line; undefined if that is not allowed. `isRange`: extends the last one up to the line. */
   begin?: (line: string, isRange: boolean) => void;
   below: (line: string) => ComponentChild[] | undefined;
   isMarked: (line: string) => boolean;
@@ -38,7 +38,7 @@ export function Comment({
     if (isNew.current) area.current?.focus();
   }, []);
   const remove = () => {
-    // The button that began it: the last one before it.
+    // The focus goes to the button that began the comment: the last one before it.
     const field = area.current as HTMLElement;
     const buttons = [...(field.closest('.card')?.querySelectorAll<HTMLElement>('.comment') ?? [])];
     buttons.findLast((one) => one.compareDocumentPosition(field) & Node.DOCUMENT_POSITION_FOLLOWING)?.focus();

@@ -17,10 +17,10 @@ import { inColumns, isRoomy, isSplit, isWrapped, setSplit, setWrapped } from './
 /** Number of rows above which the browser lays out only those near the viewport. */
 const FAR = 1000;
 
-/** Height of an unwrapped row; the same in diff.css. */
+/** Height of an unwrapped row; keep in sync with diff.css. */
 const ROW = 1.55; // em
 
-/** Characters of a line that a comment quotes. */
+/** The number of characters that a comment quotes from its line. */
 const QUOTED = 200;
 
 /** The diff of two texts. `numbered`: shows line numbers, for texts that are whole files. */
@@ -43,7 +43,7 @@ export function TextsDiff({
  * @param whole whether all unchanged lines are shown
  * @param comments collects comments on lines
  * @param notes what else belongs to lines
- * @param numbered lines have their numbers
+ * @param numbered whether line numbers are shown
  */
 export function Diff({
   path,
@@ -105,7 +105,7 @@ function step(event: KeyboardEvent) {
   event.preventDefault();
 }
 
-/** Buttons for the layout of diffs. `both`: a diff has two sides; `hasGaps`: a diff hides unchanged lines. */
+/** Buttons for the layout of diffs. `both`: whether one has two sides; `hasGaps`: whether one hides unchanged lines. */
 export function Tools({ both, hasGaps, whole }: { both: boolean; hasGaps: boolean; whole: Signal<boolean> }) {
   return (
     <div class="diff-tools">
@@ -174,11 +174,11 @@ type Shared = {
   numbered: boolean;
   old?: Colours;
   fresh?: Colours;
-  /** Long lines are drawn whole. */
+  /** Whether long lines are drawn whole. */
   isOpen: boolean;
   /** The line whose comment button is reached by Tab; arrow keys lead to the others. */
   first: string;
-  /** There are more than `FAR` rows: those out of view are not laid out. */
+  /** Whether there are more than `FAR` rows: then those out of view are not laid out. */
   isFar: boolean;
   comments?: Comments;
   notes?: Notes;
@@ -380,7 +380,7 @@ function LineRow({ line, shared }: { line: Line; shared: Shared }) {
   );
 }
 
-/** The number and the text of one side; a long line is cut unless the difference was opened. */
+/** The number and the text of one side; a long line is cut unless the diff was expanded. */
 function Cells({
   side,
   kind,

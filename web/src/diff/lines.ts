@@ -3,15 +3,15 @@
 /** Edit steps above which a text counts as rewritten: finding more would block the page for seconds. */
 const MOST = 2000;
 
-/** Changed lines whose words are compared. */
+/** The maximum number of changed lines whose words are compared. */
 const MARKED = 200;
 
 /** Lines around a change that are shown with it. */
 const CONTEXT = 3;
 
 /**
- * The shortest way from `a` to `b` (Myers): what is in both, as pairs of places; undefined where it would take more than
- * `most` steps.
+ * The elements that the shortest edit script from `a` to `b` (Myers) keeps, as pairs of indexes; undefined if it would
+ * have more than `most` steps.
  */
 export function common(
   a: readonly string[],
@@ -68,7 +68,7 @@ function anchorsOf(a: readonly string[], b: readonly string[]): [number, number]
     found.b = n;
   });
   const all = [...places.values()].filter((one) => one.isOnce && one.b >= 0);
-  // Longest increasing subsequence of the places in b: `ends[n]` is the smallest end of one with n + 1 members.
+  // Longest increasing subsequence of the positions in b: `ends[n]` is the smallest end of one with n + 1 members.
   const ends: number[] = [];
   const before = new Int32Array(all.length);
   all.forEach(({ b: place }, index) => {
@@ -119,7 +119,7 @@ function walkBack(steps: Int32Array[], x: number, y: number) {
   return pairs.reverse();
 }
 
-/** The lines of a text. `endless`: the last one has no newline. */
+/** The lines of a text. `endless`: whether the last one has no newline. */
 function linesOf(text: string) {
   const lines = text.split('\n');
   const endless = lines[lines.length - 1] !== '';
@@ -127,10 +127,10 @@ function linesOf(text: string) {
   return { lines, endless: endless && text !== '' };
 }
 
-/** A line of one side. Lines count from 1; `marks` are the parts that differ, from and to. */
+/** A line of one side. Lines count from 1; `marks`: the start and the end of each part that differs. */
 export type Side = { number: number; text: string; marks?: [number, number][] };
 
-/** A row has the line on either side; a side that is missing is undefined. */
+/** The lines on both sides of a row; a side that is missing is undefined. */
 export type Row = { kind: 'same' | 'changed'; old?: Side; new?: Side };
 
 /** Rows around a change. `skipped`: the number of unchanged rows before them that are left out. */
@@ -143,13 +143,13 @@ export type Difference = {
   removed: number;
   /** Whether there are two sides: a new file has one. */
   both: boolean;
-  /** Unchanged rows behind the last hunk. */
+  /** The number of unchanged rows after the last hunk. */
   left?: number;
-  /** Too much differs for a line by line comparison: the whole old text is removed and the whole new text added. */
+  /** Too much differs for a line-by-line comparison: the whole old text is removed and the whole new text added. */
   rough?: boolean;
   /** How the newline at the end of the file changed, in words. */
   end?: string;
-  /** The whole texts, where they are known. */
+  /** The whole texts, if they are known. */
   old?: string;
   fresh?: string;
 };
@@ -217,7 +217,7 @@ export function markWords(old: Side, fresh: Side) {
   fresh.marks = marksOf(b, new Set(pairs.map(([, j]) => j)));
 }
 
-/** @returns from, to */
+/** @returns the start and the end of each part that differs */
 function marksOf(words: readonly string[], same: Set<number>): [number, number][] {
   const marks: [number, number][] = [];
   let at = 0;
@@ -232,14 +232,14 @@ function marksOf(words: readonly string[], same: Set<number>): [number, number][
   return marks.map((mark) => trimmed(mark, words.join('')));
 }
 
-/** Without blanks at its ends, unless there is nothing else in it. */
+/** A part without the blanks at its ends, unless it consists of blanks. */
 function trimmed([from, to]: [number, number], line: string): [number, number] {
   const text = line.slice(from, to);
   if (!text.trim()) return [from, to];
   return [from + text.length - text.trimStart().length, to - text.length + text.trimEnd().length];
 }
 
-/** Rows that are near a change, in hunks; `left`: how many rows are behind the last one. */
+/** Rows that are near a change, in hunks; `left`: how many rows follow the last one. */
 function cut(rows: Row[]) {
   const hunks: Hunk[] = [];
   let near = -1;

@@ -2,7 +2,7 @@
 
 import type { Hunk, Row, Side } from './lines.ts';
 
-/** Rows of one block. */
+/** The maximum number of rows in one block. */
 export const STEP = 200;
 
 /** Rows that are shown before "Show more" is pressed. */
@@ -11,16 +11,16 @@ export const FIRST = 400;
 /** Characters of a line that are shown before "Show full lines" is pressed. */
 export const LONGEST = 2000;
 
-/** A row of a table. In two columns a `changed` one is removed on the left and added on the right. */
+/** A row of a table. In two columns, a `changed` row is shown as removed on the left and as added on the right. */
 export type Line = { kind: 'same' | 'added' | 'removed' | 'changed'; old?: Side; new?: Side };
 
 /** A run of `count` unchanged lines; `old` and `new` are the numbers of the first. */
 export type GapOf = { count: number; old: number; new: number };
 
-/** Rows `from` to `to` of all; a gap counts as none. */
+/** Rows `from` to `to` of all rows, without `to`; a gap counts as none. */
 export type Block = { from: number; to: number; rows: Line[]; gap?: GapOf };
 
-/** @param split in two columns */
+/** @param split whether the diff is in two columns */
 export function blocksOf({ hunks, left = 0 }: { hunks: Hunk[]; left?: number }, split: boolean): Block[] {
   const blocks: Block[] = [];
   let at = 0;

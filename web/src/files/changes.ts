@@ -1,10 +1,10 @@
-// What has changed in a file since the last commit, as a difference and in words. Pure.
+// What has changed in a file since the last commit, as a diff and in words. Pure.
 
 import { compare, type Difference } from '../diff/lines.ts';
 import { filesIn } from '../diff/patch.ts';
 import type { FileChanges } from '../protocol/messages.ts';
 
-/** By the status of the file. */
+/** Notes about the changes, by the status of the file. */
 export const NOTES: Record<string, string> = {
   '': 'The content is the same as in the last commit.',
   A: 'New since the last commit.',
@@ -12,7 +12,7 @@ export const NOTES: Record<string, string> = {
   D: 'Deleted since the last commit.',
 };
 
-/** The difference to show; undefined if no line differs, as in an unchanged file or a new or deleted empty one. */
+/** The diff to show; undefined if no line differs, as in an unchanged file or a new or deleted empty one. */
 export function differenceOf({ status, old, new: fresh, diff }: FileChanges): Difference | undefined {
   if (!status) return undefined;
   const both = status === 'M';
@@ -22,7 +22,7 @@ export function differenceOf({ status, old, new: fresh, diff }: FileChanges): Di
   return { ...found, both, end: both ? found.end : '' };
 }
 
-/** What hunks without the names of files change. Numbers of unchanged lines between them can't be opened. */
+/** The diff for hunks without file names. The unchanged lines between them are not known and can't be shown. */
 function patched(hunks: string): Difference | undefined {
   return filesIn(`diff --git a/file b/file\n${hunks}`)[0];
 }

@@ -40,7 +40,7 @@ function whyNot(error: RequestError): string {
 
 type Asked = { file_read: FileContent; file_changes: FileChanges };
 
-/** The answer about a file, or the reason why it failed. Nothing is asked while `isOn` is false. */
+/** The answer to a request about a file, or its error. Nothing is requested while `isOn` is false. */
 function useAnswer<T extends keyof Asked>(type: T, project: string, path: string, isOn: boolean) {
   const { client } = useWorld();
   const [answer, setAnswer] = useState<Asked[T]>();
@@ -67,7 +67,7 @@ const isNoText = (error?: Error) => error instanceof RequestError && error.code 
 export function FileView({ project, path, line, changes = false, isInGit }: FilePlace & { isInGit: boolean }) {
   const { client } = useWorld();
   const compared = useAnswer('file_changes', project, path, changes);
-  // An image, for one: it can be shown, but not compared.
+  // An image, for example, can be shown but not compared.
   const isNotCompared = changes && isNoText(compared.refused);
   const read = useAnswer('file_read', project, path, !changes || isNotCompared);
   const file = read.answer;

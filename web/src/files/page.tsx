@@ -11,7 +11,7 @@ import { useWorld } from '../ui/world.ts';
 import { changesAddress, type FilePlace, fileAddress } from './address.ts';
 import { FileView } from './file.tsx';
 
-/** What git says about a file, as a mark and in words. */
+/** The git status of a file, as a mark and in words. */
 const MARKS: Record<string, [mark: string, words: string]> = {
   M: ['M', 'changed'],
   A: ['A', 'added'],
@@ -24,7 +24,7 @@ export default function Files({ project, path, line, changes = false }: FilePlac
   const [isInGit, setInGit] = useState(false);
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    // On a touch screen the focus of a field opens the keyboard.
+    // On a touch screen, giving the focus to a field opens the keyboard.
     const css = path ? '.opened' : matchMedia('(hover: hover)').matches ? '.tree input' : '.tree';
     restoreFocus(place.current?.querySelector<HTMLElement>(css));
   }, [path]);
@@ -59,7 +59,7 @@ export default function Files({ project, path, line, changes = false }: FilePlac
   );
 }
 
-/** The entries for one request, and what went wrong. */
+/** The entries that one request returns, and the error if it failed. */
 function useEntries(project: string, data: { path?: string; query?: string }) {
   const { client } = useWorld();
   const [entries, setEntries] = useState<FileEntry[]>();
@@ -84,7 +84,7 @@ function useEntries(project: string, data: { path?: string; query?: string }) {
 
 type LevelOf = { project: string; path: string; shown: string; depth: number };
 
-/** @param onGit is told whether the project is in a git work tree */
+/** @param onGit is called with whether the project is in a git work tree */
 function Level({ project, path, shown, depth, onGit }: LevelOf & { onGit?: (isInGit: boolean) => void }) {
   const { entries, more, git, problem } = useEntries(project, { path });
   useEffect(() => {

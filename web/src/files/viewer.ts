@@ -1,4 +1,4 @@
-// A file to read, in CodeMirror: it draws only the lines in sight, and searches in all of them.
+// A file to read, in CodeMirror, which draws only the lines in view but searches all of them.
 
 import { defaultKeymap } from '@codemirror/commands';
 import { search, searchKeymap } from '@codemirror/search';
@@ -8,15 +8,15 @@ import { EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lin
 import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
 import * as kept from '../state/kept.ts';
 
-/** It fills its place, and scrolls by itself: only what is in sight is drawn. */
+/** The viewer fills its container and scrolls its own content, so that only the lines in view are drawn. */
 const FILLS = EditorView.theme({ '&': { position: 'absolute', inset: '0', height: '100%', maxHeight: 'none' } });
 
-/** Characters of a file that is colored. */
+/** The maximum length of a file that is colored, in characters. */
 const MOST = 1_000_000;
 
 /**
- * Shows `text` in `root`, which has to be empty; returns what closes it.
- * @param line the first one is 1; it is brought into view
+ * Shows `text` in `root`, which has to be empty. Returns a function that closes the viewer.
+ * @param line the line to scroll into view, counted from 1
  */
 export function openViewer({
   root,

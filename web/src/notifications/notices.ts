@@ -1,4 +1,4 @@
-// Getting noticed: the number in the title and on the icon, and where a person wants it, notifications and a sound.
+// What attracts attention: the number in the title and on the icon, and, if the user wants, notifications and a sound.
 
 import { baseName, counted } from '../ui/dom.ts';
 import { harmless } from '../text/harmless.ts';
@@ -7,10 +7,10 @@ import { reviewAddress } from '../review/address.ts';
 import * as kept from '../state/kept.ts';
 import type { Numbers, Reviews } from '../state/reviews.ts';
 
-/** As the server's notifications have it. The person who interrupts a run knows that it has ended. */
+/** The same words as in the server's notifications. Whoever interrupts a run already knows that it has ended. */
 const OUTCOMES = { completed: 'Run finished', failed: 'Run failed', timeout: 'Run timed out' };
 
-/** How long the notification of a run's end waits for the numbers of the review, as the server's does. */
+/** Milliseconds for which the notification of a run's end waits for the numbers of the review, like the server's. */
 const REVIEW_MS = 3000;
 
 type Notice = { title: string; body: string; address: string };
@@ -18,8 +18,8 @@ type Notice = { title: string; body: string; address: string };
 /**
  * The notification of a run's end; undefined if nobody has to be notified.
  *
- * @param name the project's
- * @param review what there is to review
+ * @param name the project's name
+ * @param review the numbers of the review; undefined if there is nothing to review
  */
 export function endNotice(outcome: string, id: string, name: string, review?: Numbers): Notice | undefined {
   const ended = OUTCOMES[outcome as keyof typeof OUTCOMES];
@@ -38,7 +38,7 @@ export function endNotice(outcome: string, id: string, name: string, review?: Nu
 export function watch(client: import('../protocol/client.ts').Client, reviews: Reviews) {
   const waiting = new Map<string, () => void>();
   const notifyAtEnd = (id: string, name: string, outcome: string) => {
-    waiting.get(id)?.(); // of the run before
+    waiting.get(id)?.(); // sends the one for the previous run
     const send = () => {
       clearTimeout(timer);
       waiting.delete(id);
@@ -51,7 +51,7 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
   client.addEventListener('message', (event) => {
     const { type, project_id: id, data } = (event as CustomEvent).detail;
     const isUpdate = (kind: string) => type === 'update' && data.update_type === kind;
-    // The checkpoint after the run has found this; a decision is not what the run has left.
+    // The checkpoint after the run has found changes; a change with a `by` is a person's decision instead.
     if (isUpdate('review_changed') && !data.data.by) waiting.get(id)?.();
     const project = client.projects.all.get(id);
     if (!project || !document.hidden) return;
@@ -63,7 +63,7 @@ export function watch(client: import('../protocol/client.ts').Client, reviews: R
   });
 }
 
-/** @param name the project that is looked at */
+/** @param name the name of the project that is shown */
 export function title(waiting: number, name?: string) {
   const words = `${waiting ? `(${waiting}) ` : ''}${name ? `${harmless(name)} · ` : ''}Drawbridge`;
   if (document.title === words) return;
@@ -72,7 +72,7 @@ export function title(waiting: number, name?: string) {
   badge?.catch(() => {});
 }
 
-/** Switches notifications. Throws where the browser says no. */
+/** Turns notifications on or off. Throws if the browser does not allow them. */
 export async function wantNotices(on: boolean) {
   const allowed = on && 'Notification' in window && (await Notification.requestPermission()) === 'granted';
   if (on && !allowed) throw new Error('Notifications are blocked for this site in your browser settings.');
@@ -81,7 +81,7 @@ export async function wantNotices(on: boolean) {
 
 function tell({ title, body, address }: Notice, id: string) {
   if (kept.wants('sound')) chime();
-  // Where notices come by push, this one does as well.
+  // If notifications are sent by push, this one is, too.
   if (
     kept.wants('push') ||
     !kept.wants('notices') ||
@@ -90,7 +90,7 @@ function tell({ title, body, address }: Notice, id: string) {
   )
     return;
   const options = { body, tag: id, icon: 'icon-192.png', data: { address: `/${address}` } };
-  // Phones have notifications by the service worker only.
+  // On phones, only the service worker can show notifications.
   void navigator.serviceWorker
     ?.getRegistration()
     .then((worker) => void (worker ? worker.showNotification(title, options) : new Notification(title, options)));

@@ -1,10 +1,10 @@
-// Notices while the page is closed: the browser's push service brings them to the service worker.
+// Notifications while the page is closed: the browser's push service delivers them to the service worker.
 
 import * as kept from '../state/kept.ts';
 
 const worker = () => navigator.serviceWorker?.getRegistration();
 
-/** Whether this browser could be told at all, and this server would. */
+/** Whether this browser supports push notifications, and the server sends them to it. */
 export const canPush = (client: import('../protocol/client.ts').Client) =>
   'PushManager' in window && 'serviceWorker' in navigator && client.may('push_subscribe');
 
@@ -17,7 +17,7 @@ export async function subscribe(client: import('../protocol/client.ts').Client, 
   if (!registration) throw new Error('Background notifications need HTTPS with a trusted certificate.');
   const { key } = (await client.connection.ask('push_key')).data;
   const before = await registration.pushManager.getSubscription();
-  // One that was made for another key, of a server whose data are gone, is of no use.
+  // A subscription for another key, of a server whose data was lost, is useless.
   if (before && keyOf(before) !== key) await before.unsubscribe();
   const subscription = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
   const { endpoint, keys } = subscription.toJSON();
@@ -35,7 +35,7 @@ export async function unsubscribe(client: import('../protocol/client.ts').Client
   await client.connection.ask('push_unsubscribe', { endpoint: subscription.endpoint }).catch(() => {});
 }
 
-/** Sends a notification to this browser alone; what its push service answered. */
+/** Sends a notification to this browser only. Returns what its push service answered. */
 export async function test(
   client: import('../protocol/client.ts').Client,
 ): Promise<{ accepted: boolean; problem?: string }> {
@@ -44,7 +44,7 @@ export async function test(
   return (await client.connection.ask('push_test', { endpoint: subscription.endpoint })).data;
 }
 
-/** After the server was met again: browsers renew subscriptions, servers lose them. */
+/** Subscribes again after a reconnect, because browsers renew subscriptions and servers lose them. */
 export async function renew(client: import('../protocol/client.ts').Client) {
   if (kept.wants('push') && canPush(client)) await subscribe(client).catch(() => {});
 }

@@ -1,4 +1,4 @@
-// What can be done with a session of the list, and the questions that come before it.
+// What can be done with a session in the list, and the dialogs that ask first.
 
 import { useEffect, useRef } from 'preact/hooks';
 
@@ -9,7 +9,7 @@ import { said } from '../ui/toasts.tsx';
 import type { World } from '../ui/world.ts';
 import { addressOf, type Group, type Row } from './rows.ts';
 
-/** Begins a session in the directory of `group`, with the agent that it had, and shows it. */
+/** Starts a session in the directory of `group`, with the agent of its first row, and shows it. */
 export async function newSession(world: World, group: Group) {
   const { client } = world;
   if (group.project) await client.connection.ask('agent_new_session', {}, { project: group.project.id });
@@ -21,7 +21,7 @@ export async function newSession(world: World, group: Group) {
   said('New session. Your next message starts fresh.');
 }
 
-/** An earlier session becomes the one that the next message continues. */
+/** Makes an earlier session, or a copy of it, the one that the next message continues. */
 export async function resume(world: World, project: string, session: string, copies = false) {
   await world.client.connection.ask(copies ? 'session_fork' : 'session_resume', { session_id: session }, { project });
   world.go(addressOf(project));
@@ -30,7 +30,7 @@ export async function resume(world: World, project: string, session: string, cop
   );
 }
 
-/** The id of a row's session. A session that has just begun gets another one than the list may still have. */
+/** The id of a row's session. After a session has begun, the list may still have its previous id. */
 async function idOf(world: World, { project, session, current }: Row): Promise<string> {
   if (!current) return session?.session_id ?? '';
   const { data } = await world.client.connection.ask('sessions', { limit: 20 }, { project: project.id });
@@ -84,7 +84,7 @@ function Rename({ world, row, close }: { world: World; row: Row; close: () => vo
   );
 }
 
-/** @param what a session of the project, or all of the project (a terminal session is one) */
+/** @param what whether to remove one session or the whole project (a terminal session is a project) */
 export function removeRow(world: World, row: Row, what: 'session' | 'project') {
   const { project, session } = row;
   const { client, place } = world;

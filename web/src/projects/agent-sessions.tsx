@@ -1,4 +1,4 @@
-// The sessions that the agent itself has stored for a directory, those that were begun in a terminal too.
+// The sessions that the agent itself has stored for a directory, including those that were started in a terminal.
 
 import { useEffect, useState } from 'preact/hooks';
 

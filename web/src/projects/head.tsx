@@ -17,7 +17,7 @@ import { newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
 import { standing } from './words.ts';
 
-/** The row of the list that belongs to what is shown; undefined while the list is not known. */
+/** The row of the list for the shown session; undefined if no session is shown or the list is not known yet. */
 export function shownRow({ client, sessions, place }: World): Row | undefined {
   const shown = place.value;
   if (shown.view !== 'project') return undefined;
@@ -39,9 +39,9 @@ export function Head({ tools }: { tools?: Element }) {
   const isInside = shown.view === 'files' || shown.view === 'review';
   const project = shown.view === 'project' ? client.projects.all.get(shown.project) : undefined;
   const row = shownRow(world);
-  // The button beside it has the numbers of the review.
+  // The button beside the state already shows the numbers of the review.
   const state = row?.kind === 'review' ? standing(project) : row;
-  // What was known before may be another state by now.
+  // Without a connection, the last known state may be outdated.
   const isOpen = live.connection.value >= 0 && client.connection.state === 'open';
   const hold = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -114,7 +114,7 @@ export function Head({ tools }: { tools?: Element }) {
   );
 }
 
-/** The title of a view that is not a session's. */
+/** The title of a view that does not show a session; empty if it has none. */
 function headingOf({ client, place }: World): string {
   const shown = place.value;
   if (shown.view === 'settings') return 'Settings';
@@ -124,10 +124,10 @@ function headingOf({ client, place }: World): string {
   return shown.view === 'files' ? `Files of ${name}` : `Review of ${name}`;
 }
 
-/** Milliseconds after which the review is asked for: what the session shows comes first. */
+/** Milliseconds after which the review is requested: the content of the session comes first. */
 const PAUSE = 1500;
 
-/** Leads to the review of a project while there is something to decide. */
+/** The link to the review of a project, shown while there is something to decide. */
 function ToReview({ project }: { project: any }) {
   const { client, live, reviews } = useWorld();
   const hasRun = !project.desk && Boolean(project.session_id || project.message_count);
@@ -147,7 +147,7 @@ function ToReview({ project }: { project: any }) {
   );
 }
 
-/** Where the list has a place of its own beside the conversation. The same in ui.css and projects.css. */
+/** Screens where the list is beside the conversation, not over it. The same query is in ui.css and projects.css. */
 export const WIDE = '(min-width: 1001px) and (min-height: 501px)';
 
 export function unfold({ folded, drawer }: World) {

@@ -6,12 +6,12 @@ import { listed, plainLine, type Standing, wanted } from './words.ts';
 
 export type Row = Standing & {
   key: string;
-  /** The address of the page that shows it. */
+  /** The address of the view that shows the session. */
   href: string;
   project: any;
-  /** Undefined: the server doesn't list sessions, or this one has not begun. */
+  /** Undefined if the server doesn't list sessions, or if this one has not begun. */
   session?: SessionEntry;
-  /** The next run continues it. */
+  /** Whether the next run continues this session. */
   current: boolean;
   title: string;
   /** The agent's last line, or what it asks. */
@@ -24,7 +24,7 @@ export type Row = Standing & {
 /** The sessions of one directory. `hint`: the parent directory, where two groups have the same name. */
 export type Group = { path: string; name: string; hint: string; rows: Row[]; project?: any };
 
-/** A title is one line; the first prompt can be a text of any size. */
+/** The maximum length of a title, in characters: the first prompt, which may be used for it, can be of any length. */
 const TITLE = 120;
 
 const firstLine = (text: string) => text.trim().split('\n', 1)[0].slice(0, TITLE);
@@ -32,7 +32,7 @@ const firstLine = (text: string) => text.trim().split('\n', 1)[0].slice(0, TITLE
 export const addressOf = (project: string, session?: string) =>
   `#/p/${project}${session === undefined ? '' : `/s/${encodeURIComponent(session)}`}`;
 
-/** What a session is called as long as nobody has named it and nothing was written in it. */
+/** A session's title: its name or first prompt, or a default while it has neither. */
 export const titleOf = (project: any, session?: SessionEntry): string =>
   firstLine(session?.title || project.title || '') ||
   (project.desk ? 'Terminal session' : project.session_id ? 'Session' : 'New session');

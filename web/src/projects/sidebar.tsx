@@ -1,4 +1,4 @@
-// The list of sessions: those that need somebody first, with what is new in them.
+// The list of sessions: those that wait for a person first, each with its state and its last line.
 
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 
@@ -12,13 +12,13 @@ import { useWorld } from '../ui/world.ts';
 import { newSession, removeRow, renameRow } from './acts.tsx';
 import { type Group, groups, type Row } from './rows.ts';
 
-/** Sessions of one directory that are shown without being asked for; the rest is behind a button. */
+/** How many sessions of a directory are shown at first; the user can expand the rest. */
 const FEW = 5;
 
 export function Sidebar() {
   const world = useWorld();
   const { client, live, sessions, filter } = world;
-  // What the list is made of.
+  // The list depends on these.
   void live.projects.value;
   void live.hello.value;
   const { projects } = client;
@@ -65,7 +65,7 @@ export function Sidebar() {
   );
 }
 
-/** Hides the list where it has a place of its own, closes it where it is over the page. */
+/** Closes the list if it is open as a drawer; otherwise hides it. */
 export function fold({ drawer, folded }: { drawer: { value: boolean }; folded: { value: boolean } }) {
   if (drawer.value) drawer.value = false;
   else {
@@ -179,7 +179,7 @@ function RowView({ row, isShown }: { row: Row; isShown: boolean }) {
   }, [isShown]);
   useLayoutEffect(() => {
     const row = link.current?.parentElement;
-    // A row that is removed leaves the focus to the next one.
+    // A row that is removed passes the focus to the next one.
     return () => {
       if (!row?.contains(document.activeElement)) return;
       const next = row.nextElementSibling ?? row.previousElementSibling;

@@ -13,7 +13,7 @@ import { addressOf } from './rows.ts';
 type Place = { path: string; source: 'recent' | 'repository' | 'folder' | 'root' };
 type Agent = { name: string; title: string; installed: boolean; asks: boolean; version?: string; hint?: string };
 
-/** Folders that are offered at once. */
+/** The maximum number of folders that are suggested at once. */
 const MOST = 100;
 
 const EXAMPLES = ['Explain how this project is built', 'Find and fix a bug', 'Add tests for untested code'];
@@ -39,7 +39,7 @@ export function Start() {
       kept.keepAgent(agent);
       world.go(addressOf(id));
       world.client.choose(id);
-      // A folder that is a project already may have another agent.
+      // A folder that is already a project may have a different agent.
       const another = agent && agent !== world.client.projects.all.get(id)?.agent;
       if (prompt.trim()) await world.client.execute(prompt.trim(), [], another ? { agent } : {}).catch(failed);
     });
@@ -85,7 +85,7 @@ export function Start() {
   );
 }
 
-/** The project in a folder; where there is one already, it begins a new session. */
+/** Returns the id of the project in a folder, which is created if necessary. An existing one starts a new session. */
 async function projectIn({ client }: World, path: string, agent: string): Promise<string> {
   const known = [...client.projects.all.values()].find((one) => !one.desk && one.path === path);
   if (!known) return (await client.connection.ask('project_create', { path, agent: agent || undefined })).data.data.id;
@@ -93,7 +93,7 @@ async function projectIn({ client }: World, path: string, agent: string): Promis
   return known.id;
 }
 
-/** A field with suggestions: recent folders and repositories at first, then the folders of what is typed. */
+/** A field with suggestions: first recent folders and repositories, then the folders that match the typed path. */
 function Folder({ path, setPath }: { path: string; setPath: (path: string) => void }) {
   const { client } = useWorld();
   const { problem, trying, setProblem } = useTrying();
@@ -127,7 +127,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
     setPath(text);
     void look(text);
   };
-  /** A folder is entered, so that the ones in it come next; a project is chosen as it is. */
+  /** Enters a folder, so that the folders in it are suggested next; a recent folder or a repository is chosen. */
   const pick = ({ path: picked, source }: Place) => {
     field.current?.focus();
     if (source === 'folder' || source === 'root') type(`${picked.replace(/\/$/, '')}/`);
@@ -217,7 +217,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
   );
 }
 
-/** @param into the folder that is proposed for the new one */
+/** @param into the suggested parent of the new folder */
 function NewFolder({ into, close, created }: { into: string; close: () => void; created: (path: string) => void }) {
   const { client } = useWorld();
   const { problem, busy, trying } = useTrying();
@@ -279,7 +279,7 @@ function NewFolder({ into, close, created }: { into: string; close: () => void; 
 
 type Server = World['client'];
 
-/** Folders that somebody may mean who has typed nothing. */
+/** The folders to suggest before anything is typed. */
 async function suggestions(client: Server): Promise<Place[]> {
   const roots = client.connection.ask('dir_list', { path: '' }, { lasting: true });
   const places = client.may('place_list')
@@ -293,7 +293,7 @@ async function suggestions(client: Server): Promise<Place[]> {
   return [...places, ...others.map((path: string) => ({ path, source: 'root' as const }))].slice(0, MOST);
 }
 
-/** Folders in the one that is typed, whose names begin like what follows its last slash. */
+/** The folders in the typed folder whose names begin with the text after its last slash. */
 async function folders(client: Server, text: string): Promise<Place[]> {
   const typed = text === '~' ? '~/' : text;
   const [, parent, start] = /^(.*\/)([^/]*)$/.exec(typed) ?? ['', '', typed];

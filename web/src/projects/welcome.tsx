@@ -1,4 +1,4 @@
-// What is shown where no session is: the three first steps, or the latest sessions.
+// What is shown while no session is open: the three steps to a new session, or the latest sessions.
 
 import { useEffect, useRef } from 'preact/hooks';
 

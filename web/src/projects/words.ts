@@ -1,4 +1,4 @@
-// The state of a project in a word or two, the same everywhere on the page. Pure.
+// The state of a project in a word or two, the same everywhere in the web UI. Pure.
 
 import { counted, duration } from '../ui/dom.ts';
 
@@ -26,7 +26,7 @@ export function standing({
   return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
 }
 
-/** As in a list of projects: one that does nothing else has something to review. */
+/** The state of a project in a list: an idle one can have changes to review. */
 export function listed(project: any): Standing {
   const found = standing(project);
   const files = project.review?.files ?? 0;
@@ -60,14 +60,14 @@ const WANTED: Record<string, string> = {
   fetch: 'Fetch a web page',
 };
 
-/** What an approval is about, by its tool: "Run a command". */
+/** What an approval request is about, by its tool: "Run a command". */
 export function wanted(tool: string) {
   if (Object.hasOwn(WANTED, tool)) return WANTED[tool];
   const [, server, name] = /^mcp__(.+?)__(.+)$/.exec(tool) ?? [];
   return server ? `Use ${name} (${server})` : `Use ${tool}`;
 }
 
-/** A line of Markdown without its marks. */
+/** A line of Markdown without its markup. */
 export const plainLine = (text: string) =>
   text
     .replace(/^\s*(#{1,6}\s+|[-*+]\s+(\[[ x]\]\s+)?|>\s*|\[\^\w+\]:\s*)/, '')
@@ -83,20 +83,20 @@ export const MODES: Record<string, string> = {
   auto: 'Auto',
 };
 
-/** A mode in words. An agent that can't ask doesn't, whatever its mode is called. */
+/** A mode in words. An agent that can't ask never asks, whatever its mode is called. */
 export const modeWords = (project: any, mode: string): string =>
   project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? mode);
 
 /**
- * The modes to choose from: those that the agent has of its own, else Claude Code's as far as the server accepts them.
- * @param accepted as in the server's hello; older servers don't say
+ * The modes to choose from: the agent's own modes, else those of Claude Code that the server accepts.
+ * @param accepted as in the server's hello; older servers don't report them
  */
 export const modesOf = (project: any, accepted?: string[]): string[] =>
   project?.modes ?? Object.keys(MODES).filter((mode) => !accepted || accepted.includes(mode));
 
 const WEEK = 7 * 86_400_000;
 
-/** "14:05", with the day of the week where it is another one, and the date where that weekday comes earlier, too. */
+/** "14:05" for today, with the weekday for another day, and with the date if that day is a week or more ahead. */
 export function clock(time: string, now = new Date()) {
   const when = new Date(time);
   const hours = when.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
@@ -106,17 +106,17 @@ export function clock(time: string, now = new Date()) {
   return `${day} ${hours}`;
 }
 
-/** When a limit of the agent's account ends. */
+/** A sentence that says when a limit of the agent's account ends. */
 export function liftedWords(until: string, now = new Date()) {
   return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
 }
 
-/** "Claude" of what the server calls claude. */
+/** An agent's display name: "Claude" for "claude". */
 export function agentName(agent: string) {
   const own = ({ claude: 'Claude', gemini: 'Gemini', codex: 'Codex' } as Record<string, string>)[agent];
   return own ?? `The ${agent} agent`;
 }
 
-/** How long a run has taken so far. */
+/** How long a run has taken so far; empty if it has not started. */
 export const since = (run: any) =>
   run?.started_at ? duration(Math.max(0, Date.now() - Date.parse(run.started_at))) : '';

@@ -1,13 +1,13 @@
-// Large things on their way to the server, in pieces.
+// Sends large data to the server, in pieces.
 
 /** Bytes of a piece, before base64. */
 const PIECE = 300_000;
 
-/** One that nobody else has; `randomUUID` is there where the page came by https alone. */
+/** A unique id. `crypto.randomUUID` can't be used: it exists only if the page was loaded over https. */
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** Sends it up; the name by which a request may use it. */
+/** Uploads `bytes`. Returns the id of the blob, which requests can use. */
 export async function sendUp(connection: import('./connection.ts').Connection, bytes: Uint8Array) {
   const blob_id = newId();
   for (let offset = 0; offset < bytes.length; offset += PIECE) {

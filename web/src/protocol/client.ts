@@ -1,4 +1,4 @@
-// The page's side of the server: the connection, what it has received, and what a person can do.
+// The web UI's client for the server: the connection, what it has received, and what the user can do.
 
 import { Connection, RequestError, whole } from './connection.ts';
 import { Conversation, recordOf } from '../state/conversation.ts';
@@ -7,21 +7,21 @@ import * as kept from '../state/kept.ts';
 import { newId, sendUp } from './blobs.ts';
 import { size } from '../ui/dom.ts';
 
-/** Records of a page of history. */
+/** The number of records in a page of history. */
 const PAGE = 120;
 
-/** Records to search for the fork: changes of mode or model may follow it before its first run. */
+/** How many of the last records are searched for a fork: mode or model changes may follow it before its first run. */
 const AFTER_A_FORK = 20;
 
-/** Records behind which a conversation is loaded again from its end instead of catching up. */
+/** If more records than this were missed, a conversation is loaded again from its end instead of catching up. */
 const TOO_FAR = 1000;
 
 const MESSAGE_BYTES = 900_000;
 
-/** Pages of a session that are fetched to reach a record in it. */
+/** The maximum number of pages of a session that are fetched to reach a record in it. */
 const FAR_BACK = 20;
 
-/** For an earlier session, in the place of a snapshot: nothing in it changes. Its records are before any number. */
+/** The snapshot for an earlier session, in which nothing changes. `last_seq` is larger than any record's number. */
 const EARLIER = { last_seq: 1e9, run: null, queue: [], open_approvals: [] };
 
 /** A prompt that the server has not confirmed. */
@@ -30,14 +30,14 @@ export type Unsent = {
   project: string;
   prompt: string;
   attachments?: { blob_id: string; media_type: string; name: string }[];
-  /** Another agent than the project's. */
+  /** The agent, if it is not the project's. */
   agent?: string;
   options?: import('./messages.ts').Options;
-  /** It is sent into the run that is active. */
+  /** Whether the prompt is sent into the active run. */
   steer?: boolean;
 };
 
-/** What goes with a prompt, beside its text. */
+/** What can be sent with a prompt, besides its text. */
 export type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
 
 export class Client extends EventTarget {
@@ -60,21 +60,21 @@ export class Client extends EventTarget {
     this.conversation = undefined;
     this.hello = undefined;
     this.name = this._called = kept.clientName();
-    /** The owner gave this device its name: it is not for the browser to choose. */
+    /** Whether the owner has named this device, so that the browser can't choose its name. */
     this.isNamed = false;
     this.connection = new Connection({ connect });
     this.connection.onstate = () => this._tell('connection');
     this.connection.onopen = () => void this._open().catch(() => {});
     this.connection.onmessage = (message) => this._heard(message);
-    /** What the server has called the connections of this window. */
+    /** The ids that the server has given to the connections of this window. */
     this._ids = new Set();
-    /** What this person takes off the list at this moment. */
+    /** The id of the project that this window is removing. */
     this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. */
     this.unsent = kept.unsent();
-    /** Prompts of this window whose run has not ended, by their runs. */
+    /** Prompts of this window whose run has not ended, by run id. */
     this._sent = new Map();
-    /** The latest search for a record that is not here. */
+    /** The latest search for a record that is not loaded. */
     this._search = undefined;
   }
 
@@ -85,19 +85,19 @@ export class Client extends EventTarget {
     this._again();
   }
 
-  /** @param code one that is good once @param name of this device */
+  /** Pairs this device. @param code a one-time code @param name the name of this device */
   pair(code: string, name: string) {
     this.hello = undefined;
     this._called = name;
     this.connection.pair(code, name);
   }
 
-  /** Whether the server takes such a message from this device; as long as nobody knows, it is taken to. */
+  /** Whether the server accepts messages of this type from this device; true as long as this is not known. */
   may(type: string) {
     return (this.hello?.features ?? kept.features())?.includes(type) ?? true;
   }
 
-  /** Shows a project; undefined: none. `session`: one of its earlier sessions. */
+  /** Shows a project, or none if `id` is undefined. `session`: one of its earlier sessions. */
   choose(id: string | undefined, session?: string) {
     if (this.conversation?.id === id && this.conversation?.session === session) return;
     if (this.conversation && this.conversation.id !== id)
@@ -107,10 +107,12 @@ export class Client extends EventTarget {
     if (this.connection.state === 'open') void this._join().catch(() => {});
   }
 
-  // What a person does.
+  // What the user does.
 
-  /** Throws where a file could not be sent up; then nothing was asked. */
-  /** Whether the server has accepted the prompt, or will once the connection is back. */
+  /**
+   * Sends a prompt. Returns whether the server has accepted it, or may still do so once the connection is back. Throws
+   * if the prompt is too long or a file could not be uploaded; then the prompt was not sent.
+   */
   async execute(prompt: string, files: { blob: Blob; name: string }[] = [], extra: Extra = {}) {
     const project = this._id;
     if (new TextEncoder().encode(JSON.stringify(prompt)).length > MESSAGE_BYTES)
@@ -130,12 +132,12 @@ export class Client extends EventTarget {
     return await this._execute(one);
   }
 
-  /** One answer to an open question. */
+  /** Answers an open approval request. */
   async answer(
     { approval_id }: any,
     { allow, message, input, remember }: { allow: boolean; message?: string; input?: object; remember?: boolean },
   ) {
-    const project = this._id; // a long one takes a while to be sent up, and the person may be elsewhere then
+    const project = this._id; // uploading a long answer takes a while, and the user may be elsewhere by then
     const given = input && (await this._input(input));
     const data = {
       approval_id,
@@ -147,13 +149,13 @@ export class Client extends EventTarget {
     try {
       await this.connection.ask('permission_response', data, { project, lasting: true });
     } catch (error) {
-      // After a break it is sent again: then the first answer may have been this very one.
+      // The answer is sent again after a lost connection: then the request may have been resolved by this very answer.
       const details = error instanceof RequestError && error.code === 'APPROVAL_RESOLVED' ? error.details : undefined;
       if (!this.isMine(details) || details?.decision !== data.decision) throw error;
     }
   }
 
-  /** Whether an approval was answered from this window. Another one may have the same name. */
+  /** Whether an approval request was answered from this window. Another window may have the same name. */
   isMine(answer: any) {
     return Boolean(answer?.client_id && this._ids.has(answer.client_id) && answer.by === this.name);
   }
@@ -163,12 +165,12 @@ export class Client extends EventTarget {
     return by === this.name ? `Another window (${by})` : by;
   }
 
-  /** A command about the project that is shown. */
+  /** Sends a request about the project that is shown, and returns the answer. */
   command(type: string, data?: object) {
     return this.connection.ask(type, data, { project: this._id });
   }
 
-  /** Takes a project off the list, or a session. */
+  /** Removes a project, or a terminal session. */
   async remove(id: string) {
     this._removing = id;
     try {
@@ -178,7 +180,7 @@ export class Client extends EventTarget {
     }
   }
 
-  /** A project of the same directory, where there is one. */
+  /** The managed project in the same directory; undefined if there isn’t one. */
   _besides({ path }: any) {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
   }
@@ -192,7 +194,7 @@ export class Client extends EventTarget {
     );
   }
 
-  /** The project in which it does. */
+  /** Forks a terminal session. Returns the id of the project that continues the copy. */
   async fork(project: any): Promise<string> {
     const { path, agent, session_id } = project;
     const id =
@@ -201,19 +203,21 @@ export class Client extends EventTarget {
     return id;
   }
 
-  /** Older messages; whether there were any. */
+  /** Loads older messages. Returns whether there were any. */
   async older() {
     const conversation = this.conversation;
     if (conversation?.before !== undefined) return this._olderOfSession(conversation);
     if (!conversation?.joined || conversation.first <= (this.projects.all.get(conversation.id)?.first_seq ?? 1))
       return false;
-    const { data } = await this.command('get_messages', { before_seq: conversation.first, limit: PAGE });
+    const { first } = conversation;
+    const { data } = await this.command('get_messages', { before_seq: first, limit: PAGE });
+    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump has led elsewhere
     conversation.prepend(data.messages);
     this._tell('conversation');
     return data.messages.length > 0;
   }
 
-  /** Messages behind those that are here, where the end was let go. */
+  /** Loads the messages after the loaded ones, if those do not reach the end. Returns whether any were added. */
   async newer() {
     const conversation = this.conversation;
     if (!conversation || conversation.atEnd) return false;
@@ -227,36 +231,53 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Brings the records around one that is not here. Whether it is still the one to go to: another may have been asked for. */
+  /** Loads the records around a record. Returns false if the user has meanwhile gone elsewhere. */
   async around(seq: number): Promise<boolean> {
     const conversation = this.conversation;
     const search = (this._search = {});
     const isWanted = () => this.conversation === conversation && this._search === search;
-    if (!conversation?.joined || (seq >= conversation.first && seq <= conversation.last)) return true;
-    for (let page = 0; page < FAR_BACK && conversation.before && conversation.first > seq && isWanted(); page++)
+    const isHere = ({ first, last, atEnd }: Conversation) => first <= seq && (seq <= last || atEnd);
+    if (!conversation?.joined || isHere(conversation)) return true;
+    if (conversation.before !== undefined && conversation.last < seq) {
+      await this._reload(); // it was let go for what is before it
+      return false;
+    }
+    // An earlier session can't be shown any other way.
+    const most = conversation.session === undefined ? FAR_BACK : Infinity;
+    for (let page = 0; page < most && conversation.before && conversation.first > seq && isWanted(); page++)
       await this._olderOfSession(conversation);
-    if (!isWanted() || conversation.first <= seq || conversation.session !== undefined) return isWanted();
-    // It is not in this session, or far back: it is shown in the whole history of the project.
+    if (!isWanted() || isHere(conversation) || conversation.session !== undefined) return isWanted();
+    // The record is not in this session, or far back: it is shown in the whole history of the project.
+    const { before } = conversation;
     conversation.before = undefined;
-    const { data } = await this.command('get_messages', { after_seq: Math.max(0, seq - PAGE / 2), limit: PAGE });
-    if (!isWanted()) return false;
-    conversation.place(data.messages);
+    try {
+      for (const after_seq of [Math.max(0, seq - PAGE / 2), seq - 1]) {
+        const { data } = await this.command('get_messages', { after_seq, limit: PAGE });
+        if (!isWanted()) return false;
+        conversation.place(data.messages);
+        if (conversation.last >= seq) break; // else the records before it are large, and fill the message
+      }
+    } catch (error) {
+      if (this.conversation === conversation) conversation.before = before;
+      throw error;
+    }
     this._tell('conversation');
     return true;
   }
 
-  /** The end of the conversation, wherever one was before. */
+  /** Loads the end of the conversation, if it is not loaded. */
   async latest() {
+    this._search = {}; // a jump that is under way leads nowhere now
     if (!this.conversation || this.conversation.atEnd) return;
     await this._reload();
   }
 
-  /** The whole record of a message of which a preview came. */
+  /** Fetches the whole record of a message of which only a preview was received. */
   async whole(blob: string) {
     return JSON.parse(await new Blob([await this.bytes(blob)]).text());
   }
 
-  /** All of a blob. */
+  /** Fetches all bytes of a blob. */
   async bytes(blob: string): Promise<Uint8Array<ArrayBuffer>> {
     const parts: Uint8Array<ArrayBuffer>[] = [];
     for (let offset = 0, last = false; !last; ) {
@@ -269,9 +290,9 @@ export class Client extends EventTarget {
     return new Uint8Array(await new Blob(parts).arrayBuffer());
   }
 
-  // Inside.
+  // Internal.
 
-  /** The conversation from its end, as the server has it now. */
+  /** Loads the conversation again, from its end. */
   async _reload() {
     const { conversation } = this;
     if (!conversation) return;
@@ -280,7 +301,7 @@ export class Client extends EventTarget {
     await this._join();
   }
 
-  /** The session that the next run of a project continues, by the id that `session_messages` takes; undefined: it has none. */
+  /** The id, for `session_messages`, of the session that a project's next run continues; undefined if there isn’t one. */
   async _currentSession({ id, session_id }: any): Promise<string | undefined> {
     if (session_id) return session_id;
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });
@@ -294,11 +315,11 @@ export class Client extends EventTarget {
     return changes.at(-1)?.message.message.fork_from;
   }
 
-  /** Whether there were any. */
+  /** Loads older messages of the session. Returns whether there were any. */
   async _olderOfSession(conversation: Conversation) {
     if (conversation.before === null) return false;
     const session = conversation.session ?? conversation.reads;
-    // A page may be empty, and there are others before it.
+    // A page may be empty although there are others before it.
     for (let count = 0; count === 0 && conversation.before !== null; ) {
       const before = conversation.before || undefined;
       const { data } = await this.command('session_messages', { session_id: session, before, limit: PAGE });
@@ -331,20 +352,20 @@ export class Client extends EventTarget {
     this.hello = hello;
     this._ids.add(hello.client_id);
     const { name } = hello.device;
-    // The owner's own token has no name in front.
+    // The token of a device has this prefix; the owner's token does not.
     this.isNamed = kept.token().startsWith('drawbridge_');
     this.name = name;
     kept.keepFeatures(hello.features);
     this._tell('hello');
   }
 
-  /** Comes back to where it was, or begins at the end. */
+  /** Joins the conversation that is shown: continues at its cursor, or begins at its end. */
   async _join() {
     let conversation = this.conversation;
     if (!conversation) return;
     const project = this.projects.all.get(conversation.id);
     if (!project) {
-      if (this.projects.known) this._tell('gone'); // else it is joined when the list has come
+      if (this.projects.known) this._tell('gone'); // otherwise it is joined once the list has arrived
       return;
     }
     if (conversation.session !== undefined) {
@@ -371,9 +392,9 @@ export class Client extends EventTarget {
         // Until the session is known, no older records are requested: they could belong to another session.
         conversation.before = null;
         if (conversation.first > 1) conversation.reads = await this._currentSession(project);
-        // Undefined: another part of the history was asked for meanwhile.
+        // `before` is undefined if another part of the history was requested meanwhile.
         if (this.conversation !== conversation || conversation.before === undefined) return;
-        // No session: there is nothing older.
+        // Without a session, there is nothing older.
         conversation.before = conversation.reads === undefined ? null : '';
         await this._olderOfSession(conversation);
         return;
@@ -382,21 +403,21 @@ export class Client extends EventTarget {
           conversation.joined = false; // it is joined as a whole once the connection is back
           throw error;
         }
-        conversation.before = undefined; // the whole history of the project, then
+        conversation.before = undefined; // shows the whole history of the project instead
       }
     }
     if (conversation.first > 1) await this.older();
   }
 
-  /** The project has another session now: what is shown is that one's. */
+  /** Shows the new session after the project's session has changed. */
   _sessionChanged({ update_type: what, data }: any, conversation: Conversation) {
     if (conversation.session !== undefined || conversation.before === undefined) return;
-    // During a run it is the one that was new, and has its name now: its records are here already.
+    // During a run, it is the new session, which has its id now: its records are already loaded.
     if (what === 'session_changed' && (conversation.run || data.session_id === conversation.reads)) {
       conversation.reads = data.session_id || conversation.reads;
       return;
     }
-    // The project's own state comes later.
+    // The new state of the project is received later.
     const project = this.projects.all.get(conversation.id);
     if (project) project.session_id = what === 'session_reset' ? data.new_session_id : data.session_id;
     void this._reload().catch(() => {});
@@ -428,7 +449,7 @@ export class Client extends EventTarget {
       const sent = this.unsent.find((one) => one.id === request_id);
       if (!sent) return;
       this._sent.set(data.run_id, sent.prompt);
-      // Servers that have queue_changed have sent it by now, or do at once.
+      // Servers that support queue_changed have sent it by now, or send it immediately after this.
       if (data.position > 0 && !conversation.queue.some((one) => one.run_id === data.run_id))
         conversation.queue = [
           ...conversation.queue,
@@ -455,7 +476,7 @@ export class Client extends EventTarget {
       this._tell('gone');
   }
 
-  /** Tells of a prompt of this device that somebody else has removed from the queue. */
+  /** Dispatches `removed` if somebody else has removed a prompt of this window from the queue. */
   _removed({ run_id: run, removed_by: by, client_id: id }: any) {
     const prompt = this._sent.get(run);
     this._sent.delete(run);
@@ -463,7 +484,7 @@ export class Client extends EventTarget {
       this.dispatchEvent(new CustomEvent('removed', { detail: { by, prompt, project: this._id } }));
   }
 
-  /** What was not confirmed before. */
+  /** Sends the prompts again that were not confirmed. */
   _again() {
     for (const one of this.unsent) void this._execute(one);
   }
@@ -488,7 +509,7 @@ export class Client extends EventTarget {
     return accepted;
   }
 
-  /** `updated_input`, in pieces before it where it is too large for a message. */
+  /** The field for `updated_input`. An input that is too large for a message is uploaded first. */
   async _input(input: object) {
     const bytes = new TextEncoder().encode(JSON.stringify(input, whole));
     if (bytes.length < MESSAGE_BYTES) return { updated_input: input };

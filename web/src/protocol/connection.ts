@@ -1,24 +1,25 @@
-// One connection to the server that comes back by itself. Sockets and timers are handed in, so that tests have their own.
+// One connection to the server that reconnects automatically. Sockets and timers are passed in, so that tests can use
+// their own.
 
 import { wellFormed } from '../text/harmless.ts';
 
-/** Milliseconds until the first, second, … try; then always the last. */
+/** Milliseconds until the first, second, … retry; later ones use the last value. */
 const PAUSES = [500, 1000, 2000, 5000, 10_000];
 
 /** Milliseconds within which a server that can be reached answers a request. */
 const PATIENCE = 10_000;
 
-/** Milliseconds after an error that names no request: a connection that is ended with it is ended by then. */
+/** Milliseconds to wait after an error that names no request: if the server closes the connection, it has by then. */
 const NAMELESS = 1000;
 
-/** The token is not accepted, or no longer accepted, if an `error` with the reason came before it. Without one the token was not
-read: it came too late, over a slow network. */
+/** Close codes for a token that is not, or no longer, accepted, if an `error` with the reason was received before.
+Without one, the token was not read: it arrived too late, over a slow network. */
 const NOT_TAKEN = [4401, 4403];
 
-/** For `JSON.stringify`: without halves of surrogate pairs, which no server can read. */
+/** A replacer for `JSON.stringify` that replaces lone surrogates, which no server can read. */
 export const whole = (_: string, value: any) => (typeof value === 'string' ? wellFormed(value) : value);
 
-/** A request that was not done: `code` as in the protocol, or OFFLINE where the connection broke before the answer. */
+/** A request that failed: `code` as in the protocol, or OFFLINE if the connection was lost before the answer. */
 export class RequestError extends Error {
   code: string;
   details: any;
@@ -36,7 +37,7 @@ export type State = 'idle' | 'connecting' | 'open' | 'waiting' | 'refused';
 export type Message = { type: string; project_id?: string; seq?: number; data: any; request_id?: string };
 export class Connection {
   state: State;
-  /** While it is `waiting`: when the next try is, in milliseconds since 1970. */
+  /** In the state `waiting`: the time of the next attempt, in milliseconds since 1970. */
   retryAt: number | undefined;
   refusal: { code: string; message: string } | undefined;
   onstate: (state: State) => void;
@@ -65,7 +66,7 @@ export class Connection {
     newId?: () => string;
   }) {
     this.state = 'idle';
-    /** If it is `refused`: the error with the reason. */
+    /** In the state `refused`: the error with the reason. */
     this.refusal = undefined;
     this.onstate = () => {};
     this.onmessage = () => {};
@@ -90,14 +91,15 @@ export class Connection {
     this._begin();
   }
 
-  /** A one-time code instead of a token; `paired` brings one. It is tried once. @param name of this device */
+  /** Signs in with a one-time code instead of a token; the `paired` message contains the token. The code is tried only
+   * once. @param name the name of this device */
   pair(code: string, name: string) {
     this.stop();
     this._first = { type: 'pair', data: { code, name: name || undefined } };
     this._begin();
   }
 
-  /** Ends it; open requests fail. */
+  /** Closes the connection; open requests fail. */
   stop() {
     this._cancel(this._timer);
     this._believe();
@@ -108,7 +110,7 @@ export class Connection {
     this._become('idle');
   }
 
-  /** Does not wait for the next try: the network is back, or the page is looked at again. */
+  /** Reconnects immediately: the network is back, or the web UI is visible again. */
   hurry() {
     if (this.state !== 'waiting') return;
     this._cancel(this._timer);
@@ -123,15 +125,15 @@ export class Connection {
     this._socket.send(JSON.stringify({ type: 'hello', data: {}, request_id: this._newId() }));
   }
 
-  /** The network has gone: a socket that still seems open is not believed. */
+  /** The network was lost: a socket that still seems open is not trusted. */
   lost() {
     if (this.state === 'open' || this.state === 'connecting') this._socket?.close();
     if (this._socket) this._closed(this._socket, 0);
   }
 
   /**
-   * The answer to a request. A `lasting` one is sent again after a break, with the same id, until it is answered; the
-   * server does nothing twice. Others fail with OFFLINE.
+   * Sends a request and returns the answer. After a lost connection, a `lasting` request is sent again with the same id
+   * until it is answered; the server does nothing twice. Other requests fail with OFFLINE.
    */
   ask(
     type: string,
@@ -199,7 +201,7 @@ export class Connection {
     this._become('waiting');
   }
 
-  /** The server could not read a request or its id: the open requests fail then, instead of waiting for ever. */
+  /** The server could not read a request or its id: the open requests fail, instead of waiting forever. */
   _refuseUnnamed({ code, message, details }: any) {
     const [socket, ids] = [this._socket, [...this._asked.keys()]];
     this._later(() => {
@@ -211,7 +213,7 @@ export class Connection {
     }, NAMELESS);
   }
 
-  /** The server has answered, or the connection has ended. */
+  /** Stops the timer of `check`: the server has answered, or the connection has ended. */
   _believe() {
     this._cancel(this._doubt);
     this._doubt = undefined;

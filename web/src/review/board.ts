@@ -1,4 +1,4 @@
-// The parts of a review that are drawn: which one the keys act on, which are near, and how one comes into view.
+// The parts of a review that are drawn: which one the keys act on, which are near, and how one is scrolled into view.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -52,10 +52,10 @@ class CurrentCard extends Current<Card> {
 /** Milliseconds for which a part that was brought into view stays there while the parts around it are drawn. */
 const HELD = 5000;
 
-/** Pixels that are left free above a part that is brought into view. The same in review.css. */
+/** Pixels that are left free above a part that is brought into view. Keep in sync with review.css. */
 const ABOVE = 56;
 
-/** A phone shows one part at a time. The same in review.css. */
+/** Matches small screens, which show one part at a time. The same in review.css. */
 const PAGED = matchMedia('(max-width: 760px), (max-height: 500px)');
 
 export type Acts = {
@@ -71,7 +71,7 @@ export class Board {
   /** The key of the current part. */
   at: Signal<string | undefined> = signal(undefined);
   isPaged: Signal<boolean> = signal(PAGED.matches);
-  /** On a small screen: the list of files is shown in the place of a part. */
+  /** Whether the list of files is shown instead of a part, on a small screen. */
   showsList: Signal<boolean> = signal(false);
   /** The paths of the files whose parts are drawn: those that are, or were, near. */
   drawn: Signal<ReadonlySet<string>> = signal(new Set());
@@ -86,7 +86,7 @@ export class Board {
   _order: string[] = [];
   /** The part that comes into view once it is drawn. */
   _wanted: { key: string; takesFocus: boolean } | undefined;
-  /** The part that stays in view until the person does anything. */
+  /** The part that stays in view until the user does anything. */
   _held: { key: string; until: number } | undefined;
   _sizes: ResizeObserver | undefined;
   _isMine = false;
@@ -98,7 +98,7 @@ export class Board {
     this._acts = acts;
   }
 
-  /** The place that scrolls is there. */
+  /** Starts to observe `scroller` and to handle keys, once the element is in the DOM. */
   open(scroller: HTMLElement) {
     this._scroller = scroller;
     const near = (entries: IntersectionObserverEntry[]) => {
@@ -144,14 +144,14 @@ export class Board {
     this._current?.look();
   }
 
-  /** A part is drawn. @returns what ends it */
+  /** Adds a part that has been drawn. @returns a function that removes it */
   add(part: Part, element: HTMLElement) {
     const card = new Card(part, element, this.review);
     this._cards.set(part.key, card);
     this._cardsNear?.observe(element);
     this._sizes?.observe(element);
     this._current?.watch(element);
-    // Until the observer has looked.
+    // It counts as near until the observer has reported.
     this._near.add(element);
     if (part.key === this.at.peek()) this._current?.choose(card);
     return () => {
@@ -163,7 +163,7 @@ export class Board {
     };
   }
 
-  /** A file is on the page: its parts are drawn once it is near. @returns what ends it */
+  /** Adds a file: its parts are drawn once it is near. @returns a function that removes it */
   addFile(path: string, element: HTMLElement) {
     this._paths.set(element, path);
     this._filesNear?.observe(element);
@@ -174,7 +174,7 @@ export class Board {
     };
   }
 
-  /** Called before another version of the review is drawn: what is in view stays where it is. */
+  /** Called before a new version of the review is drawn. Remembers what is in view, so that it stays where it is. */
   before(isMine: boolean) {
     this._isMine ||= isMine;
     const top = this._scroller?.getBoundingClientRect().top ?? 0;
@@ -188,7 +188,7 @@ export class Board {
     this._anchor = card && { key: card.part.key, top: card.element.getBoundingClientRect().top };
   }
 
-  /** Called when another version of the review has been drawn. */
+  /** Called when a new version of the review has been drawn. */
   after(parts: readonly Part[]) {
     const before = this._order;
     const now = parts.map(({ key }) => key);
@@ -220,7 +220,7 @@ export class Board {
     const card = this._cards.get(key);
     if (card) this._current?.choose(card);
     if (card && !scrolls && takesFocus) this.focus(key);
-    // What was drawn for it is there in the next frame.
+    // A part that is drawn for this is in the DOM in the next frame.
     if (scrolls) requestAnimationFrame(() => requestAnimationFrame(() => this._reveal()));
   }
 
@@ -229,7 +229,7 @@ export class Board {
     this._cards.get(key)?.element.focus({ preventScroll: true });
   }
 
-  /** Gives the focus to a line of a part, as `Diff` names it: to the button for a comment. */
+  /** Gives the focus to the comment button of a line, which is named as in `Diff`; without it, to the part. */
   focusLine(key: string, name: string) {
     const element = this._cards.get(key)?.element;
     (element?.querySelector<HTMLElement>(`.comment[data-line="${name}"]`) ?? element)?.focus({ preventScroll: true });
@@ -273,7 +273,7 @@ export class Board {
     element.scrollIntoView({ block: isHigher ? 'start' : 'nearest' });
   }
 
-  /** Something was drawn: lines around a part, or a file above it. */
+  /** Keeps a part in view after something was drawn: lines around the part, or a file above it. */
   _hold() {
     const { _held: held, _scroller: scroller } = this;
     const card = held && this._cards.get(held.key);
@@ -326,7 +326,7 @@ export class Board {
     if (!event.repeat && current.takesLetters && current.look()) act(part);
   }
 
-  /** @param took letters were no shortcuts until now */
+  /** @param took whether letters were not shortcuts until this key */
   _escape(target: HTMLElement, took: boolean) {
     const key = target.closest<HTMLElement>('[data-part]')?.dataset.part ?? this.at.peek();
     const card = key === undefined ? undefined : this._cards.get(key);

@@ -18,24 +18,27 @@ import { type Comments, isDraft, isShown, type Place, placeOf, type Writing } fr
 import { lineName, lineOf, type Lines, linesWords, type Part, quoteOf, suggestedField, titleOf } from './model.ts';
 import type { OpenReview } from './open-review.ts';
 
-/** Lines to which a comment can be extended in its field. */
+/** The maximum number of lines to which a comment can be extended in its field. */
 const FARTHEST = 200;
 
-/** Characters of a comment in a button that leads to it. */
+/** The number of characters of a comment in a button that leads to it. */
 const SHORT = 40;
 
 type Shared = { review: OpenReview; board: Board };
 
-/** A comment, or what a person writes in its place. */
+/** A comment, or what the user is writing: a new comment or a new text for a draft. */
 type Entry = ReviewComment | Writing;
 
 const isWriting = (one: Entry): one is Writing => 'key' in one;
 const keyOf = (one: Entry) => (isWriting(one) ? one.key : one.comment_id);
 
-/** The comments of a part by the names of their last lines. `rest`: those whose lines are not shown; `ranges`: of several lines. */
+/**
+ * The comments of a part. `rows`: by the names of their last lines; `rest`: those whose lines are not shown; `ranges`:
+ * the places of those with several lines.
+ */
 export type Arranged = { rows: ReadonlyMap<string, Entry[]>; rest: Entry[]; ranges: Place[] };
 
-/** The comments of a part. The same object as long as nothing of them changes: each line reads it. */
+/** The comments of a part. The value is the same object until one of them changes, because every line reads it. */
 export function arranged({ comments }: OpenReview, part: Part, lines: Lines): ReadonlySignal<Arranged> {
   let last: { text: string; mine: Writing[]; found: Arranged } | undefined;
   return computed(() => {
@@ -79,7 +82,7 @@ function arrange(here: readonly ReviewComment[], mine: readonly Writing[], part:
   return { rows, rest, ranges };
 }
 
-/** What belongs to the lines of a part, and its comments whose lines are not shown. */
+/** The notes at the lines of a part, and its comments whose lines are not shown. */
 export function useComments({ review, board, part, lines }: Shared & { part: Part; lines: Lines }) {
   const { comments } = review;
   const { mayWrite } = comments;
@@ -107,7 +110,7 @@ function One({ one, ...rest }: OneOf) {
   return isWriting(one) ? <Field one={one} {...rest} /> : <Card comment={one} {...rest} />;
 }
 
-/** The focus goes to the line of a comment when the field or the button that had it is gone. */
+/** Gives the focus to the line of a comment if the field or the button that had it is gone. */
 function returnTo(board: Board, part: Part | undefined, name: string) {
   requestAnimationFrame(() => isFocusLost() && part && board.focusLine(part.key, name));
 }
@@ -455,7 +458,7 @@ function AllComments({ review, board, first, close }: Shared & { first?: string;
   );
 }
 
-/** Sends the drafts, and says what has become of that. */
+/** The button that sends the drafts, and the result. */
 export function Sending({ review, board, close }: Shared & { close?: () => void }) {
   const { comments } = review;
   const count = comments.drafts.value.length;
@@ -467,7 +470,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
     if (unsaved) return;
     const done = await comments.send();
     if (done) review.tell(done);
-    // The button is gone: all comments are beside it.
+    // The button is gone: the focus goes to the button for all comments.
     requestAnimationFrame(() => restoreFocus(document.querySelector<HTMLElement>('.review button.comments')));
   };
   return (
@@ -544,7 +547,7 @@ function Waiting({ comments }: { comments: Comments }) {
   );
 }
 
-/** How many there are: leads to all of them. `bare`: where there is little room. */
+/** The number of open comments, as a button that shows all comments. `bare`: for places with little room. */
 export function CommentsButton({ review, board, bare }: Shared & { bare?: boolean }) {
   const all = review.comments.all.value;
   const open = all.filter(({ state }) => state !== 'resolved').length;

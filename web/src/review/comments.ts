@@ -1,4 +1,4 @@
-// The comments on a review: those that the server has, what a person is writing, and what is on its way.
+// The comments on a review: those that the server has, what the user is writing, and the requests that are under way.
 
 import { computed, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 
@@ -22,28 +22,28 @@ import {
   suggestedText,
 } from './model.ts';
 
-/** What a person writes: a new comment, or other words for a draft. */
+/** What the user is writing: a new comment, or a new text for a draft. */
 export type Writing = {
   key: string;
   /** The key of the part at which it was begun. */
   part: string;
   path: string;
   side: Side;
-  /** Its first line, and how far that is from the first one of the hunk on this side. */
+  /** The number of its first line; `offset`: how many lines that is below the hunk's first line on this side. */
   line: number;
   offset: number;
-  /** Its lines as they were shown. */
+  /** The text of its lines, as it was shown. */
   quote: string;
-  /** The draft that it changes. */
+  /** The id of the draft that it changes. */
   comment_id?: string;
   text: Signal<string>;
-  /** Instead of the lines; undefined: none. */
+  /** The suggested replacement for the lines; undefined if there isn’t one. */
   suggestion: Signal<string | undefined>;
   busy: Signal<boolean>;
   note: Signal<string>;
   /** The field that gets the focus when it is drawn next. */
   focus?: 'text' | 'range' | 'suggestion';
-  /** After a break: the comments that were there before. One more like this is this one. */
+  /** After a lost connection: the ids of the comments that existed before. A new one with this text is this comment. */
   before?: ReadonlySet<string>;
 };
 
@@ -52,26 +52,26 @@ type Stored = Pick<Writing, 'part' | 'path' | 'side' | 'line' | 'offset' | 'quot
   suggestion?: string;
 };
 
-/** What a comment is about, where it can be shown at its lines. */
+/** The lines that a comment is about, from `line` to `end`. */
 export type Place = { side: Side; line: number; end: number };
 
 export class Comments {
   all: Signal<readonly ReviewComment[]> = signal([]);
   writings: Signal<readonly Writing[]> = signal([]);
   isSending: Signal<boolean> = signal(false);
-  /** What has become of sending them. */
+  /** Why sending or withdrawing the comments failed. */
   note: Signal<string> = signal('');
   /** Comments that were left with the agent of a terminal session. */
   handover: Signal<Handover | undefined> = signal(undefined);
   isWithdrawing: Signal<boolean> = signal(false);
-  /** The prompt of the drafts, if it could not be sent to the terminal of the agent. */
+  /** The drafts as a prompt, if it could not be sent to the agent's terminal. */
   unsent: Signal<string> = signal('');
-  /** Ids of comments about which a request is on its way. */
+  /** The ids of comments for which a request is under way. */
   busy: Signal<ReadonlySet<string>> = signal(new Set());
-  /** What has become of a request about a comment, by its id. */
+  /** Why a request about a comment failed, by the comment's id. */
   notes: Signal<ReadonlyMap<string, string>> = signal(new Map());
   drafts: ReadonlySignal<ReviewComment[]> = computed(() => this.all.value.filter(isDraft));
-  /** By the keys of the parts at which they are shown. */
+  /** The comments, by the keys of the parts at which they are shown. */
   byPart: ReadonlySignal<ReadonlyMap<string, ReviewComment[]>>;
   /** The parts that answer a comment, by its id. */
   answered: ReadonlySignal<ReadonlyMap<string, Part[]>>;
@@ -108,7 +108,7 @@ export class Comments {
     );
   }
 
-  /** Whether this device may write. */
+  /** Whether this device may write comments. */
   get mayWrite() {
     return this._client.may('review_comment');
   }
@@ -121,7 +121,7 @@ export class Comments {
     return this._client.may('review_withdraw');
   }
 
-  /** What has become of the comments that were left with an agent; '' if there are none. */
+  /** The state of the comments that were left with an agent, in words; '' if there are none. */
   get waitingWords(): string {
     const { project_id, state } = this.handover.value ?? {};
     const agent = project_id === this._project ? 'The agent' : 'The agent of another session in this directory';
@@ -141,7 +141,7 @@ export class Comments {
     }
   }
 
-  /** Whether this person may change a draft. */
+  /** Whether the user may change a draft. */
   mayChange({ by }: ReviewComment) {
     return this.mayWrite && (by === this._client.name || this._client.hello?.device?.scope === 'admin');
   }
@@ -150,20 +150,20 @@ export class Comments {
     return this.writings.peek().some((one) => one.part === part);
   }
 
-  /** The comments as the server has them now. */
+  /** Shows the comments that the server has sent with a review. */
   show({ comments = [], drafts = '', handover }: Review) {
-    // The prompt that was refused is not what would be sent now.
+    // The drafts have changed: the prompt that was refused is not the one that would be sent now.
     if (this.unsent.peek() && drafts !== this._version) this.note.value = this.unsent.value = '';
     this._version = drafts;
     this.all.value = comments;
     this.handover.value = handover ?? undefined;
-    // One whose reply was lost may have been added.
+    // A comment whose reply was lost may have been added.
     for (const one of this.writings.peek())
       if (one.before && comments.some((other) => !one.before?.has(other.comment_id) && isLike(one, other)))
         this.discard(one);
   }
 
-  /** Somebody has written, changed or removed one. */
+  /** Called when somebody has written, changed or removed a comment. */
   told(id: string, comment: ReviewComment | null | undefined) {
     const others = this.all.peek().filter((one) => one.comment_id !== id);
     const at = this.all.peek().findIndex((one) => one.comment_id === id);
@@ -177,8 +177,8 @@ export class Comments {
 
   /**
    * Begins a comment on a line, or continues the one that was begun there.
-   * @param name of the line
-   * @param isRange all lines from the one where a comment was begun before are meant
+   * @param name the name of the line
+   * @param isRange whether to extend the comment that was begun last up to this line instead
    */
   begin(part: Part, lines: Lines, name: string, isRange = false) {
     const { hunk } = part;
@@ -200,11 +200,11 @@ export class Comments {
     }
   }
 
-  /** Other lines for a comment that is being written. */
+  /** Changes the lines of a comment that is being written. */
   stretch(one: Writing, { hunk }: Part, lines: Lines, from: number, to: number) {
     const quote = quoteOf(lines[one.side], from, to);
     if (!hunk || quote === undefined) return;
-    // A suggestion that nobody has changed follows the lines.
+    // A suggestion that the user has not changed follows the lines.
     if (one.suggestion.peek() === suggestedField(one.quote)) one.suggestion.value = suggestedField(quote);
     this._replace(one, { ...one, quote, line: from, offset: from - startOf(hunk, one.side), focus: 'range' });
   }
@@ -238,7 +238,7 @@ export class Comments {
     this._keep();
   }
 
-  /** Whether what was written is lost without being stored by the server. */
+  /** Whether something was written that the server has not stored. */
   isUnsaved(one: Writing): boolean {
     const draft = this.draftOf(one);
     const suggestion = one.suggestion.value;
@@ -247,12 +247,12 @@ export class Comments {
     return one.text.value.trim() !== draft.text || suggestion !== field;
   }
 
-  /** Whether it says anything. */
+  /** Whether it has a text, or a suggestion that differs from the lines. */
   isComplete({ text, suggestion, quote }: Writing): boolean {
     return text.value.trim() !== '' || (suggestion.value !== undefined && isOther(suggestion.value, quote));
   }
 
-  /** The draft that it changes; undefined if it is a new comment, also because the draft was sent or removed. */
+  /** The draft that it changes; undefined if the comment is new, or if the draft has been sent or removed since. */
   draftOf({ comment_id: id }: Writing): ReviewComment | undefined {
     return this.all.value.find((one) => one.comment_id === id && isDraft(one));
   }
@@ -273,7 +273,7 @@ export class Comments {
     one.busy.value = true;
     one.note.value = '';
     try {
-      // A new one that is sent twice would be there twice.
+      // A new comment that is sent twice would be stored twice.
       await this._ask('review_comment', data, draft !== undefined);
       this.discard(one);
       return true;
@@ -294,7 +294,7 @@ export class Comments {
     }
   }
 
-  // What is written.
+  // Comments that the server has stored.
 
   remove({ comment_id }: ReviewComment) {
     return this._change(comment_id, { comment_id, remove: true });
@@ -318,7 +318,7 @@ export class Comments {
     }
   }
 
-  /** Sends all drafts, those that are shown and no others. @returns what was done; '' if it failed */
+  /** Sends all drafts, but only if they are still the ones that are shown. @returns what was done; '' if it failed */
   async send(): Promise<string> {
     if (this.isSending.peek() || !this.drafts.peek().length) return '';
     this.isSending.value = true;
@@ -332,7 +332,7 @@ export class Comments {
       await this._load();
       if (data.waiting) return `Left ${counted(drafts.length, 'comment')} for the agent.`;
       const sent = `Sent ${counted(drafts.length, 'comment')}.`;
-      return data.position > 0 ? `${sent} The agent will get them after its current work.` : sent;
+      return data.position > 0 ? `${sent} The agent will get them when it finishes its current work.` : sent;
     } catch (error) {
       const { code, message, details } = error as RequestError;
       this.note.value = code === 'COMMENT_GONE' && !details?.run_id ? CHANGED : message;
@@ -344,7 +344,7 @@ export class Comments {
     }
   }
 
-  /** Makes drafts again of the comments that wait for an agent. */
+  /** Turns the comments that wait for an agent back into drafts. */
   async withdraw() {
     if (this.isWithdrawing.peek()) return;
     this.isWithdrawing.value = true;
@@ -374,7 +374,7 @@ export class Comments {
 
   _stored = (): Record<string, Stored> => kept.reviewDrafts(this._storage) as Record<string, Stored>;
 
-  /** Stores what is being written, so that it outlives the page. */
+  /** Stores what is being written, so that it survives a reload. */
   _keep() {
     const stored = this.writings.peek().filter((one) => this.isUnsaved(one) || one.comment_id);
     kept.keepReviewDrafts(
@@ -395,10 +395,10 @@ export const isDraft = ({ state = 'draft' }: ReviewComment) => state === 'draft'
 
 const words = ({ comment_id, text, suggestion }: ReviewComment) => [comment_id, text, suggestion];
 
-/** Whether a suggestion is not just the lines. */
+/** Whether a suggestion differs from the lines. */
 const isOther = (field: string, quote: string) => field !== suggestedField(quote);
 
-/** Whether a comment is what was written. */
+/** Whether a stored comment is the one that was written. */
 const isLike = (one: Writing, { path, side, quote, text }: ReviewComment) =>
   path === one.path &&
   side === one.side &&
@@ -409,12 +409,12 @@ function made(key: string, place: Omit<Stored, 'text' | 'suggestion'>, text = ''
   return { key, ...place, text: signal(text), suggestion: signal(suggestion), busy: signal(false), note: signal('') };
 }
 
-/** The lines of a comment that is being written. @param hunk as it is now */
+/** The lines of a comment that is being written. @param hunk the hunk as it is now */
 export function placeOf({ side, line: known, offset, quote }: Writing, hunk: Part['hunk']): Place {
   const line = hunk ? startOf(hunk, side) + offset : known;
   return { side, line, end: line + linesOf(quote).length - 1 };
 }
 
-/** Whether these lines are shown as they were. A line feed at the end of the file does not count. */
+/** Whether these lines are shown and still have the text `quote`. A line feed at the end of the file does not count. */
 export const isShown = (lines: Lines, { side, line, end }: Place, quote: string) =>
   quoteOf(lines[side], line, end)?.replace(/\n$/, '') === quote.replace(/\n$/, '');

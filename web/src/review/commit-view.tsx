@@ -11,7 +11,7 @@ import { Lined } from './comment-view.tsx';
 import type { OpenReview } from './open-review.ts';
 import { showPush } from './push-view.tsx';
 
-/** Leads to the dialog where there is something to commit. */
+/** The button that opens the dialog, if there is something to commit. */
 export function CommitButton({ review }: { review: OpenReview }) {
   if (!review.commit.isAllowed || !review.kept.value.length) return null;
   return <Button label="Commit…" icon="check" class="quiet" onClick={() => showCommit(review)} />;

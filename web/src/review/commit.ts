@@ -1,4 +1,4 @@
-// A commit of what was kept in a review: what a person writes for it, and what has become of it.
+// A commit of what was kept in a review: what the user enters for it, and its result.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -7,16 +7,16 @@ import type { RequestError } from '../protocol/connection.ts';
 import type { CommitOffer, ReviewCommitted } from '../protocol/messages.ts';
 
 export class Commit {
-  /** What the server offers; undefined where there is nothing to commit. */
+  /** What the server offers to commit; undefined if there is nothing to commit. */
   offer: Signal<CommitOffer | undefined> = signal(undefined);
   message: Signal<string> = signal('');
   isNewBranch: Signal<boolean> = signal(false);
   branch: Signal<string> = signal('');
-  /** The paths of kept files that stay as they are. */
+  /** The paths of kept files that are not committed. */
   without: Signal<ReadonlySet<string>> = signal(new Set());
   busy: Signal<boolean> = signal(false);
   problem: Signal<string> = signal('');
-  /** What git and its hooks have printed when they refused it. */
+  /** What git and its hooks printed when they refused the commit. */
   output: Signal<string> = signal('');
   done: Signal<ReviewCommitted | undefined> = signal(undefined);
   _client: Client;
@@ -34,14 +34,14 @@ export class Commit {
     return this._client.may('review_commit') && !this._client.projects.all.get(this._project)?.desk;
   }
 
-  /** The dialog is opened: a message is proposed, unless the person has written one. */
+  /** Called when the dialog is opened. Proposes a message, unless the user has written one. */
   open() {
     this.done.value = undefined;
     this.problem.value = this.output.value = '';
     this.message.value ||= this.offer.peek()?.message ?? '';
   }
 
-  /** @param kept the paths of all files that could be committed */
+  /** Commits the chosen files. @param kept the paths of all files that could be committed */
   async run(kept: readonly string[]) {
     if (this.busy.peek()) return;
     const left = this.without.peek();
@@ -55,7 +55,7 @@ export class Commit {
         { message: this.message.peek(), branch, files },
         { project: this._project },
       );
-      await this._load(); // what can be pushed now
+      await this._load(); // also updates what can be pushed
       this.done.value = data.data as ReviewCommitted;
       this.message.value = this.branch.value = '';
       this.isNewBranch.value = false;
@@ -75,7 +75,7 @@ export class Commit {
 const LOST =
   'The connection was lost before the server responded. When you’re back online, the uncommitted files will be listed here.';
 
-/** The reason of a refusal, with the files that it is about. */
+/** The reason for a refusal, with the files that it is about. */
 function wordsOf(message: string, details: any): string {
   const paths: unknown = details?.paths;
   return Array.isArray(paths) && paths.length ? `${message} Files: ${paths.join(', ')}.` : message;

@@ -1,4 +1,4 @@
-// The images of a changed file: the version before and the version after, one beside the other.
+// The images of a changed file: the versions before and after the change, side by side.
 
 import { useEffect, useState } from 'preact/hooks';
 
@@ -21,7 +21,7 @@ export function Images({ file }: { file: ReviewFile }) {
   );
 }
 
-/** `address`: what it is drawn from; `size`: "640 × 480", once it is drawn. `problem`: why it is not shown. */
+/** `address`: the image's URL; `size`: "640 × 480", once it has been drawn; `problem`: why it can't be shown. */
 type Shown = { address?: string; size?: string; problem?: string };
 
 function Version({ image, name, path }: { image: ReviewImage; name: string; path: string }) {
@@ -74,7 +74,7 @@ function Version({ image, name, path }: { image: ReviewImage; name: string; path
   );
 }
 
-/** The change can't be decided before the image is in view, or the reason why it is not. */
+/** Prevents a decision on the change until the image, or the reason why it can't be shown, is drawn. */
 function Unseen() {
   useMust();
   return null;

@@ -1,16 +1,16 @@
-// What a review is made of on the page: its parts in their order, and each as a difference and in words. Pure.
+// What a review consists of in the web UI: its parts in order, and each part as a diff and in words. Pure.
 
 import { type Difference, markWords, type Row } from '../diff/lines.ts';
 import { FIRST, LONGEST } from '../diff/rows.ts';
 import type { ReviewComment, ReviewFile, ReviewHunk } from '../protocol/messages.ts';
 import { endsLike } from '../state/projects.ts';
 
-/** Pairs of lines whose words are compared. */
+/** The maximum number of pairs of lines whose words are compared. */
 const MARKED = 200;
 
 /**
- * What is decided as one: a hunk, or a file that was too large for the message. `isGone`: it is no longer in the review,
- * and is shown because of what a person has written or was told there.
+ * What is decided as a unit: a hunk, or a file that was too large for the message. `isGone`: it is no longer in the
+ * review, and is shown because the user has written something for it or has to read what happened to it.
  */
 export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: boolean };
 
@@ -24,7 +24,7 @@ function partsOf(file: ReviewFile): Part[] {
   return file.hunks.map((hunk) => ({ key: hunk.id, path: file.path, hunk }));
 }
 
-/** Where a hunk of lines is in its file; others come after all lines. */
+/** The line at which a part begins in its file; parts without lines come after all lines. */
 const placeOf = ({ hunk }: Part) => (hunk?.kind === 'lines' ? hunk.new_start : Infinity);
 
 /**
@@ -59,7 +59,7 @@ export function shownFiles(
 
 export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
 
-/** The part to go to where `key` was: itself, else the next one that is left, else the last. */
+/** The key of the part to show instead of `key`: itself if it is still there, else the next one left, else the last. */
 export function follow(before: readonly string[], now: readonly string[], key: string | undefined): string | undefined {
   if (key === undefined) return now[0];
   if (now.includes(key)) return key;
@@ -74,20 +74,20 @@ export function linesOf(text: string): string[] {
   return lines;
 }
 
-/** The lines of the file as it is now that a hunk covers, from 0; without `to`. */
+/** The lines that a hunk covers in the current file, counted from 0; `to` is not included. */
 function spanOf({ new_start: start, added }: ReviewHunk): [from: number, to: number] {
   const count = linesOf(added).length;
   const from = count ? start - 1 : start;
   return [from, from + count];
 }
 
-/** Unchanged lines around a hunk. `more`: there are others that could be shown. */
+/** Unchanged lines around a hunk. `more`: whether there are more that could be shown. */
 export type Context = { before: string[]; after: string[]; more: boolean };
 
 export const NO_CONTEXT: Context = { before: [], after: [], more: false };
 
 /**
- * The lines around a hunk, up to the next ones; none if the text is not the one that the hunk is about.
+ * The lines around a hunk, up to the adjacent hunks; none if the text is not the one that the hunk belongs to.
  * @param text the file as it is now
  * @param count lines on each side, at most
  */
@@ -107,7 +107,7 @@ export function contextOf(text: string, { hunks }: ReviewFile, hunk: ReviewHunk,
 
 const isCrlf = (text: string) => text.includes('\r\n') && !/(?:^|[^\r])\n/.test(text);
 
-/** A hunk as a difference, with the numbers of its lines. "\r" is shown only if the line ends are mixed or changed. */
+/** A hunk as a diff, with the numbers of its lines. "\r" is shown only if the line ends are mixed or changed. */
 export function differenceOf(hunk: ReviewHunk, both: boolean, { before, after }: Context = NO_CONTEXT): Difference {
   const texts = [hunk.removed, hunk.added];
   const isPlain = texts.some(Boolean) && texts.every((text) => !text || isCrlf(text));
@@ -139,7 +139,7 @@ export function differenceOf(hunk: ReviewHunk, both: boolean, { before, after }:
   return { hunks: [{ skipped: 0, rows }], added: fresh.length, removed: old.length, both, end };
 }
 
-/** Whether a part of the hunk is behind a button when it is drawn first. */
+/** Whether some of the hunk is hidden behind a button when it is first drawn. */
 export function isCut(hunk: ReviewHunk): boolean {
   let known = cut.get(hunk);
   if (known === undefined) {
@@ -150,7 +150,7 @@ export function isCut(hunk: ReviewHunk): boolean {
   return known;
 }
 
-/** Thousands of hunks are looked at after each decision. */
+/** The results of `isCut`, because thousands of hunks may be checked after each decision. */
 const cut: WeakMap<ReviewHunk, boolean> = new WeakMap();
 
 const MODES: Record<string, string> = {
@@ -162,7 +162,7 @@ const MODES: Record<string, string> = {
 
 const modeOf = (mode: string | null) => (mode && MODES[mode]) || `a file with the mode ${mode}`;
 
-/** What is not in the lines of a part, in words; '' if there is nothing to add. */
+/** What the lines of a part do not show, in words; '' if there is nothing to add. */
 export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
   const { old_mode: old, new_mode: fresh } = file;
   if (!hunk) return 'The changes to this file are too large to show here.';
@@ -187,14 +187,14 @@ export function wordsOf(file: ReviewFile, hunk?: ReviewHunk): string {
   return [what, unshown || (lines || file.binary ? '' : 'It is empty.')].filter(Boolean).join(' ');
 }
 
-/** Whether a person can write other lines in the place of a hunk's new ones. */
+/** Whether the user can replace a hunk's new lines. */
 export const canEdit = (file: ReviewFile, hunk: ReviewHunk | undefined) =>
   hunk?.kind === 'lines' || (hunk?.kind === 'file' && file.change === 'added' && !file.binary);
 
-/** The new lines of a hunk as a text field has them: without the line feed at their end. */
+/** The new lines of a hunk as the content of a text field: without the line feed at their end. */
 export const fieldOf = ({ added }: ReviewHunk) => added.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
-/** What is sent for the text in that field. */
+/** The text to send for the content of that field. */
 export function editedText({ removed, added }: ReviewHunk, field: string): string {
   const isEnded = (added || removed).endsWith('\n');
   return endsLike(added || removed, field && isEnded ? `${field}\n` : field);
@@ -215,13 +215,13 @@ export function titleOf({ kind, new_start: start, added, old_start: before, remo
 
 const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'edited' };
 
-/** What became of a hunk, from the details of `HUNK_GONE` or from who has changed the review since. */
+/** What happened to a hunk that is gone: from the details of `HUNK_GONE`, or from who has changed the review since. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
   if (!by) return 'This change is no longer in the review: its lines have changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
-/** Whether all of those who have changed the review since are one person; who it is then. */
+/** The name of the only person who has changed the review since; undefined if there were several or none. */
 export function onlyOne(names: readonly (string | null | undefined)[]): string | undefined {
   const [first] = names;
   return first && names.every((name) => name === first) ? first : undefined;
@@ -236,11 +236,11 @@ export type Lines = Record<Side, ReadonlyMap<number, string>>;
 
 export const NO_LINES: Lines = { new: new Map(), old: new Map() };
 
-/** The first line of a hunk on a side; for none, the place between two lines as that of the second one. */
+/** The number of a hunk's first line on a side; if it has no lines there, that of the line after it. */
 export const startOf = (hunk: ReviewHunk, side: Side) =>
   side === 'new' ? hunk.new_start + (hunk.added ? 0 : 1) : hunk.old_start + (hunk.removed ? 0 : 1);
 
-/** The lines of a hunk and those around it. What is on both sides is of the new one. */
+/** The lines of a hunk and those around it. A line that is on both sides is listed on the new side. */
 export function linesOn(hunk: ReviewHunk, { before, after }: Context): Lines {
   if (isAside(hunk)) return NO_LINES;
   const from = startOf(hunk, 'new') - before.length;
@@ -252,7 +252,7 @@ export function linesOn(hunk: ReviewHunk, { before, after }: Context): Lines {
   };
 }
 
-/** A line as `Diff` names it. */
+/** The name of a line, as in `Diff`. */
 export const lineName = (side: Side, line: number) => (side === 'new' ? String(line) : `−${line}`);
 
 export const lineOf = (name: string): [side: Side, line: number] =>
@@ -296,5 +296,5 @@ export function partOf(
 /** What the field for a suggestion contains for these lines. */
 export const suggestedField = (quote: string) => quote.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
-/** What is sent for the text in that field: whole lines; nothing removes the lines. */
+/** The text to send for the content of that field: whole lines; an empty field removes the lines. */
 export const suggestedText = (quote: string, field: string) => (field ? endsLike(quote, `${field}\n`) : '');

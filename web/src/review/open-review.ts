@@ -1,4 +1,4 @@
-// The open review of a project: what of it is shown, what a person writes for it, and the decisions on their way.
+// The open review of a project: what is shown of it, what the user writes for it, and the decisions being sent.
 
 import { batch, computed, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 
@@ -27,29 +27,29 @@ import { Push } from './push.ts';
 /** The key of the buttons for the whole review. */
 export const ALL = 'all';
 
-/** Lines of context on each side of a hunk, first and with each "Show more lines". */
+/** Lines of context on each side of a hunk, before "Show more lines" is pressed. */
 export const CONTEXT = 3;
 
-/** Milliseconds for which it is shown what others have decided. */
+/** Milliseconds for which news about the review is shown. */
 const NEWS = 10_000;
 
-/** The updates after which the review, its comments or what can be committed is another. */
+/** The updates after which the review, its comments or what can be committed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
-/** What belongs to a part, a file or the whole review while it is shown. */
+/** The state of a part, a file or the whole review while it is shown. */
 export type Standing = {
-  /** Its decision is on its way. */
+  /** Whether its decision is being sent. */
   busy: Signal<boolean>;
-  /** What has become of a decision, where it failed. */
+  /** Why a decision failed, or why the part is no longer in the review. */
   note: Signal<string>;
-  /** The person's own lines; undefined: none. */
+  /** The user's own lines; undefined if there are none. */
   draft: Signal<string | undefined>;
   isEditing: Signal<boolean>;
-  /** How many of its buttons have to be pressed before it can be decided; undefined: it has not been drawn. */
+  /** How many of its buttons have to be pressed before it can be decided; undefined if it has not been drawn. */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */
   context: Signal<number>;
-  /** All of it has been in view. */
+  /** Whether all of it has been in view. */
   isSeen: boolean;
 };
 
@@ -60,14 +60,14 @@ export class OpenReview {
   /** Undefined until the server has answered. */
   version: Signal<string | undefined> = signal(undefined);
   files: Signal<ShownFile[]> = signal([]);
-  /** Files that did not fit into the message. */
+  /** The number of files that did not fit into the message. */
   more: Signal<number> = signal(0);
   /** Why the review can't be loaded. */
   problem: Signal<string> = signal('');
   /** What others have done, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
-  /** The agent is working: files can't be written. */
+  /** Whether the agent is working: then files can't be written. */
   isWorking: Signal<boolean> = signal(false);
   comments: Comments;
   /** The paths of files with changes that were kept and are not committed. */
@@ -78,27 +78,30 @@ export class OpenReview {
   _standings: Map<string, Standing> = new Map();
   /** The edits that are not decided, as they are stored. */
   _drafts: kept.ReviewDrafts;
-  /** The files as the server has sent them last. */
+  /** The files as the server sent them last. */
   _sent: readonly ReviewFile[] = [];
   _gone: { part: Part; file: ReviewFile }[] = [];
-  /** The parts about which a decision came too late. */
+  /** The keys of the parts for which a decision came too late. */
   _refused: Set<string> = new Set();
-  /** Who has changed the review since it was loaded; null: a run, or a change of the files. */
+  /** Who has changed the review since it was loaded; null for a run or a change to the files. */
   _changes: (string | null)[] = [];
-  /** Which comments the hunks answer, as the server has sent it last. */
+  /** Which comments the hunks answer, as the server sent it last. */
   _answers = '';
   _asked = 0;
   _shown = 0;
   _loading: Promise<void> | undefined;
   /** The request after the one that is under way. */
   _next: Promise<void> | undefined;
-  /** The last request when a comment was reported: answers up to it may not have that comment yet. */
+  /** The number of the last request when a comment was reported: answers up to it may not contain that comment yet. */
   _toldAt = 0;
   _isOver = false;
   _newsEnd: ReturnType<typeof setTimeout> | undefined;
   _before: (isMine: boolean) => void;
 
-  /** @param before is called before another version of the review is shown. @param before.isMine this person has decided something */
+  /**
+   * @param before is called before a new version of the review is shown
+   * @param before.isMine whether the user has decided something
+   */
   constructor(client: Client, project: string, before: (isMine: boolean) => void) {
     this._client = client;
     this.project = project;
@@ -144,7 +147,7 @@ export class OpenReview {
     return found;
   }
 
-  /** Whether something of a part is behind a button. What has not been drawn is only known from its lines. */
+  /** Whether some of a part is hidden behind a button. Before a part is drawn, this is only known from its lines. */
   isClosed({ key, hunk }: Part): boolean {
     const count = this.of(key).unopened.value;
     return count === undefined ? !isWrapped.value || (hunk !== undefined && isCut(hunk)) : count > 0;
@@ -155,7 +158,7 @@ export class OpenReview {
     return draft.value !== undefined && (!hunk || draft.value !== fieldOf(hunk));
   }
 
-  // What a person writes.
+  // What the user writes.
 
   edit(part: Part) {
     const { draft, isEditing } = this.of(part.key);
@@ -169,7 +172,7 @@ export class OpenReview {
     this._keep(part);
   }
 
-  /** Back to reading; what was written is kept. @returns whether there was anything to go back from */
+  /** Ends editing; what was written is kept. @returns whether the part was being edited */
   back(part: Part): boolean {
     const { isEditing, draft } = this.of(part.key);
     if (!isEditing.value || part.isGone) return false;
@@ -194,7 +197,7 @@ export class OpenReview {
     this._standings.delete(part.key);
   }
 
-  /** A part that is no longer in the review is no longer shown either. */
+  /** Stops showing a part that is no longer in the review. */
   _remove(key: string) {
     const left = this._gone.filter(({ part }) => part.key !== key);
     if (left.length === this._gone.length) return;
@@ -224,7 +227,7 @@ export class OpenReview {
     return this._decide(ALL, this._whole({ all: true, decision }));
   }
 
-  /** With the version that is shown: nothing else may be decided. */
+  /** Adds the version that is shown, so that nothing else can be decided. */
   _whole(wish: Wish) {
     return { ...wish, version: this.version.value };
   }
@@ -270,7 +273,7 @@ export class OpenReview {
     return goneWords(details && { ...details, by: details.by && this._client.called(details) });
   }
 
-  // What the server says.
+  // What the server sends.
 
   /** Requests the review as it is now. Calls while a request is under way share the one after it. */
   load(): Promise<void> {
@@ -318,7 +321,7 @@ export class OpenReview {
         if (!isMine) lost++;
         const { note, draft, isEditing, busy } = this.of(part.key);
         if (!this._refused.has(part.key)) note.value = '';
-        // While a decision on it is on its way, its answer says what has become of it.
+        // If a decision on the part is being sent, its answer will explain what has become of the part.
         const isWriting = this.comments.isWriting(part.key);
         if (!this.hasDraft(part) && !isWriting && !note.value && !busy.value) {
           this._standings.delete(part.key);
@@ -334,7 +337,7 @@ export class OpenReview {
       this.files.value = shownFiles(files, this._gone, before);
       this.more.value = review.more ?? 0;
       this.version.value = review.version;
-      if (lost) this.tell(who ? `${who} decided ${counted(lost, 'change')}.` : 'The review has changed.');
+      if (lost) this.tell(who ? `${who} decided on ${counted(lost, 'change')}.` : 'The review has changed.');
     });
   }
 
@@ -345,7 +348,7 @@ export class OpenReview {
     this._newsEnd = setTimeout(() => (this.news.value = ''), NEWS);
   }
 
-  /** Edits of an earlier visit whose hunks are no longer in the review. */
+  /** Shows what was written on an earlier visit for hunks that are no longer in the review. */
   _restore(now: ReadonlySet<string>) {
     const written = this.comments.writings
       .peek()
@@ -368,7 +371,7 @@ export class OpenReview {
     }
   }
 
-  /** Stores what was written, so that it outlives the page. */
+  /** Stores what was written, so that it survives a reload. */
   _keep(part: Part) {
     const { [part.key]: _, ...others } = this._drafts;
     const text = this.of(part.key).draft.value;
@@ -403,7 +406,7 @@ export class OpenReview {
   };
 
   _changed = (event: Event) => {
-    // After a break, what has happened meanwhile was not reported.
+    // What happened while the connection was lost was not reported.
     if ((event as CustomEvent).detail === 'hello') void this.load();
   };
 

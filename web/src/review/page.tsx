@@ -23,7 +23,7 @@ import { ALL, OpenReview } from './open-review.ts';
 import { changes, type Decisions, FileTitle, PartView, type Rights } from './part.tsx';
 import { PushButton } from './push-view.tsx';
 
-/** Height of a row of a change that is not drawn yet. */
+/** The estimated height of a row of a change that is not drawn yet. */
 const ROW = 1.3; // rem
 
 const VIEW_ONLY = 'View only. Decide from another device.';
@@ -34,7 +34,7 @@ export default function ReviewView({ project }: { project: string }) {
   return <Opened key={project} project={project} />;
 }
 
-/** The review, the board on which it is drawn, and what a person can do with them. */
+/** The review, the board on which it is drawn, and what the user can do with them. */
 function useReview(world: World, project: string) {
   const made = useMemo(() => {
     readSettings();
@@ -79,7 +79,7 @@ function decisionsOf(review: OpenReview): Decisions {
   };
 }
 
-/** Asks once, with the number. */
+/** Asks for confirmation before a decision. */
 function ask(decision: Decision, what: string, text: string, act: () => void) {
   const isUndo = decision === 'undo';
   overlay((close) => (
@@ -94,7 +94,7 @@ function ask(decision: Decision, what: string, text: string, act: () => void) {
   ));
 }
 
-/** About several parts at once: undoing asks, and so does what has not been in view. */
+/** Decides on several parts at once. Asks first if several are undone, or if any has not been fully in view. */
 function decideSome(review: OpenReview, decision: Decision, parts: readonly Part[], where: string, act: () => void) {
   const unseen = parts.filter(({ key }) => !review.of(key).isSeen).length;
   const isUndo = decision === 'undo';
@@ -217,7 +217,7 @@ function Empty({ project, review, board }: Shared) {
   );
 }
 
-/** What else belongs to the review: its comments, and a commit of what was kept, and its push. */
+/** What else belongs to the review: its comments, the commit of what was kept, and the push. */
 function Beside({ review, board }: Pick<Shared, 'review' | 'board'>) {
   return (
     <div class="acts beside">
@@ -229,7 +229,7 @@ function Beside({ review, board }: Pick<Shared, 'review' | 'board'>) {
   );
 }
 
-/** Files that did not fit into the message. */
+/** A notice if files did not fit into the message. */
 function More({ review }: { review: OpenReview }) {
   const count = review.more.value;
   return count ? (
@@ -294,7 +294,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   );
 }
 
-/** Why nobody can decide on all of these now: they are not shown in full, or somebody is editing one of them. */
+/** Why the user can't decide on all of these now: some are not shown in full, or being edited; '' if it is possible. */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.more.value || parts.some(({ hunk }) => !hunk))
     return 'You can’t decide on all at once: some changes are not shown here.';
@@ -328,7 +328,7 @@ function FileList({ files, board }: { files: readonly ShownFile[]; board: Board 
   );
 }
 
-/** On a small screen: which change is shown, and the ways to the others. */
+/** On a small screen: which change is shown, and the buttons that lead to the others. */
 function Pager({ review, board, parts }: Pick<Shared, 'review' | 'board'> & { parts: readonly Part[] }) {
   const at = parts.findIndex(({ key }) => key === board.at.value);
   const go = (by: 1 | -1) => {
@@ -392,7 +392,7 @@ function FileSection({ shown, only, places, review, board, rights, acts, project
   );
 }
 
-/** The text of a file as it is now, for the lines around its hunks; undefined where it is not known. */
+/** The text of a file as it is now, for the lines around its hunks; undefined if it is not known. */
 function useText(project: string, file: ReviewFile, isWanted: boolean): string | undefined {
   const { client } = useWorld();
   const [text, setText] = useState<string>();
@@ -423,7 +423,7 @@ function FileHead({ shown, review, board, rights, project }: Omit<SectionOf, 'on
   const hasDraft = open.some((part) => review.hasDraft(part));
   const decide = (decision: Decision) =>
     decideSome(review, decision, open, file.path, () => void review.decideFile(file.path, decision));
-  // One change has its own buttons.
+  // A single change already has its own buttons.
   const isSome = rights.mayDecide && open.length > 1;
   const isOff = busy.value || isClosed || hasDraft;
   const [first] = open;

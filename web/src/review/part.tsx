@@ -1,4 +1,4 @@
-// One part of a review: a hunk with the lines around it, what is decided on it, and what has become of the decision.
+// One part of a review: a hunk with the lines around it, the buttons to decide on it, and why a decision failed.
 
 import { useId, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 
@@ -29,13 +29,13 @@ import {
 } from './model.ts';
 import { CONTEXT, type OpenReview, type Standing } from './open-review.ts';
 
-/** Lines that "Show more lines" adds on each side. */
+/** Lines that "Show more lines" first adds on each side; after that, it doubles their number. */
 const MORE = 20;
 
-/** What a person may do now. `whyNot`: why the files can't be written. */
+/** What the user may do now. `whyNot`: why the files can't be written; empty if they can. */
 export type Rights = { mayDecide: boolean; whyNot: string };
 
-/** What is done about a part; it asks first where that is necessary. */
+/** What the user can do with a part. The functions ask first where that is necessary. */
 export type Decisions = {
   keep(part: Part): void;
   undo(part: Part): void;
@@ -49,7 +49,7 @@ type PartOf = {
   part: Part;
   /** "2 of 7" */
   place: string;
-  /** The file as it is now, for the lines around a hunk; undefined: not known. */
+  /** The file as it is now, for the lines around a hunk; undefined if it is not known. */
   text: string | undefined;
   review: OpenReview;
   board: Board;
@@ -142,11 +142,11 @@ class Closed {
     this._count();
   }
 
-  /** The part is drawn. @returns what ends it */
+  /** Called when the part is drawn. @returns a function to call when it is removed */
   draw() {
     this._count();
     return () => {
-      // Its buttons go after it: what was closed then was not opened by that.
+      // Its buttons are removed after it, which does not mean that they were pressed.
       this._isGone = true;
       if (this._buttons.size) this._standing.unopened.value = undefined;
     };
@@ -171,7 +171,7 @@ function Changed({
   ) : null;
 }
 
-/** The hunk's new lines, to be replaced by others. The change itself stays in view above them. */
+/** The field in which the user changes the hunk's new lines. The change itself stays in view above it. */
 function Editing({ part, review, board, rights }: PartOf) {
   const { draft, isEditing, busy } = review.of(part.key);
   const isOpen = isEditing.value && !part.isGone;
@@ -198,7 +198,7 @@ function accept(part: Part, review: OpenReview, rights: Rights) {
   if (!rights.whyNot && unopened.value === 0 && review.hasDraft(part)) void review.acceptEdit(part);
 }
 
-/** Does what removes the button that was pressed; the part has the focus then. */
+/** Runs `act`, which removes the button that was pressed, and gives the focus to the part. */
 function afterwards(act: () => void, board: Board, part: Part) {
   act();
   requestAnimationFrame(() => isFocusLost() && board.focus(part.key));
@@ -266,7 +266,7 @@ function Foot({ part, file, review, board, rights, acts }: PartOf) {
         />
       </footer>
     );
-  // A part without a hunk asks first: it says how much of the file is not shown.
+  // A part without a hunk asks first, because its changes are not shown.
   const asks = part.hunk ? '' : '…';
   return (
     <footer>

@@ -11,7 +11,7 @@ import { addressOf } from '../text/markdown.tsx';
 import { Lined } from './comment-view.tsx';
 import type { OpenReview } from './open-review.ts';
 
-/** Leads to the dialog where there is something to push. */
+/** The button that opens the dialog, if there is something to push. */
 export function PushButton({ review }: { review: OpenReview }) {
   if (!review.push.isAllowed || !review.push.isWaiting) return null;
   return <Button label="Push…" class="quiet" onClick={() => showPush(review)} />;
@@ -84,7 +84,7 @@ function Places({ branch, remote }: { branch: string; remote: string }) {
   );
 }
 
-/** What is missing at the remote. */
+/** The commits that the remote does not have yet, in words. */
 function Waiting({ offer: { ahead, branch = '', remote = '' } }: { offer: PushOffer }) {
   const places = <Places branch={branch} remote={remote} />;
   if (ahead === 0) return <p>There is nothing new to push from {places}.</p>;

@@ -1,4 +1,4 @@
-// A push of the current branch: the pull request that a person wants with it, and what has become of both.
+// A push of the current branch: the pull request that the user wants with it, and the result of both.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -7,20 +7,20 @@ import type { RequestError } from '../protocol/connection.ts';
 import type { PushOffer, ReviewPushed } from '../protocol/messages.ts';
 
 export class Push {
-  /** What the server offers; undefined where there is nothing to push, or no remote. */
+  /** What the server offers to push; undefined if there is nothing to push, or no remote. */
   offer: Signal<PushOffer | undefined> = signal(undefined);
   isPullRequest: Signal<boolean> = signal(false);
   title: Signal<string> = signal('');
   body: Signal<string> = signal('');
   busy: Signal<boolean> = signal(false);
   problem: Signal<string> = signal('');
-  /** What git, its hooks and the remote have printed when they refused it. */
+  /** What git, its hooks and the remote printed when they refused the push. */
   output: Signal<string> = signal('');
   done: Signal<ReviewPushed | undefined> = signal(undefined);
   _client: Client;
   _project: string;
   _load: () => Promise<void>;
-  /** The title and the body that were proposed last: only these are replaced. */
+  /** The title and the body that were proposed last. They are replaced only if the user has not changed them. */
   _proposed = ['', ''];
 
   /** @param load requests the review as it is now */
@@ -40,7 +40,7 @@ export class Push {
     return !!offer && !offer.problem && (offer.ahead !== 0 || !!this.done.value?.problem);
   }
 
-  /** The form is opened: title and body are proposed, unless the person has written others. */
+  /** Called when the form is opened. Proposes a title and a body, unless the user has written others. */
   open() {
     this.done.value = undefined;
     this.problem.value = this.output.value = '';

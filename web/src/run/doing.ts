@@ -17,7 +17,7 @@ export function running(items: { kind: string; result?: unknown; nested?: boolea
   return found as any[];
 }
 
-/** "Running tests", "Editing notes.md": a call of a tool. */
+/** "Running tests", "Editing notes.md": what a tool call does. */
 export function doing({ name, input }: { name: string; input: any }): string {
   const file = baseName(text(input?.file_path ?? input?.notebook_path ?? input?.path));
   switch (name) {
@@ -65,7 +65,7 @@ export function tokens(count: number) {
   return count < 999_500 ? `${Math.round(count / 1000)}k` : `${(count / 1e6).toFixed(1).replace(/\.0$/, '')}M`;
 }
 
-/** "38 % of 200k context"; undefined where that is not known. */
+/** "38 % of 200k context"; undefined if that is not known. */
 export function contextWords(used?: number | null, window?: number | null) {
   if (!used) return undefined;
   return window ? `${Math.round((100 * used) / window)} % of ${tokens(window)} context` : `${tokens(used)} tokens`;

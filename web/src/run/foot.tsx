@@ -18,17 +18,17 @@ import { type Help, problemOf } from './problem.ts';
 import { Queue } from './queue.tsx';
 import { lineOf, StateLine } from './state-line.tsx';
 
-/** Milliseconds within which Esc is pressed twice. */
+/** Milliseconds within which Esc has to be pressed twice. */
 const TWICE = 2000;
 
 /** Milliseconds after "Stop" until an agent that still works can be killed. */
 const PATIENCE = 5000;
 
-/** Files that are offered for completion, and answers that are kept. */
+/** The maximum number of files that are offered for completion; `ANSWERS`: of answers that are kept. */
 const FILES = 20;
 const ANSWERS = 50;
 
-/** What can be done to a session in a terminal. */
+/** The message types that are possible for a terminal session. */
 const IN_TERMINAL = ['permission_response', 'project_delete', 'file_list'];
 
 type World = {
@@ -88,7 +88,7 @@ export class Foot {
     return this.client.projects.all.get(this.id);
   }
 
-  /** Whether it is possible here, and allowed to this device: a session in a terminal is steered there. */
+  /** Whether this device may send messages of this type here: a terminal session is controlled in its terminal. */
   may = (type: string) => {
     const desk = this.project?.desk;
     return (
@@ -98,13 +98,13 @@ export class Foot {
     );
   };
 
-  /** The server has removed a message of this device from the queue, for somebody else. */
+  /** Called when somebody else has removed a message of this device from the queue. */
   wasRemoved(by: string, prompt: string) {
     this.removed = { by, prompt };
     this.draw();
   }
 
-  /** Esc, where nothing else has a use for it: the second one stops the run. Whether it had one. */
+  /** Handles Esc if nothing else has a use for it: the second press stops the run. Returns whether it was used here. */
   escape(): boolean {
     const { conversation } = this;
     if (!conversation?.run || conversation.open.size || !this.may('agent_interrupt')) return false;
@@ -122,7 +122,7 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
-  /** Ends the idle process: a stop, which may arrive when its run is over, leaves what the agent has scheduled. */
+  /** Ends the idle process and its schedule. A plain stop leaves the schedule, because it may arrive after its run. */
   private cancelSchedule = () =>
     void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
 
@@ -226,7 +226,7 @@ export class Foot {
     );
   }
 
-  /** When the agent's next attempt is: it says how long it waits, once. */
+  /** The time of the agent's next attempt, in milliseconds since 1970: the agent reports once how long it waits. */
   private retryAt() {
     const retry = this.conversation?.agent.retry;
     if (!retry) this.retry = undefined;
@@ -235,7 +235,7 @@ export class Foot {
     return this.retry?.at;
   }
 
-  /** For the latest run, if it has failed and nothing came after it. */
+  /** The card for the latest run, if it has failed and nothing came after it. */
   private errorCard() {
     const { conversation, project, client } = this;
     if (!conversation || conversation.run || !conversation.atEnd || conversation.waiting.length) return null;
@@ -279,7 +279,7 @@ export class Foot {
     );
   }
 
-  /** In the place of the message box of a session that the next message does not continue. */
+  /** Replaces the message box for an earlier session, which the next message does not continue. */
   private earlier(session: string) {
     return (
       <div class="hint rights">
@@ -291,7 +291,7 @@ export class Foot {
     );
   }
 
-  /** What this device may not do, or where it is done. */
+  /** What this device may not do, or where it has to be done. */
   private rights() {
     const { client, project, world } = this;
     if (!project.desk) {
@@ -329,7 +329,7 @@ export class Foot {
     try {
       const sent = files.filter((one) => !inText.includes(one));
       const options = steer ? { steer } : { ...(agent && { agent }), ...(effort && { options: { effort } }) };
-      // If the server refuses the prompt, the text is back already.
+      // If the server refuses the prompt, the text is back in the box already.
       if (!(await client.execute(prompt, sent, options))) composer.restore('', sent);
     } catch (error) {
       // A file could not be uploaded: the text and the files go back into the box.
@@ -338,7 +338,7 @@ export class Foot {
     }
   }
 
-  /** The files of the project whose names fit. Answers are kept for as long as this view is open and nothing runs. */
+  /** The files of the project whose names match. Answers are kept for ten seconds. */
   private findFiles(query: string): Promise<Choice[]> {
     if (!this.may('file_list')) return Promise.resolve([]);
     const known = this.files.get(query);
@@ -362,7 +362,7 @@ export class Foot {
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 
-/** Listens for Esc, where neither a dialog, a list nor a card has a use for it. */
+/** Listens for Esc when neither a dialog, a list nor a card has a use for it. */
 export function listenForStop(foot: () => Foot | undefined) {
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented || isComposing(event) || event.repeat) return;

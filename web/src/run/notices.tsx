@@ -1,4 +1,4 @@
-// What stands at the message box when something is wrong: the connection, the latest run, a message that was removed.
+// What is shown above the message box when something is wrong: the connection, the latest run, a removed message.
 
 import { useState } from 'preact/hooks';
 
@@ -7,7 +7,7 @@ import type { AgentInfo } from '../protocol/messages.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import { type Help, loginSteps, type Problem } from './problem.ts';
 
-/** Without a connection: when the next attempt is, and a button that does not wait for it. */
+/** Shown without a connection: when the next attempt is, and a button to try immediately. */
 export function Disconnected({ client }: { client: Client }) {
   const { state, retryAt } = client.connection;
   if (!navigator.onLine)
@@ -32,14 +32,14 @@ export function Disconnected({ client }: { client: Client }) {
 
 type ErrorProps = {
   problem: Problem;
-  /** The server's name of the agent. */
+  /** The server's name for the agent. */
   agent: string;
   client: Client;
   acts: Partial<Record<Help, () => void>>;
   close: () => void;
 };
 
-/** The latest run has failed. Its own words are in the history; here is what can be done. */
+/** What the user can do after the latest run has failed. The agent's own words are in the history. */
 export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
   const [shown, setShown] = useState<'login' | 'install' | undefined>();
   const [hint, setHint] = useState('');
@@ -85,7 +85,7 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
   );
 }
 
-/** Somebody else has removed this device's message from the queue. */
+/** A notice that somebody else has removed this device's message from the queue. */
 export function Removed({
   by,
   prompt,

@@ -4,10 +4,10 @@ import type { Task, Todo } from '../protocol/messages.ts';
 import type { Conversation } from '../state/conversation.ts';
 import { Icon, type IconName, Text } from '../ui/elements.tsx';
 
-/** Items at the end of the conversation in which an older server's to-do list is looked for. */
+/** Items at the end of the conversation in which the to-do list is looked for, with an older server. */
 const LOOKED = 300;
 
-/** The current list: as the agent reports it, else that of its latest call. */
+/** The current to-do list: as the agent reports it, or else from its latest call; empty if there isn’t one. */
 export function todosOf({ agent, items }: Conversation): Todo[] {
   if (agent.todos) return agent.todos;
   for (let at = items.length - 1; at >= Math.max(0, items.length - LOOKED); at--) {
@@ -30,7 +30,7 @@ const MARKS: Record<Todo['status'], { icon: IconName; words: string }> = {
   pending: { icon: 'circle', words: 'To do: ' },
 };
 
-/** Folded: how many are done, and what is being done. */
+/** The to-do list. While it is folded, it shows how many entries are done, and which one is in progress. */
 export function Todos({ todos, active }: { todos: Todo[]; active: boolean }) {
   const done = todos.filter((one) => one.status === 'completed').length;
   const current = todos.find((one) => one.status === 'in_progress');
@@ -64,7 +64,7 @@ export function Todos({ todos, active }: { todos: Todo[]; active: boolean }) {
   );
 }
 
-/** Tasks that are shown without being unfolded, where there is room. */
+/** Up to this many tasks are unfolded at first, if there is room. */
 const UNFOLDED = 3;
 
 const KINDS: Record<string, string> = {
@@ -74,7 +74,7 @@ const KINDS: Record<string, string> = {
   local_workflow: 'Workflow',
 };
 
-/** A line for each task that runs. */
+/** A line for each running task. */
 export function Tasks({ tasks }: { tasks: Task[] }) {
   if (!tasks.length) return null;
   return (

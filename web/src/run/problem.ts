@@ -1,17 +1,17 @@
-// Why a run has failed, as far as a person can do something about it. Pure.
+// Why a run has failed, as far as the user can do something about it. Pure.
 
 import { clock } from '../projects/words.ts';
 
 export type Help = 'retry' | 'new' | 'compact' | 'login' | 'install';
 export type Problem = { title: string; hint?: string; help: Help[] };
 
-/** What the codes of `run_finished` don't tell apart is in the agent's own words. */
+/** What the agent's own words contain, for problems that the codes of `run_finished` don't distinguish. */
 const LOGIN = /\b401\b|authenticat|not logged in|\/login|api key|credential|unauthori[sz]ed/i;
 const OVERLOADED = /\b(429|503|529)\b|overload|rate.?limit/i;
 const TOO_LONG = /prompt is too long|context (window|length|limit)|too many (input )?tokens|maximum context/i;
 const DIED = /exited|crash|signal|killed|ended unexpectedly|process ended/i;
 
-/** @param agent its name for people, "Claude" */
+/** The problem of a run; undefined if it did not fail. @param agent the display name, such as "Claude" */
 export function problemOf(
   {
     outcome,

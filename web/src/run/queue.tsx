@@ -1,4 +1,4 @@
-// The messages whose turn has not come, above the box.
+// The queued messages, above the message box.
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
@@ -8,7 +8,7 @@ import { Button, Text } from '../ui/elements.tsx';
 import { restoreFocus } from '../ui/focus.ts';
 import { counted } from '../ui/dom.ts';
 
-/** Characters of a message that are drawn. */
+/** The number of characters of a message that are drawn. */
 const SHOWN = 500;
 
 type Props = {
@@ -56,7 +56,7 @@ function Queued({ client, id, one, before, connected, may, failed }: QueuedProps
     else if (wasEditing.current) restoreFocus(row.current?.querySelector('button'));
     wasEditing.current = isEditing;
   }, [isEditing]);
-  // A row that is removed leaves the focus to another one, or to the message box.
+  // A row that is removed passes the focus to another one, or to the message box.
   useLayoutEffect(
     () => () => {
       const at = row.current;
@@ -70,11 +70,11 @@ function Queued({ client, id, one, before, connected, may, failed }: QueuedProps
     isMoved.current = false;
     restoreFocus(row.current?.querySelector<HTMLElement>('.move') ?? row.current?.querySelector('button'));
   }, [before?.run_id]);
-  /** @param leaves this row is gone afterwards. Its buttons stay enabled meanwhile: they would lose the focus. */
+  /** @param leaves whether this row is removed. Its buttons stay enabled meanwhile: disabled, they lose the focus. */
   const act = async (work: () => Promise<unknown>, leaves = true) => {
     if (busy) return;
     setBusy(true);
-    // Where the focus goes when this row does.
+    // Where the focus goes when this row is removed.
     const next = row.current && beside(row.current);
     try {
       await work();

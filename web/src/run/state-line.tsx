@@ -1,4 +1,4 @@
-// One line above the message box: what the agent does, for how long, and what it has used.
+// One line above the message box: what the agent is doing, for how long, and what it has used.
 
 import type { AgentState } from '../protocol/messages.ts';
 import { since, standing } from '../projects/words.ts';
@@ -7,14 +7,14 @@ import { duration, money } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { contextWords, doing, retryWords, running } from './doing.ts';
 
-/** The part of the context from which it is marked. */
+/** The percentage of the context window from which the display is highlighted. */
 const NEARLY_FULL = 80;
 
 type Line = { kind: string; words: string; time?: string };
 
 /**
- * What runs now.
- * @param retryAt milliseconds since 1970 of the next attempt
+ * What is running now, in words.
+ * @param retryAt the time of the next attempt, in milliseconds since 1970
  */
 export function lineOf(conversation: Conversation, project: any, connected: boolean, retryAt?: number): Line {
   if (!connected) return { kind: 'ended', words: 'Disconnected' };
@@ -50,14 +50,14 @@ type Props = {
   queued: number;
   agent: AgentState;
   project: any;
-  /** What the person may do to the run. */
+  /** What the user may do to the run; each is undefined if it is not possible. */
   stop?: () => void;
-  /** In the place of `stop`, for an agent that does not. */
+  /** Replaces `stop` if the agent does not stop. */
   kill?: () => void;
   stopAll?: () => void;
   cancelResume?: () => void;
   cancelSchedule?: () => void;
-  /** Esc was pressed once. */
+  /** Whether Esc was pressed once. */
   armed: boolean;
 };
 
@@ -68,7 +68,7 @@ export function StateLine(props: Props) {
   const context = contextWords(used, window);
   const part = used && window ? Math.min(100, (100 * used) / window) : undefined;
   const once = (act: () => void) => (event: MouseEvent) => {
-    if (event.detail < 2) act(); // the second click of a double one would stop what comes next
+    if (event.detail < 2) act(); // the second click of a double-click would stop what comes next
   };
   return (
     <div class="run">
@@ -102,7 +102,7 @@ export function StateLine(props: Props) {
         {cancelResume && <Button label="Cancel auto-resume" icon="cross" class="stop" onClick={once(cancelResume)} />}
         {cancelSchedule && (
           <Button
-            // They are of the process that ends.
+            // The tasks belong to the process that ends.
             label={agent.tasks?.length ? 'Cancel schedule and tasks' : 'Cancel schedule'}
             icon="cross"
             class="stop"

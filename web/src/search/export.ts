@@ -1,4 +1,4 @@
-// A session as a file to keep.
+// Exports a session as a file.
 
 import type { Client } from '../protocol/client.ts';
 import type { SessionPiece } from '../protocol/messages.ts';

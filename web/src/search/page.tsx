@@ -19,10 +19,10 @@ const KINDS: Record<SearchResult['kind'], string> = {
   error: 'Error',
 };
 
-/** Milliseconds after the last letter before the server is asked. */
+/** Milliseconds after the last keystroke before the server is asked. */
 const PAUSE = 250;
 
-/** `place`: another object for each search that is asked for elsewhere, even for the same one. */
+/** `place`: a new object for each search that is started elsewhere, even if the search is the same. */
 export default function Search({ place }: { place: { query: string; project?: string } }) {
   const { query, project } = place;
   const { client } = useWorld();

@@ -25,7 +25,7 @@ async function modelName(): Promise<string> {
 
 export type Invitation = { code: string; fingerprint?: string };
 
-/** @param refused why the server has not accepted what was given last; "": it has given no reason */
+/** @param refused why the server refused the last code or token; "" if it gave no reason */
 export function Connect({
   refused,
   invited,

@@ -1,4 +1,4 @@
-// The devices that may use this server: who they are, and how one more is paired.
+// The devices that may use this server: their list, and the dialog that pairs another one.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 
@@ -90,7 +90,7 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
       const { data } = await world.client.connection.ask('pair_create', { scope, origin: location.origin });
       setCode(data);
     });
-  // The button that had the focus is gone. Not “Done”: a key that is still held down would press it.
+  // The button that had the focus is gone. “Done” must not get it: a key that is still held down would press it.
   const shown = useRef<HTMLParagraphElement>(null);
   useEffect(() => shown.current?.focus(), [code]);
   const end = () => {
@@ -151,7 +151,7 @@ function Pairing({ world, close, paired }: { world: World; close: () => void; pa
   );
 }
 
-/** Modules of light around the code, which cameras need. */
+/** The width of the light border around the code, in modules. Cameras need it. */
 const QUIET = 4;
 
 /** @param rows of '0' and '1', without the light border */

@@ -70,7 +70,7 @@ export function Section({ title, children }: { title: string; children: Componen
   );
 }
 
-/** A check box whose change may fail: then it goes back, and the error is shown. */
+/** A check box whose change may fail: then it stays as it was, and the error is shown. */
 function Switch({
   label,
   on,

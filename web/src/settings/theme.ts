@@ -1,4 +1,4 @@
-// The theme that a person has chosen; otherwise the system's.
+// The theme that the user has chosen; otherwise the system's.
 
 import { signal } from '@preact/signals';
 
@@ -6,7 +6,7 @@ import * as kept from '../state/kept.ts';
 
 export type Theme = '' | 'light' | 'dark';
 
-/** '': the system's. */
+/** The themes and their names. '' is the system's theme. */
 export const THEMES: [Theme, string][] = [
   ['', 'System'],
   ['light', 'Light'],

@@ -11,7 +11,7 @@ import { Section } from './page.tsx';
 
 type Sum = { key: string; label: string; runs: number; cost: number; tokens: number };
 
-/** Rows of one key added up, in the order of their first one. */
+/** The sums of the rows with the same key, in the order in which the keys first occur. */
 export function sums(rows: UsageRow[], key: (row: UsageRow) => [key: string, label: string]): Sum[] {
   const found = new Map<string, Sum>();
   for (const row of rows) {

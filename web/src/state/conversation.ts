@@ -1,21 +1,22 @@
-// What is known of one project's conversation: made from records and live messages, by nothing else. Pure.
+// What is known of one project's conversation, made from records and live messages only. Pure.
 //
-// `items` are what a person sees, ordered by `seq`: a part of the history without gaps. `prepend` puts older items before it,
-// and what is far from the reader is dropped. `cursor` is the `seq` up to which everything was received.
+// `items` are what the user sees, ordered by `seq`: a part of the history without gaps. `prepend` adds older items
+// before them, and items that are far from the reader are dropped. `cursor` is the `seq` up to which everything was
+// received.
 
 import type { AgentOffers, AgentState, RunInfo } from '../protocol/messages.ts';
 import { counted } from '../ui/dom.ts';
 
-/** Items kept in memory, at most. */
+/** The maximum number of items that are kept in memory. */
 export const KEPT = 3000;
 
-/** How the summary begins with which an agent continues a conversation that has become too long. */
+/** The beginning of the summary from which an agent continues a conversation that has become too long. */
 const COMPACTED = 'This session is being continued from a previous conversation';
 
-/** The same of a session whose records are not one after the other: what is let go at its end is not fetched again. */
+/** Like `KEPT`, for a session, whose records are not consecutive: what is dropped at its end is not fetched again. */
 const KEPT_OF_SESSION = 4 * KEPT;
 
-/** The distance of records that have no number, in numbers. */
+/** The difference between the `seq` of adjacent records that have no number from the server. */
 const BETWEEN = 1e-6;
 
 export type Record = {
@@ -52,30 +53,30 @@ export class Conversation {
   _begun: Map<string, number>;
   _accepted: Map<string, RunInfo>;
 
-  /** Where `session_messages` continues; null: there is nothing before. Undefined: nothing of a session was requested. */
+  /** Where `session_messages` continues; null if there is nothing before, undefined if no session was requested. */
   before: string | null | undefined;
-  /** The session of which it is, where the project's current one is shown. */
+  /** The id of the session whose records are read, if the project's current session is shown. */
   reads: string | undefined;
 
   /**
-   * @param id the project's
-   * @param session one that the project's next run does not continue: it does not change
+   * @param id the project's id
+   * @param session a session that the project's next run does not continue, so that it does not change
    */
   constructor(id: string, session?: string) {
     this.id = id;
     this.session = session;
     this.joined = false;
     this.cursor = 0;
-    /** The lowest `seq` that is here; 1: there is nothing before it. */
+    /** The lowest `seq` that is loaded; 1 if there is nothing before it. */
     this.first = 1;
-    /** The highest `seq` that `items` has; below `cursor` where the end was let go. */
+    /** The highest `seq` in `items`; below `cursor` if the end was dropped. */
     this.last = 0;
     this.items = [];
-    /** Open approvals by id, as the server says them. */
+    /** Open approval requests by id, as the server sends them. */
     this.open = new Map();
     this.run = null;
     this.queue = [];
-    /** What the agent reports about itself, and what it offers; empty where the server or the agent says nothing. */
+    /** What the agent reports about itself; `offers`: what it offers. Empty if the server or agent reports nothing. */
     this.agent = {};
     this.offers = {};
     this.live = '';
@@ -86,12 +87,12 @@ export class Conversation {
     this._questions = new Map();
     this._answers = new Map();
     this._snapshot = 0;
-    /** The records of prompts, and of their edits in the queue, by their runs. */
+    /** The records of prompts, and of their edits in the queue, by run id. */
     this._prompts = new Map();
     this._edits = new Map();
-    /** The `seq` at which a run began, or ended without having begun. */
+    /** The `seq` at which a run began, or ended without having begun, by run id. */
     this._begun = new Map();
-    /** Prompts that were accepted and that neither the queue nor a run has. */
+    /** Prompts that were accepted but are in neither the queue nor a run, by run id. */
     this._accepted = new Map();
   }
 
@@ -106,7 +107,7 @@ export class Conversation {
     return [...next, ...others, ...queued];
   }
 
-  /** What an update changes that is not in the history. */
+  /** Applies an update that is not in the history. */
   told(what: string, data: any) {
     if (what === 'queue_changed') this.queue = data.queue;
     else if (what === 'agent_state') this.agent = data;
@@ -117,23 +118,23 @@ export class Conversation {
     return this.last >= this.cursor;
   }
 
-  /** Whether the oldest record that the server has is here, and there were others before it. */
+  /** Whether the oldest record that the server has is loaded, and there were others before it. */
   beginsLate(project: any) {
     const kept = project?.first_seq ?? 1;
     return kept > 1 && this.first <= kept;
   }
 
-  /** How an approval was settled, as far as that was heard. */
+  /** How an approval request was resolved; undefined if that was not received. */
   answerTo(id: string) {
     return this._answers.get(id);
   }
 
-  /** The record of an approval, if it is here: its `request`, and its `answer` once it has one. */
+  /** The item of an approval request, if it is loaded: its `request`, and its `answer` once it has one. */
   questionOf(id: string) {
     return this._questions.get(id);
   }
 
-  /** The snapshot of `project_joined`. */
+  /** Applies the snapshot of `project_joined`. */
   join(snapshot: any, isFresh: boolean) {
     if (isFresh) {
       this.cursor = this.last = snapshot.last_seq;
@@ -152,14 +153,14 @@ export class Conversation {
     this._drain();
   }
 
-  /** A live record. One that came already changes nothing; one that came early waits for those before it. */
+  /** Adds a live record. A record that was already received changes nothing; an early one waits for those before it. */
   take(record: Record) {
     if (record.seq <= this.cursor) return;
     this._early.set(record.seq, record);
     if (this.joined) this._drain();
   }
 
-  /** Partial text: what is being said and not yet kept. */
+  /** Adds partial text: what is being streamed and is not in the history yet. */
   hear(line: any) {
     if (line.type !== 'stream_event' || line.parent_tool_use_id) return;
     const { type, content_block: block, delta } = line.event;
@@ -170,8 +171,8 @@ export class Conversation {
   }
 
   /**
-   * The records of a session before those that are here. Those that only the agent has stored have the `seq` 0: they get
-   * a place of their own between their neighbors.
+   * Adds the records of a session before those that are loaded. Records that only the agent has stored have the `seq`
+   * 0: they get their own `seq` between those of their neighbors.
    */
   prependSession(records: Record[], before: string | null) {
     this.before = before;
@@ -186,7 +187,7 @@ export class Conversation {
     this.prepend(placed, KEPT_OF_SESSION);
   }
 
-  /** Older records, in their order, the last of them right before `first`. */
+  /** Adds older records, in order, the last of them right before `first`. */
   prepend(records: Record[], most = KEPT) {
     const older = records.filter((record) => record.seq < this.first);
     if (!older.length) return;
@@ -197,14 +198,14 @@ export class Conversation {
     this.items = [...this.items, ...behind];
     this.first = older[0].seq;
     if (this.items.length > most) {
-      // Whole records only: what one of them shows comes and goes together.
+      // Only whole records are dropped: the items of a record stay together.
       const cut = this.items[most].seq;
       this._forget(this.items.splice(this.items.findIndex((item) => item.seq === cut)));
       this.last = cut - 1;
     }
   }
 
-  /** Records behind `last`, where the end was let go. */
+  /** Adds the records after `last`, if the end was dropped. */
   append(records: Record[]) {
     for (const record of records) this._begins(record);
     for (const record of records) {
@@ -215,7 +216,7 @@ export class Conversation {
     this._shorten();
   }
 
-  /** Records from another part of the history, in their order, in place of those that are here. */
+  /** Replaces the loaded records with records from another part of the history, in order. */
   place(records: Record[]) {
     if (!records.length) return;
     this.items = [];
@@ -262,7 +263,7 @@ export class Conversation {
     }
   }
 
-  /** What a record changes in the state of things. What happened before the snapshot is in the snapshot. */
+  /** Updates the state with a record. What happened before the snapshot is already in the snapshot. */
   _follow(record: Record) {
     const { seq, direction, message } = record;
     if (direction === 'claude' && !message.parent_tool_use_id && ['assistant', 'result'].includes(message.type)) {
@@ -288,13 +289,13 @@ export class Conversation {
     }
   }
 
-  /** A run is no longer waiting. */
+  /** Notes that a run is no longer waiting. */
   _left(run: string) {
     this.queue = this.queue.filter((one) => one.run_id !== run);
     this._accepted.delete(run);
   }
 
-  /** Remembers where a run began: that is the place of its prompt. One that was removed before has none. */
+  /** Remembers where a run began: its prompt is shown there. A prompt that was removed before is not shown. */
   _begins(record: Record) {
     const { seq, direction, message } = record;
     const data = message?.message;
@@ -312,8 +313,8 @@ export class Conversation {
     return seq > this._snapshot || this.waiting.some((one) => one.run_id === run);
   }
 
-  /** A prompt has its place where its run begins: the answers to those before it come first.
-   * @param behind the items that follow those which are being made */
+  /** Shows a prompt where its run begins: the answers to those before it come first.
+   * @param behind the items after those that are being added */
   _showPrompt(record: Record, behind: Item[]) {
     const run = record.message?.run_id;
     if (typeof run === 'string' && !record.message.steer) this._prompts.set(run, record);
@@ -346,13 +347,13 @@ export class Conversation {
     });
   }
 
-  /** The prompt of a run that begins with this record, if it came earlier. */
+  /** Shows the prompt of a run that begins with this record, if the prompt was recorded earlier. */
   _showPromptOf(run: string, seq: number) {
     const prompt = this._prompts.get(run);
     if (prompt && prompt.seq < seq && this._begun.get(run) === seq) this._addPrompt(prompt, seq);
   }
 
-  /** What the end of a run repeats is shown once, as the end: the agent's error, or that a person has stopped it. */
+  /** Drops the last item if the end of the run repeats it: the agent's error, or that somebody has stopped it. */
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
     const plain = (text: string) => text.trim().replace(/[.!]$/, '');
@@ -368,7 +369,7 @@ export class Conversation {
     return item;
   }
 
-  /** What a person sees of a record. */
+  /** Adds what the user sees of a record. */
   _show(record: Record, behind: Item[] = []) {
     const { direction, message } = record;
     if (direction === 'client') this._showPrompt(record, behind);
@@ -423,7 +424,7 @@ export class Conversation {
     }
   }
 
-  /** What the agent says about itself, as far as it belongs into the history: its tasks, and that it was compacted. */
+  /** Shows what the agent reports about itself, if it belongs in the history: its tasks, and that it was compacted. */
   _showReport(record: Record) {
     const { message } = record;
     const { subtype, tool_use_id: id, compact_metadata: compacted } = message;
@@ -443,7 +444,7 @@ export class Conversation {
     const tool = this._tools.get(id);
     const text = String((status === 'running' ? message.description : message.summary) ?? '');
     if (tool) {
-      // An agent that is waited for is a task too: only one in the background has a line of its own.
+      // A subagent that is waited for is a task too: only one in the background has its own line.
       tool.task = { ...tool.task, status, text };
       tool.version++;
     } else if (status !== 'running' && text) this._add(record, 'notice', { text });
@@ -480,7 +481,7 @@ export class Conversation {
       this._add(record, 'notice', { by: data.by, text: `undid the changes to ${files}` });
     } else if (subtype === 'review_decided' && data.by) {
       const changes = `${counted(data.hunks, 'change')} in ${counted(data.files, 'file')}`;
-      this._add(record, 'notice', { by: data.by, text: `${REVIEWED[data.decision] ?? 'decided'} ${changes}` });
+      this._add(record, 'notice', { by: data.by, text: `${REVIEWED[data.decision] ?? 'decided on'} ${changes}` });
     } else if (subtype === 'session_reset') this._add(record, 'notice', { text: 'New session' });
     else if (subtype === 'session_changed' && data.fork_from)
       this._add(record, 'notice', {
@@ -491,16 +492,16 @@ export class Conversation {
 
 const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', edit: 'edited' };
 
-/** Whether this is what Claude Code writes where a person has stopped it. */
+/** Whether this is what Claude Code writes when somebody has stopped it. */
 export const isInterruption = (text: unknown) => /^\s*\[Request interrupted by user/.test(String(text));
 
-/** The text of a prompt's record, or of an edit's. */
+/** The text in the record of a prompt, or of an edit to it. */
 function promptOf(message: any): string {
   const text = message?.message?.prompt;
   return typeof text === 'string' ? text : '';
 }
 
-/** The text in a tool's result, whichever shape it has. Images are apart. */
+/** The text in a tool's result, whatever its shape. Images are left out. */
 export function resultText(content: any) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
@@ -531,7 +532,7 @@ function imageOf(part: any): Image | undefined {
 const thousands = (tokens: any) =>
   typeof tokens === 'number' ? (tokens < 1000 ? `${tokens}` : `${Math.round(tokens / 1000)}k`) : '';
 
-/** A message of the server as a record of the history; undefined where it is none. */
+/** A message from the server as a record of the history; undefined if it is not one. */
 export function recordOf({ type, seq, data }: any) {
   if (seq === undefined) return undefined;
   const timestamp = data.timestamp ?? data.created_at ?? new Date().toISOString();

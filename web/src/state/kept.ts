@@ -4,11 +4,11 @@ import { deviceName } from './device-name.ts';
 
 const memory: Map<string, string> = new Map();
 
-/** Messages of a project that the arrow keys recall, and the characters of all of them together. */
+/** The maximum number of a project's messages that the arrow keys recall; `PROMPTS_SIZE`: of their characters. */
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 
-/** Milliseconds for which drafts are kept after their approval has closed. */
+/** Milliseconds, since its last change, for which a draft is kept if its approval request is no longer open. */
 const ANSWER_KEPT = 7 * 24 * 3_600_000;
 
 function get(name: string) {
@@ -30,13 +30,13 @@ function set(name: string, value: string) {
   }
 }
 
-/** The names that begin with `start`, without it. */
+/** The stored names that begin with `start`, without that beginning. */
 function named(start: string): string[] {
   const all = [...memory.keys()];
   try {
     for (let n = 0; n < localStorage.length; n++) all.push((localStorage.key(n) ?? '').slice('drawbridge.'.length));
   } catch {
-    // memory alone
+    // only what is in memory
   }
   return [...new Set(all)].filter((name) => name.startsWith(start)).map((name) => name.slice(start.length));
 }
@@ -73,14 +73,14 @@ export function keepTriedToken(value: string | undefined) {
   }
 }
 
-/** What the server takes from this device, as it said last. */
+/** The message types that the server accepts from this device, as it reported last; undefined if it has not yet. */
 export const features = (): string[] | undefined => json('features', undefined);
 export const keepFeatures = (all: string[]) => set('features', JSON.stringify(all));
 
 export const draft = (project: string) => get(`draft.${project}`) ?? '';
 export const keepDraft = (project: string, text: string) => set(`draft.${project}`, text);
 
-/** Edits and words of an answer that is not given yet. `sent`: the connection by which it was sent; no reply has come yet. */
+/** The draft of an answer: edits and texts. `sent`: the id of the connection that sent it, while there is no reply. */
 export const answer = (approval: string) => json(`answer.${approval}`, {});
 export const keepAnswer = (approval: string, value: object | null) => {
   const last = answer(approval);
@@ -91,12 +91,12 @@ export const keepAnswer = (approval: string, value: object | null) => {
 /** The edits of a review that are not decided, by the ids of their hunks. */
 export type ReviewDrafts = Record<string, { path: string; text: string }>;
 
-/** @param project followed by ".comments" for what is being written in comments */
+/** @param project the project's id, followed by ".comments" for what is being written in comments */
 export const reviewDrafts = (project: string): ReviewDrafts => json(`review.${project}`, {});
 export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
   set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
 
-/** The ids of the approvals that have a draft. */
+/** The ids of the approval requests that have a draft. */
 export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
 
 /** @returns a project's prompts, the latest last */
@@ -109,7 +109,7 @@ export function keepPrompt(project: string, prompt: string) {
   set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
 }
 
-/** Removes what belongs to projects and approvals that are no longer there. */
+/** Removes what belongs to projects and approval requests that are no longer there. */
 export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
   const ids = new Set(projects.map(({ id }) => id));
   const open = new Set(projects.flatMap(({ approvals = [] }) => approvals.map((one) => one.approval_id)));
@@ -125,7 +125,7 @@ export function prune(projects: readonly { id: string; approvals?: { approval_id
 export const unsent = (): import('../protocol/client.ts').Unsent[] => json('unsent', []);
 export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.stringify(all) : '');
 
-/** What there is when a browser comes for the first time is not new to it. */
+/** Marks everything as read when a browser connects for the first time. */
 export function beginSeen(projects: { id: string; last_seq: number }[]) {
   if (get('seen') === null)
     set('seen', JSON.stringify(Object.fromEntries(projects.map(({ id, last_seq: seq }) => [id, seq]))));
@@ -137,19 +137,22 @@ export function keepSeen(project: string, seq: number) {
   if (seen(project) !== seq) set('seen', JSON.stringify({ ...json('seen', {}), [project]: seq }));
 }
 
-/** What a person has set, '' until then: `keys` and `wrap` are 'off', `diff` is 'split' or 'unified', `theme` 'light' or 'dark'. */
+/**
+ * What the user has set, '' until then: 'off' for `keys` and `wrap`, 'split' or 'unified' for `diff`, 'light' or 'dark'
+ * for `theme`.
+ */
 export const setting = (name: 'keys' | 'theme' | 'diff' | 'wrap') => get(`setting.${name}`) ?? '';
 export const keepSetting = (name: 'keys' | 'theme' | 'diff' | 'wrap', value: string) => set(`setting.${name}`, value);
 
-/** `actions`: notifications that show a whole command can accept or reject it. */
+/** `actions`: whether the user can accept or reject a command in a notification that shows all of it. */
 type Want = 'sound' | 'notices' | 'push' | 'actions';
 
 export const wants = (what: Want) => get(what) === 'yes';
 export const keepWants = (what: Want, yes: boolean) => set(what, yes ? 'yes' : '');
 
-/** What others see where this browser decided something. */
+/** The name that others see if this browser decided something. */
 export const clientName = () => get('name') ?? deviceName(navigator.userAgent, navigator.maxTouchPoints);
-/** Whether a person has named this browser. */
+/** Whether the user has named this browser. */
 export const isNamed = () => get('name') !== null;
 export const keepClientName = (name: string) => set('name', name);
 
@@ -157,6 +160,6 @@ export const keepClientName = (name: string) => set('name', name);
 export const folded = () => get('folded') === 'yes';
 export const keepFolded = (yes: boolean) => set('folded', yes ? 'yes' : '');
 
-/** The agent of the session that was begun last. */
+/** The agent of the session that was started last; '' if there isn’t one. */
 export const lastAgent = () => get('agent') ?? '';
 export const keepAgent = (name: string) => set('agent', name);

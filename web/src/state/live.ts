@@ -1,4 +1,5 @@
-// The client's state as signals: a component that reads one is drawn again when that part has changed, once a frame at most.
+// The client's state as signals: a component that reads one is drawn again when that part has changed, at most once per
+// frame.
 
 import { type Signal, signal } from '@preact/signals';
 
@@ -7,7 +8,7 @@ export type Part = 'connection' | 'hello' | 'projects' | 'conversation';
 
 export type Live = { [part in Part]: Signal<number> };
 
-/** Signals that count the changes of `client`. What a component shows it reads from the client itself. */
+/** Signals that count the changes to `client`. Components read what they show from the client itself. */
 export function live(client: EventTarget): Live {
   const parts: Live = { connection: signal(0), hello: signal(0), projects: signal(0), conversation: signal(0) };
   const changed = new Set<Part>();

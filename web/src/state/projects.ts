@@ -1,8 +1,8 @@
-// What is known of all projects, made from messages of the server. Pure.
+// What is known of all projects, made from messages from the server. Pure.
 
 import { baseName } from '../ui/dom.ts';
 
-/** A project as the server tells it, with `joined`-independent facts only. */
+/** A project as the server sends it, with only those facts that do not depend on whether it was joined. */
 export type Project = any;
 
 export class Projects {
@@ -11,11 +11,11 @@ export class Projects {
 
   constructor() {
     this.all = new Map();
-    /** False until the list was heard once. */
+    /** Whether the list has been received. */
     this.known = false;
   }
 
-  /** What one message changes; whether it changed anything. */
+  /** Applies a message. Returns whether it changed anything. */
   take({ type, project_id: id, data }: any): boolean {
     if (type === 'project_list') {
       this.all = new Map(data.projects.map((one: Project) => [one.id, one]));
@@ -29,10 +29,10 @@ export class Projects {
     if (type !== 'update') return false;
     const { update_type: what, data: told } = data;
     if (what === 'project_state' || what === 'project_created') {
-      this.all.set(told.id, told); // all of it: what it no longer has is not said
+      this.all.set(told.id, told); // all of it: fields that it no longer has are not sent
       return true;
     }
-    // The project's own state comes later, and with it the rest.
+    // The new state of the project is received later, with the rest.
     if (what === 'session_reset') return this._change(id, (project) => (project.session_id = told.new_session_id));
     if (what === 'project_deleted') return this.all.delete(told.project_id);
     if (what === 'review_changed') return this._change(id, (project) => (project.review = told));
@@ -45,26 +45,26 @@ export class Projects {
     return false;
   }
 
-  /** A record was heard: the newest of its project. */
+  /** Notes the number of a received record as the newest of its project. */
   heard(id: string | undefined, seq: number | undefined) {
     const project = this.all.get(id ?? '');
     if (project && seq && seq > project.last_seq) project.last_seq = seq;
   }
 
-  /** Those that wait for a person first, then the latest. */
+  /** The projects: those that wait for a person first, then those that were active most recently. */
   sorted(): Project[] {
     const order = (one: Project) => (one.approvals.length ? 1 : 0);
     return [...this.all.values()].sort((a, b) => order(b) - order(a) || b.last_active.localeCompare(a.last_active));
   }
 
-  /** Approvals that wait, in all projects. */
+  /** The number of approval requests that wait, in all projects. */
   get waiting() {
     let sum = 0;
     for (const project of this.all.values()) sum += project.approvals.length;
     return sum;
   }
 
-  /** `text` with a project's id as the name that people know. */
+  /** `text` with a project's id replaced by the name that people know. */
   named(text: string, id: string | undefined) {
     const project = this.all.get(id ?? '');
     return id && project ? text.replace(id, baseName(project.path)) : text;
@@ -84,15 +84,15 @@ function waits(project: Project, { approval_id, tool_name, created_at }: any) {
   }
 }
 
-/** Whether the answer to a question can be the person's own text. */
+/** Whether the answer to an approval request can contain the user's own text. */
 export function canBeEdited(request: any): boolean {
   const { proposal, truncated, changeable = true } = request;
   return Boolean(proposal) && changeable && !truncated && editedInput(request, '') !== undefined;
 }
 
 /**
- * The answer to a question about a change, with the person's own text. The whole file goes as the old and the new string of
- * an edit, so that what was shown is what will be written. Undefined: this tool's text can't be edited here.
+ * The input for the answer to a request about a change, with the user's own text. An edit gets the whole file as its
+ * old and new strings, so that what was shown is what will be written. Undefined if this tool's text can't be edited.
  * @param text with "\n" as line ends
  */
 export function editedInput({ tool_name: tool, input, proposal }: any, text: string): object | undefined {
@@ -116,8 +116,8 @@ export const approvesMode = (suggestions: any, mode: string) =>
   suggestions.every((one) => one?.type === 'setMode' && one.mode === mode);
 
 /**
- * What "always" would mean, in words, from the agent's suggestions; empty where it has none. As the server remembers it:
- * a mode covers far more than this question, so it counts only where nothing else is suggested.
+ * What "always" would mean, in words, from the agent's suggestions; empty if it has none. As on the server, a mode
+ * counts only if nothing else is suggested, because it covers far more than this request.
  */
 export function alwaysWords(suggestions: any) {
   if (!Array.isArray(suggestions) || suggestions.some((one) => typeof one !== 'object' || one === null)) return '';
@@ -133,7 +133,7 @@ export function alwaysWords(suggestions: any) {
       return `${one.behavior === 'deny' ? 'reject' : 'allow'} ${rules.join(', ')}`;
     }
     if (one?.type === 'addDirectories') return `allow ${(one.directories ?? []).join(', ')}`;
-    // What we do not know is remembered as well, so it is shown as it is. Options of other agents have no type.
+    // An unknown suggestion is remembered as well, so it is shown as it is. Options of other agents have no type.
     return typeof one?.type === 'string' ? `apply ${JSON.stringify(one)}` : '';
   });
   const place = remembered.every((one) => (one?.destination ?? 'session') === 'session')

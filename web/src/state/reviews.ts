@@ -4,7 +4,7 @@ import { type Signal, signal } from '@preact/signals';
 
 import type { Review, ReviewChanged } from '../protocol/messages.ts';
 
-/** Nothing is open if `files` is 0. `more`: the server has not sent all of it, so that the other numbers are at least these. */
+/** If `files` is 0, nothing is open. `more`: whether the server has sent only a part: then the numbers are minimums. */
 export type Numbers = { files: number; hunks: number; added: number; removed: number; more?: boolean };
 
 type Server = EventTarget & {
@@ -25,7 +25,7 @@ export function numbersOf({ files = [], more = 0 }: Review): Numbers {
 }
 
 export class Reviews {
-  /** By project, as far as the server has reported them. */
+  /** The numbers by project id, as far as the server has reported them. */
   all: Signal<ReadonlyMap<string, Numbers>> = signal(new Map());
   _client: Server;
   /** The projects that were asked about on this connection. */
@@ -47,7 +47,7 @@ export class Reviews {
     });
   }
 
-  /** The numbers of a review that is open. */
+  /** The numbers of a project's open review; undefined if there isn’t one. */
   open(project: string): Numbers | undefined {
     const found = this.all.value.get(project);
     return found?.files ? found : undefined;

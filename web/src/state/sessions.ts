@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals';
 
-/** A session, as `sessions` and `SessionEntry` of the protocol have it. */
+/** A session that `sessions` returns, as `SessionEntry` in the protocol. */
 export type SessionEntry = {
   project_id: string;
   path: string;
@@ -25,10 +25,10 @@ export type SessionEntry = {
   approvals?: number;
 };
 
-/** Milliseconds between two requests for the list, at least. */
+/** The minimum number of milliseconds between two requests for the list. */
 const PAUSE = 1500;
 
-/** Updates after which the list is another one. */
+/** Updates after which the list may have changed. */
 const CHANGES = [
   'run_started',
   'run_finished',
@@ -47,7 +47,7 @@ type Server = EventTarget & {
 };
 
 export class Sessions {
-  /** The latest first. Empty with a server that has no `sessions`. */
+  /** The sessions, the latest first; empty if the server has no `sessions`. */
   list = signal<SessionEntry[]>([]);
   _client: Server;
   _wanted = false;
@@ -70,7 +70,7 @@ export class Sessions {
     if (!this._busy) void this._ask();
   }
 
-  /** The session that the next run of a project continues. */
+  /** The session that the next run of a project continues; undefined if it is not known. */
   current(project: string): SessionEntry | undefined {
     return this.list.value.find((one) => one.current && one.project_id === project);
   }

@@ -1,12 +1,12 @@
-// The output of programs for terminals as parts with classes. Colors and weights are kept; other control sequences, which
+// Terminal output of programs, in parts with CSS classes. Colors and weights are kept; other control sequences, which
 // move a cursor or set a title, are dropped. Pure.
 
-/** `style`: classes, or empty. */
+/** `style`: CSS classes, or empty. */
 export type AnsiSpan = { text: string; style: string };
 
 const ESCAPE = '\\x1b';
 
-// A sequence ends after a bounded number of characters: one without an end is a text.
+// The length of a sequence is bounded: one without an end is text.
 const SEQUENCE = new RegExp(
   [
     `${ESCAPE}\\[([\\d;:]{0,100})([ -/]{0,4}[@-~])`,
@@ -63,7 +63,7 @@ export function ansi(text: string): AnsiSpan[] {
     if (match[2] === 'm') {
       look = changed(look, match[1]);
       style = styleOf(look);
-    } else if (match[0] === '\r' && text[at] !== '\n') add('\n'); // progress that overwrites its line: each state has a line
+    } else if (match[0] === '\r' && text[at] !== '\n') add('\n'); // progress overwrites its line: add one for each
   }
   add(text.slice(at));
   return found;
@@ -111,7 +111,7 @@ function changed(look: Look, parameters: string): Look {
   return next;
 }
 
-/** One of the 256 colors, by the name of the one of eight that is nearest. */
+/** The name of the basic color (of eight) that is nearest to one of the 256 colors; empty if there is no such color. */
 function indexed(index: number) {
   if (!(index >= 0 && index < 256)) return '';
   if (index < 16) return NAMES[index % 8];
@@ -127,7 +127,7 @@ function nearest([red = 0, green = 0, blue = 0]: number[]) {
   return NAMES[(red >= half ? 1 : 0) + (green >= half ? 2 : 0) + (blue >= half ? 4 : 0)];
 }
 
-/** Black and white are the colors of the text: what a terminal shows on black has to be legible on paper. */
+/** The CSS classes of a look. Black and white become the text color: output made for black must be legible on paper. */
 function styleOf(look: Look) {
   const isInk = (name: string) => !name || name === 'black' || name === 'white';
   const [front, back] = look.inverse ? [look.back, look.front || 'white'] : [look.front, look.back];

@@ -1,15 +1,15 @@
-// An agent's Markdown as tokens of marked, one for each block. Its lexer is loaded on its own: on a slow network the message
-// box is usable before it has come.
+// An agent's Markdown as tokens of the library marked, one for each block. The lexer is loaded separately: on a slow
+// network the message box is usable before it arrives.
 
 import type { Links, Token, Tokens } from 'marked';
 
 let lexer: typeof import('./lexer.ts') | undefined;
 let loading: Promise<void> | undefined;
 
-/** Whether Markdown can be read. Without its lexer a text is one paragraph. */
+/** Whether the lexer is loaded. Without it, a text is one paragraph. */
 export const isLoaded = () => lexer !== undefined;
 
-/** Loads the lexer. It never fails: where there is no lexer, it is asked for again with the next call. */
+/** Loads the lexer. Never fails: if the lexer can't be loaded, the next call tries again. */
 export function load() {
   loading ??= import('./lexer.ts').then(
     (loaded) => {
@@ -33,7 +33,7 @@ const lines = (text: string) => (text.includes('\r') ? text.replace(/\r\n?/g, '\
 
 const noLinks = (): Links => Object.create(null);
 
-/** The blocks of a text. `links`: the definitions of links that are known; those of the text are added. */
+/** The blocks of a text. `links`: the link definitions that are known; those in the text are added. */
 export function blocksOf(text: string, links = noLinks()): Token[] {
   const source = lines(text);
   if (!lexer) return [plain(source)];
@@ -46,22 +46,22 @@ export function blocksOf(text: string, links = noLinks()): Token[] {
 }
 
 /**
- * A text that grows. Its finished blocks stay the same objects, and only what is behind them is read again, so that the
- * time does not grow with the square of the length.
+ * The blocks of a text that grows. Finished blocks stay the same objects, and only the text after them is parsed again,
+ * so that the time does not grow with the square of the length.
  */
 export class GrowingBlocks {
-  /** The same array, changed. */
+  /** Always the same array; `update` changes it. */
   blocks: Token[] = [];
-  /** So many blocks are finished. */
+  /** The number of finished blocks. */
   finished = 0;
   private _text = '';
   private _begin = 0;
   private _hasReturns = false;
   private _links = noLinks();
 
-  /** @param whole the text so far. One that does not continue the text before is read from its beginning. */
+  /** @param whole the text so far. If it does not continue the previous text, it is parsed from its beginning. */
   update(whole: string) {
-    // Only what is behind the finished blocks is looked at: the whole each time would take the square of the length.
+    // Only the text after the finished blocks is searched: with all of it, the time would grow quadratically.
     this._hasReturns ||= whole.includes('\r', this._begin);
     const text = this._hasReturns ? lines(whole) : whole;
     const open = this._text.slice(this._begin);
@@ -75,11 +75,11 @@ export class GrowingBlocks {
     const fresh = blocksOf(text.slice(this._begin), this._links);
     this.blocks.length = this.finished;
     this.blocks.push(...fresh);
-    // The last one may still become another: a paragraph a heading or a table, a list a longer one.
+    // The last block may still change: a paragraph can become a heading or a table, and a list can become longer.
     let last = fresh.length - 1;
     while (last > 0 && fresh[last].type === 'space') last--;
     for (const { raw } of fresh.slice(0, Math.max(0, last))) {
-      if (!text.startsWith(raw, this._begin)) break; // not as it was written: the place behind it is not known
+      if (!text.startsWith(raw, this._begin)) break; // `raw` differs from the text: the block's end is not known
       this._begin += raw.length;
       this.finished++;
     }

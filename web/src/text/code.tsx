@@ -1,4 +1,4 @@
-// Code in the colors of its language. It is there at once and gets its colors when the grammar has come.
+// Code in the colors of its language. It is shown immediately, and gets its colors when the grammar is loaded.
 
 import { useEffect, useState } from 'preact/hooks';
 
@@ -7,7 +7,7 @@ import { Copy } from './copy.tsx';
 import { highlight, isColoured, type Span } from './highlight.ts';
 import { scrolls } from './plain.tsx';
 
-/** The colors of a text by its lines; undefined as long as they are not known. */
+/** The lines of a text in colored parts; undefined as long as the colors are not known. */
 export function useColours(text: string, language: string, isWanted = true): Span[][] | undefined {
   const [found, setFound] = useState<{ text: string; language: string; lines: Span[][] }>();
   useEffect(() => {
@@ -53,7 +53,7 @@ export function Code({ text, language, live }: { text: string; language: string;
   );
 }
 
-/** A block of code with its language and what can be done with it. `live`: it is still being written. */
+/** A block of code with its language, and buttons to wrap and copy it. `live`: whether it is still being written. */
 export function CodeBlock({ text, language, live }: { text: string; language: string; live?: boolean }) {
   const [wraps, setWraps] = useState(false);
   return (

@@ -1,4 +1,5 @@
-// What the editor and the viewer of files share of CodeMirror: colors, the look, and misleading characters written out.
+// The CodeMirror extensions that the editor and the file viewer share: colors, the look, and misleading characters
+// written out.
 
 import { HighlightStyle, type LanguageSupport, StreamLanguage, syntaxHighlighting } from '@codemirror/language';
 import { Compartment, type Extension } from '@codemirror/state';
@@ -24,6 +25,8 @@ export const LOOK = EditorView.theme({
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55', overflow: 'auto' },
   '.cm-content': { caretColor: 'var(--ink)' },
+  // As for all code (conversation.css): this is in a shadow root.
+  '.cm-line, .cm-deletedLine': { direction: 'ltr', unicodeBidi: 'isolate-override' },
   '.cm-cursor': { borderLeftColor: 'var(--ink)' },
   '.cm-gutters': { backgroundColor: 'var(--sunken)', color: 'var(--soft)', border: 'none' },
   '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'color-mix(in srgb, var(--accent) 8%, transparent)' },
@@ -46,13 +49,13 @@ function special(code: number) {
   return mark;
 }
 
-/** The colors of a file's language, as soon as its grammar has come. */
+/** The colors of a file's language, as soon as its grammar is loaded. */
 export function coloursFor(path: string): Extension {
   const language = new Compartment();
   const fetched = ViewPlugin.define((view) => {
     void languageFor(path).then(
       (found) => found && view.dispatch({ effects: language.reconfigure(found) }),
-      () => undefined, // without colors, then
+      () => undefined, // the file stays without colors
     );
     return {};
   });

@@ -1,19 +1,19 @@
-// Buttons that put a text on the clipboard.
+// Buttons that copy text to the clipboard.
 
 import { useEffect, useState } from 'preact/hooks';
 
 import { Button } from '../ui/elements.tsx';
 
-/** Puts a text on the clipboard; whether it is there now. */
+/** Copies a text to the clipboard. Returns whether that was possible. */
 export async function copyText(text: string): Promise<boolean> {
   try {
-    // Missing where the page came by http from another machine.
+    // Missing if the page was loaded over http from another machine.
     if (navigator.clipboard) {
       await navigator.clipboard.writeText(text);
       return true;
     }
   } catch {
-    // Not allowed: the older way may be.
+    // Not allowed, but the older way may be.
   }
   const area = document.createElement('textarea');
   area.value = text;
@@ -30,8 +30,8 @@ export async function copyText(text: string): Promise<boolean> {
 const SHOWN = 2000; // ms
 
 /**
- * @param label what is copied, as "Copy code"
- * @param isNamed the button shows it
+ * @param label what the button does, such as "Copy code"
+ * @param isNamed whether the button shows its label
  */
 export function Copy({
   text,

@@ -1,5 +1,5 @@
-// Makes text of agents and files readable: characters that reorder, hide or imitate others are written out, as `\u202e`.
-// The rules are those of `drawbridge/core/terminal_text.py`; a test checks that both agree. Pure.
+// Makes text from agents and files safe to read: characters that reorder, hide or imitate others are written out, such
+// as `\u202e`. The rules are those of `drawbridge/core/terminal_text.py`; a test checks that both agree. Pure.
 
 /** Blocks of combining characters that any script may use, and those of scripts that stack them. */
 const ANY_MARK =
@@ -7,11 +7,11 @@ const ANY_MARK =
 const MARK = `${ANY_MARK}\\u0591-\\u05bd\\u0610-\\u061a\\u064b-\\u065f\\u0e31\\u0e34-\\u0e3a\\u0e47-\\u0e4e`;
 
 // Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They are
-// written out everywhere, and so is what joins or varies one of them: written out it has nothing to join or to vary.
+// written out everywhere, and so are joiners and variation selectors after them, which have nothing to act on then.
 const HIDDEN =
   '\\0-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0334-\\u0338\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180e\\u2000-\\u200b\\u200e\\u200f\\u2028-\\u202e' +
   '\\u205f-\\u206f\\u2800\\u3164\\ud800-\\udfff\\ufeff\\uffa0\\ufff0-\\ufffc\\ufffe\\uffff\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}';
-// A blank that may stay and may be written out counts as hidden for what follows it.
+// Blanks that are written out only in some places count as hidden for the character that follows.
 const HIDDEN_OR_BLANK = `${HIDDEN}\\u202f\\u3000`;
 const JOINERS = '\\u180b-\\u180d\\u180f\\u200c\\u200d';
 const SELECTORS = '\\ufe00-\\ufe0f';
@@ -19,22 +19,22 @@ const NOT_VARIED = `\\0-\\xa8\\xaa-\\xad\\xaf-\\u058f${SELECTORS}${JOINERS}${HID
 
 const STRANGE = [
   `[${HIDDEN}]`,
-  // No-break spaces, but for those of numbers and of French punctuation; the wide space in a text that has no wide letters.
+  // No-break spaces, except in numbers and in French punctuation; the wide space after a character that is not wide.
   '[\\xa0\\u202f](?![!?:;\\xbb%\\u20ac])(?<!\\xab.)(?!(?<=[0-9].)[0-9])',
   '(?<=[!-\\u058f])\\u3000',
   // Joiners and variation selectors where there is nothing to join or to vary.
   `(?<=[\\0-\\u058f${JOINERS}${HIDDEN_OR_BLANK}])[${JOINERS}]`,
   `(?<=[${NOT_VARIED}][${SELECTORS}])[${JOINERS}]`,
   `(?<=[${NOT_VARIED}])(?!\\ufe0f\\u20e3)[${SELECTORS}]`,
-  // Marks on characters that take none, and the fifth mark on a letter.
+  // Marks on characters that take none, and every mark after the fourth on a letter.
   `(?<=[\\0-/:-@\\[-\`{-\\x7f])[${ANY_MARK}]`,
   `(?<=[${MARK}]{4})[${MARK}]`,
 ].join('|');
 
-/** A character that is written out. */
+/** Matches a character that has to be written out. */
 export const strange = new RegExp(STRANGE, 'gsu');
 
-/** Most texts have nothing else. */
+/** Most texts contain only these characters, which need no further check. */
 const PLAIN = /^[\t\n\x20-\x7e]*$/;
 
 function written(character: string) {
@@ -43,13 +43,13 @@ function written(character: string) {
   return number < 0x10000 ? `\\u${number.toString(16).padStart(4, '0')}` : `\\U${number.toString(16).padStart(8, '0')}`;
 }
 
-/** In one line, for titles, names and attributes. */
+/** Writes out misleading characters, and also line ends and tabs: for titles, names and attributes. */
 export const harmless = (text: string) => text.replace(strange, written);
 
-/** Whether a person would see all of it as it is. Line ends and tabs count as seen. */
+/** Whether people see all of a text as it is. Line ends and tabs count as visible. */
 export const isHarmless = (text: string) => PLAIN.test(text) || inPieces(text).every((piece) => !piece.strange);
 
-/** A text one piece behind the other; those that are `strange` are written out. Line ends and tabs stay. */
+/** A text in successive pieces; the `strange` ones are written out. Line ends and tabs stay. */
 export function inPieces(text: string): { text: string; strange: boolean }[] {
   if (PLAIN.test(text)) return text ? [{ text, strange: false }] : [];
   const found: { text: string; strange: boolean }[] = [];
@@ -59,7 +59,7 @@ export function inPieces(text: string): { text: string; strange: boolean }[] {
     else if (piece) found.push({ text: piece, strange: isStrange });
   };
   let at = 0;
-  // Treated as after a line end: a joining character would join the text that is drawn before this one.
+  // Treated as if it followed a line end: a joiner at its beginning would act on the text that is drawn before it.
   for (const { 0: character, index: place } of `\n${text}`.matchAll(strange)) {
     const index = place - 1;
     if (index < 0) continue;
@@ -94,5 +94,5 @@ export function inShortPieces(text: string) {
   return found;
 }
 
-/** With U+FFFD for each half of a surrogate pair that is alone: what JSON and the server take. */
+/** Replaces each lone surrogate with U+FFFD: JSON and the server do not accept lone surrogates. */
 export const wellFormed = (text: string) => text.replace(/[\ud800-\udfff]/gu, '\ufffd');

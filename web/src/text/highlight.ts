@@ -1,23 +1,24 @@
-// Colors for code: the kinds of its words, by the grammars of its language. A grammar is fetched when the first code of its
-// language is shown. The work is done a few milliseconds at a time, so that no code keeps the page busy.
+// Colors for code: finds the kinds of its words with the grammar of its language. A grammar is fetched when the first
+// code of its language is shown. The work is done a few milliseconds at a time, so that highlighting never blocks the
+// page.
 
 import type { StreamParser } from '@codemirror/streamparser';
 import type { Parser } from '@lezer/common';
 
-/** A part of a line. `kind` is the class behind `code-`, or empty. */
+/** A part of a line. `kind` is the part of the CSS class after `code-`, or empty. */
 export type Span = { text: string; kind: string };
 
 type Grammar = { parser: Parser } | { mode: StreamParser<any> };
 
-/** Characters that are colored; what is longer stays plain. */
+/** The maximum length of code that is colored, in characters; longer code stays plain. */
 const LONGEST = 300_000;
 
-/** Characters of a line that is colored, where a grammar works by lines. */
+/** The maximum length of a line that is colored, in characters, for grammars that work line by line. */
 const LONGEST_LINE = 5_000;
 
 const SLICE = 8; // ms
 
-/** Work on one text after which it stays plain: nested beginnings without an end take grammars the square of their number. */
+/** The work on one text after which it stays plain: nested constructs that are never closed take quadratic time. */
 const WORK = 1_500; // ms
 
 const mode = async (module: Promise<any>, name: string): Promise<Grammar> => ({ mode: (await module)[name] });
@@ -88,7 +89,7 @@ const GRAMMARS: Record<string, () => Promise<Grammar>> = {
   yaml: async () => await import('@lezer/yaml'),
 };
 
-/** Other names of languages, and the endings of their files. */
+/** Other names of languages, and their file extensions. */
 const NAMES: Record<string, string> = {
   bash: 'shell',
   cc: 'c',
@@ -161,7 +162,7 @@ const FILES: Record<string, string> = {
   rakefile: 'ruby',
 };
 
-/** The language of a file, by its name; empty if nobody knows. */
+/** The language of a file, by its name; empty if it is not known. */
 export function languageOf(path: string): string {
   const name = (path.split('/').pop() ?? '').toLowerCase();
   if (Object.hasOwn(FILES, name)) return FILES[name];
@@ -183,7 +184,7 @@ function grammar(name: string): Promise<Grammar> {
   let found = loaded.get(name);
   if (!found) {
     found = GRAMMARS[name]();
-    // Without a connection: the next code asks again.
+    // The connection may be lost: the next call fetches it again.
     found.catch(() => loaded.delete(name));
     loaded.set(name, found);
   }
@@ -193,8 +194,8 @@ function grammar(name: string): Promise<Grammar> {
 const plainLines = (code: string): Span[][] => code.split('\n').map((text) => (text ? [{ text, kind: '' }] : []));
 
 /**
- * The lines of `code` in parts, each with its kind; together they are the whole of it. Plain where the language is not known,
- * where the code is too long, and where the grammar can't be fetched.
+ * The lines of `code` in parts, each with its kind; together they are the whole code. They are plain if the language is
+ * not known, the code is too long or takes too much work, or the grammar can't be fetched.
  */
 export async function highlight(code: string, language: string): Promise<Span[][]> {
   if (!isColoured(code, language)) return plainLines(code);
@@ -209,7 +210,7 @@ export async function highlight(code: string, language: string): Promise<Span[][
 
 class TooMuch extends Error {}
 
-/** To be called between steps: it waits a turn of the event loop once a slice of time is over. Throws `TooMuch`. */
+/** Returns a function to call between steps: it yields to the event loop after each slice, and may throw `TooMuch`. */
 function pacer() {
   let begin = performance.now();
   let worked = 0;
@@ -261,7 +262,7 @@ async function byTree(code: string, parser: Parser): Promise<Span[][]> {
   return lines.end();
 }
 
-/** Puts parts of a text that have a kind, in their order, into lines. */
+/** Splits a text into lines. `add` takes the parts that have a kind, in order. */
 function collector(code: string) {
   const lines: Span[][] = [[]];
   let at = 0;
@@ -290,7 +291,7 @@ function collector(code: string) {
   };
 }
 
-/** What the words of the older grammars mean. */
+/** The kinds for the style names of the older grammars. */
 const STYLES: Record<string, string> = {
   atom: 'number',
   attribute: 'name',

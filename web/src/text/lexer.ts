@@ -1,28 +1,29 @@
-// The blocks of Markdown as tokens of marked. Pure, and bounded for hostile texts. HTML is not looked for: it stays a text.
+// The blocks of Markdown as tokens of the library marked. Pure; the work is bounded, even for hostile texts. HTML is
+// not parsed: it stays text.
 
 import { Lexer, type Links, type Token, Tokenizer, type Tokens } from 'marked';
 
-/** Lists and quotes, and emphasis and links, inside each other. What is deeper is a text: the time grows with the depth. */
+/** The deepest nesting of lists and quotes, and of emphasis and links; below it is text. Time grows with the depth. */
 const DEEPEST = 8;
 
-/** Characters of one block that is looked into. A longer one is a text, but for code. */
+/** The maximum length of a block with markup, in characters. A longer block is plain text, unless it is code. */
 const LONGEST = 20_000;
 
-/** Characters of one emphasis. The search for its end begins at each sign that could begin one: to the end of a block, the
- * time would grow with the square of its length. */
+/** The maximum length of one emphasis, in characters. The search for its end starts at each character that could begin
+ * one: up to the end of a block, the time would grow with the square of its length. */
 const SPAN = 500;
 
-/** Emphasis that is looked for in a text. What is behind it has none: many signs that mean nothing would take long. */
+/** The maximum number of searches for emphasis in a text, because many meaningless markers would take a long time. */
 const SEARCHES = 2_000;
 
 /** What a link, an image or a reference begins with. */
 const BRACKETS = new Set(['[', '!']);
 const IN_WORD = /[\p{L}\p{N}]/u;
 
-/** Characters that are looked at for the end of plain text and for a mail address, which may be at each sign, too. */
+/** Characters that are searched for the end of plain text or for a mail address, which could begin at each of them. */
 const NEAR = 150;
 
-/** Columns of a table: what has more is a text. */
+/** The maximum number of columns in a table: a wider table is plain text. */
 const COLUMNS = 60;
 
 const WEB = /^(?:https?|ftp|www)/i;
@@ -52,7 +53,7 @@ class Bounded extends Tokenizer {
     }
   }
 
-  /** What `find` finds at the beginning of `text`, which is the end of `masked`, unless it reaches further than it may. */
+  /** What `find` finds at the beginning of `text`, which is the end of `masked`; undefined if it is too long. */
   _spanning<T extends { raw: string }>(
     text: string,
     masked: string,
@@ -82,7 +83,7 @@ class Bounded extends Tokenizer {
     return undefined;
   }
 
-  /** `<br>` is the one tag that agents write in tables because Markdown has no other way. */
+  /** Accepts only `<br>`, which agents write in tables because Markdown has no other line break there. */
   override tag(text: string): Tokens.Tag | undefined {
     if (text[0] !== '<') return undefined;
     const found = /^<br[ \t]*\/?>/i.exec(text);
@@ -124,7 +125,7 @@ function beginning(text: string) {
   return text.slice(0, end > 0 ? end : NEAR);
 }
 
-/** The blocks of a text without carriage returns. The definitions of links that it has are added to `links`. */
+/** The blocks of a text, which must not contain carriage returns. Its link definitions are added to `links`. */
 export function tokensOf(text: string, links: Links): Token[] {
   const lexer = new Lexer({ gfm: true, tokenizer: new Bounded() });
   lexer.tokens.links = links;

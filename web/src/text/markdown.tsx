@@ -1,5 +1,6 @@
-// An agent's Markdown as elements. No HTML is ever made of it: what looks like a tag is a text. A link leads to http, https,
-// mail or a file of the project; anything else is a text. Images are links, so that nobody learns that they were looked at.
+// An agent's Markdown as elements. It is never turned into HTML: what looks like a tag is text. A link leads to http,
+// https, mail or a file of the project; any other link is text. Images are links, so that no server learns that
+// somebody looked at them.
 
 import type { Token, Tokens } from 'marked';
 import { Component, type ComponentChildren } from 'preact';
@@ -12,16 +13,16 @@ import { decoded } from './entities.ts';
 import { harmless } from './harmless.ts';
 import { Parts, scrolls } from './plain.tsx';
 
-/** Opens a file of the project, at a line where one was named. */
+/** Opens a file of the project, at a line if one is given. */
 export type OpenFile = (path: string, line?: number) => void;
 
-/** @property whole what is usually not drawn is drawn as well: addresses of links, definitions, all of a language's name */
+/** @property whole also shows what is usually hidden: link addresses, link definitions, all words after code fences */
 type World = { openFile?: OpenFile; live?: boolean; whole?: boolean };
 
-/** Characters that are drawn in one go; more are drawn a frame each. */
+/** The number of characters that are drawn in one frame. */
 const STEP = 8_000;
 
-/** @param openFile without it, links to files are a text */
+/** @param openFile without it, links to files are shown as text */
 export function Markdown({ text, openFile }: { text: string; openFile?: OpenFile }) {
   const blocks = useMemo(() => blocksOf(text), [text]);
   const [drawn, setDrawn] = useState(() => step(blocks, 0));
@@ -34,14 +35,14 @@ export function Markdown({ text, openFile }: { text: string; openFile?: OpenFile
   return <Blocks blocks={blocks.slice(0, shown)} openFile={openFile} />;
 }
 
-/** Where to stop after `from` blocks. */
+/** The number of blocks that are drawn after the next frame, if `from` blocks are drawn already. */
 function step(blocks: Token[], from: number) {
   let [at, length] = [from, 0];
   while (at < blocks.length && length < STEP) length += blocks[at++].raw.length;
   return at;
 }
 
-/** Blocks below each other. Those that are the same objects as before are not drawn again. */
+/** Draws blocks one below the other. Blocks that are the same objects as before are not drawn again. */
 export function Blocks({ blocks, openFile, live, whole }: World & { blocks: Token[] }) {
   return (
     <>
@@ -63,7 +64,7 @@ class Block extends Component<World & { token: Token }> {
   }
 }
 
-/** The words behind the language's name are for programs. */
+/** The name of a code block's language. The words after it are for programs. */
 const languageOf = (info: string, { whole }: World) => (whole ? info : (/^[\w+#.-]*/.exec(info)?.[0] ?? ''));
 
 const all = (tokens: Token[] | undefined, world: World) => (tokens ?? []).map((token) => block(token, world));
@@ -79,7 +80,7 @@ function block(token: Tokens.Generic, world: World): ComponentChildren {
         </p>
       ) : null;
     case 'heading': {
-      // Below the page's own headings; a message that begins with a lower one would skip a level.
+      // At least `h3`, below the page's own headings. Not shifted: a message that begins with "##" would skip a level.
       const Heading = `h${Math.min(6, Math.max(3, token.depth))}` as 'h3';
       return <Heading class={`level-${token.depth}`}>{inline(token.tokens, world)}</Heading>;
     }
@@ -135,7 +136,7 @@ function table({ header, rows }: Tokens.Table, world: World) {
   );
 }
 
-/** Neighbors that are only text become one: a text may be cut at each of its characters. */
+/** Draws inline tokens. Adjacent text tokens are joined: the lexer may have cut a text at any character. */
 function inline(tokens: Token[] | undefined, world: World): ComponentChildren[] {
   const found: ComponentChildren[] = [];
   let text = '';
@@ -155,7 +156,7 @@ function inline(tokens: Token[] | undefined, world: World): ComponentChildren[] 
   return found;
 }
 
-/** What a token adds to the text around it; undefined: it is an element. */
+/** The text that a token adds to the text around it; undefined if the token is an element. */
 function plainText(token: Tokens.Generic) {
   if (token.type === 'text' && !token.tokens) return decoded(token.text);
   if (token.type === 'escape') return token.text as string;
@@ -181,7 +182,7 @@ function element(token: Tokens.Generic, world: World): ComponentChildren {
   }
 }
 
-/** `src/bridge.py:11`, with a folder or a line: a word with a full stop in it is not a file yet. */
+/** `src/bridge.py:11`. A folder or a line is required: a word that contains a period need not be a file. */
 const NAMED_FILE = /^(?=.*(?:\/|:\d))[\w@~+.-][\w@~+./-]*\.[A-Za-z]\w{0,9}(?::\d{1,7})?(?:[:-]\d{1,7})?$/;
 
 function codeSpan(text: string, { openFile }: World) {
@@ -196,7 +197,7 @@ function codeSpan(text: string, { openFile }: World) {
 
 function link(token: Tokens.Generic, world: World): ComponentChildren {
   const href = token.autolink ? token.href : decoded(token.href);
-  // The text in the place of an image: a link can’t contain another one.
+  // An image inside is replaced by its text: a link can’t contain another link.
   const words =
     token.type === 'image' || !token.tokens?.length ? (
       <Text>{wordsOf(token) || href}</Text>
@@ -218,13 +219,13 @@ function link(token: Tokens.Generic, world: World): ComponentChildren {
   return <Text>{token.raw}</Text>;
 }
 
-/** The text of a token, without what emphasises it. */
+/** The text of a token, without its emphasis. */
 function wordsOf(token: Tokens.Generic): string {
   if (!token.tokens?.length) return plainText(token) ?? decoded(token.text ?? '');
   return (token.tokens as Tokens.Generic[]).map(wordsOf).join('');
 }
 
-/** Where a link leads, if it may: out of the page, by a protocol that runs nothing. */
+/** The address of a link, if it leads out of the page by a protocol that runs nothing; otherwise undefined. */
 export function addressOf(href: string) {
   let url: URL;
   try {
@@ -235,7 +236,7 @@ export function addressOf(href: string) {
   return ['http:', 'https:', 'mailto:'].includes(url.protocol) ? url.href : undefined;
 }
 
-/** The file that a relative link names, and the line: `src/app.js#L3`, `src/app.js:3`. */
+/** The file and the line that a relative link names: `src/app.js#L3`, `src/app.js:3`; undefined if it names no file. */
 export function fileOf(href: string): { path: string; line?: number } | undefined {
   const [, name, line] =
     /^(.*?)(?:#L(\d{1,7})(?:C\d+)?(?:-L?\d+(?:C\d+)?)?|:(\d{1,7})(?:[:-]\d+)?)?$/s.exec(href) ?? [];
@@ -250,7 +251,7 @@ export function fileOf(href: string): { path: string; line?: number } | undefine
   return { path: path.replace(/^(\.\/)+/, ''), line: at ? Number(at) : undefined };
 }
 
-/** A name of a file that opens it. */
+/** A button with the name of a file, which opens the file. */
 export function FileLink({
   path,
   line,

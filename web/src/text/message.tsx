@@ -1,4 +1,4 @@
-// A message of an agent, of any length.
+// A message from an agent, of any length.
 
 import { Component, type ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -8,10 +8,10 @@ import { Button } from '../ui/elements.tsx';
 import { cutAt, LongPlain } from './plain.tsx';
 import { Markdown, type OpenFile } from './markdown.tsx';
 
-/** Characters of a message that are drawn as Markdown. */
+/** The number of characters of a message that are drawn as Markdown. */
 export const MARKDOWN = 60_000;
 
-/** A message as Markdown; what is too long for that, and what can't be drawn, as plain text. */
+/** A message as Markdown. The rest of a long message, and a message that can't be drawn, is plain text. */
 export function Message({ text, openFile }: { text: string; openFile?: OpenFile }) {
   const [isWhole, setWhole] = useState(false);
   const cut = cutAt(text, MARKDOWN);
@@ -34,7 +34,7 @@ export function Message({ text, openFile }: { text: string; openFile?: OpenFile 
   );
 }
 
-/** Shows `instead` where its children can't be drawn: one text must not stop the others. */
+/** Shows `instead` if its children can't be drawn: one text must not stop the others. */
 export class Drawn extends Component<{ instead: ComponentChildren; children: ComponentChildren }, { failed: boolean }> {
   override state = { failed: false };
 

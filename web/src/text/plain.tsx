@@ -1,4 +1,4 @@
-// Plain texts of any length, drawn a part at a time: no text of an agent keeps the page busy.
+// Plain texts of any length, drawn a part at a time: no text from an agent can block the page.
 
 import type { ComponentChild } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
@@ -7,13 +7,13 @@ import { size } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { useMust } from '../ui/must.tsx';
 
-/** Characters that are drawn in one go; more are drawn a frame each. */
+/** The maximum number of characters that are drawn in one frame. */
 const STEP = 8_000;
 
-/** Characters that are shown before somebody asks for more. */
+/** The number of characters that are shown before the user asks for more. */
 export const SHOWN = 20_000;
 
-/** For what scrolls: keys scroll only what has the focus. */
+/** Makes a scrollable element focusable: keys scroll only the element that has the focus. */
 export const scrolls = (element: HTMLElement | null) => {
   if (element) element.tabIndex = 0;
 };
@@ -26,7 +26,7 @@ export function cutAt(text: string, most: number) {
   return /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
 }
 
-/** While it is there, an approval can't be accepted: a part is still to be drawn. */
+/** Prevents an approval request from being accepted while a part is still to be drawn. */
 function Unfinished() {
   useMust();
   return null;
@@ -36,8 +36,8 @@ const plain = (part: string) => <Text>{part}</Text>;
 const code = (part: string) => <Text code>{part}</Text>;
 
 /**
- * All of a text, a part in each frame.
- * @param draw gets a part and where it begins; always the same function
+ * Draws all of a text, one part per frame.
+ * @param draw draws a part that begins at position `at`; has to be the same function each time
  */
 export function Parts({
   text,
@@ -57,7 +57,7 @@ export function Parts({
     }
     return found;
   }, [text]);
-  // The same elements each time: what is drawn is not drawn a second time.
+  // The elements are kept, so that no part is drawn twice.
   const drawn = useMemo<ComponentChild[]>(() => [], [parts, draw]);
   const [count, setCount] = useState(1);
   useEffect(() => {

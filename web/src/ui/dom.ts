@@ -7,7 +7,7 @@ export const single = (act: () => void) => (event: Event) => {
 
 export const baseName = (path: string) => path.replace(/\/+$/, '').split('/').pop() || path;
 
-/** "notes.md" of a file in the project, the whole path of another one. */
+/** "notes.md" for a file in the project, the whole path for any other file. */
 export function shownPath(path: string, root: string | undefined) {
   return root && path.startsWith(`${root}/`) ? path.slice(root.length + 1) : path;
 }

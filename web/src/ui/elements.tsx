@@ -1,4 +1,4 @@
-// What all views are made of. A text of an agent goes through <Text>: misleading characters in it are written out.
+// The elements that all views use. Text from an agent goes through <Text>: misleading characters in it are written out.
 
 import type { ButtonHTMLAttributes, ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
@@ -9,7 +9,10 @@ import { ICONS } from './icons.ts';
 
 export type IconName = keyof typeof ICONS;
 
-/** A text of several lines. `code`: long runs of blanks are counted instead of drawn. `line`: in one line, whatever is in it. */
+/**
+ * A text that can have several lines. `code`: long runs of blanks are counted instead of drawn. `line`: line breaks and
+ * tabs are written out, so that the text is always one line.
+ */
 export function Text({ children, code, line }: { children: string; code?: boolean; line?: boolean }) {
   const text = line ? children.replace(/[\t\n\r]/g, harmless) : children;
   const pieces = code ? inShortPieces(text) : inPieces(text);
@@ -89,8 +92,8 @@ export function Dialog({
     const before: HTMLElement[] = [];
     for (let at = document.activeElement; at; at = at.parentElement) before.push(at as HTMLElement);
     dialog.current?.showModal();
-    // A dialog that is removed while it is open returns the focus to nothing. What opened it may be gone, such as the row of a
-    // revoked device: then the nearest control to it has the focus.
+    // A dialog that is removed while it is open does not return the focus. The control that opened it may be gone, such
+    // as the row of a revoked device: then the nearest control gets the focus.
     const restore = () => {
       const [opener, ...around] = before;
       const control = opener?.isConnected
@@ -100,7 +103,7 @@ export function Dialog({
     };
     return () => {
       restore();
-      // What opened it may go in the same step.
+      // The control that opened it may be removed in the same step.
       queueMicrotask(() => isFocusLost() && restore());
     };
   }, []);

@@ -1,4 +1,4 @@
-// Where the focus goes when what had it is gone.
+// Where the focus goes when the element that had it is gone.
 
 /** Whether nothing has the focus, or something that is no longer shown. */
 export function isFocusLost() {

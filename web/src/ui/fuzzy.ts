@@ -1,8 +1,8 @@
-// Finds what somebody means who types some letters of it. Pure.
+// Fuzzy search: finds entries by some of their letters. Pure.
 
 /**
  * How well `query` fits `text`: 0 if its letters don't occur in this order, else more for letters in a row and at the
- * beginning of words. Spaces of the query separate words that may come in any order.
+ * beginning of words. Spaces in the query separate words that may come in any order.
  */
 export function score(query: string, text: string): number {
   let sum = 0;
@@ -30,7 +30,7 @@ function wordScore(word: string, text: string): number {
 
 const isStart = (text: string, at: number) => at === 0 || /[\s/_\-.·›]/.test(text[at - 1]);
 
-/** The best of `all`, at most `most`; with an empty query the first ones. */
+/** The best matches in `all`, at most `most`; if the query is empty, the first entries. */
 export function best<T>(all: T[], query: string, textOf: (one: T) => string, most = 50): T[] {
   if (!query.trim()) return all.slice(0, most);
   return all

@@ -1,9 +1,9 @@
-// The keys of the page, as the help lists them.
+// The keyboard shortcuts of the web UI, as the help lists them.
 
 import { Dialog } from './elements.tsx';
 import { overlay } from './overlays.tsx';
 
-/** Keys that do the same are separated by two spaces. */
+/** Two spaces separate the keys that share a line. */
 const KEYS: [string, string][] = [
   ['a', 'Accept the highlighted change when all of it is in view'],
   ['Ctrl+Enter', 'Accept the current request of any kind (⌘+Enter on a Mac)'],

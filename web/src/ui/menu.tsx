@@ -31,7 +31,7 @@ export function Menu({
     const element = list.current;
     const at = box.current?.getBoundingClientRect();
     if (!isOpen || !element || !at) return;
-    // Fixed: the lists that it may be in would cut it off.
+    // The position is fixed: a list that contains the menu would cut it off.
     const { width, height } = element.getBoundingClientRect();
     const below = at.bottom + height + 8 <= innerHeight;
     element.style.left = `${Math.max(8, Math.min(at.right - width, innerWidth - width - 8))}px`;
@@ -63,7 +63,7 @@ export function Menu({
       End: () => items[items.length - 1]?.focus(),
       Escape: () => close(true),
     };
-    // No other key of the page works while a menu is open.
+    // No keyboard shortcut works while a menu is open.
     event.stopPropagation();
     if (event.key === 'Tab') setOpen(false);
     if (!keys[event.key]) return;

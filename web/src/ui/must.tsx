@@ -1,11 +1,11 @@
-// Buttons that have to be pressed before an approval can be accepted. Outside an approval they only show the rest.
+// Buttons that have to be pressed before an approval request can be accepted. Elsewhere they only show the rest.
 
 import { type ComponentChildren, createContext } from 'preact';
 import { useContext, useLayoutEffect, useMemo, useState } from 'preact/hooks';
 
 import { Button } from './elements.tsx';
 
-/** Knows the buttons of a card that have to be pressed before it can be accepted; undefined outside of a card. */
+/** Collects the buttons of a card that have to be pressed before it can be accepted; undefined outside a card. */
 export const Unopened = createContext<Musts | undefined>(undefined);
 
 type Musts = { add: (one: object) => void; delete: (one: object) => void };
@@ -16,7 +16,7 @@ export function ShowAll({ label, onOpen, class: more = '' }: { label: string; on
   return <Button label={label} class={`must ${more}`} onClick={onOpen} />;
 }
 
-/** While the component is there, the card can't be accepted. */
+/** Prevents the card from being accepted while the component is mounted. */
 export function useMust() {
   const unopened = useContext(Unopened);
   useLayoutEffect(() => {
@@ -28,8 +28,8 @@ export function useMust() {
 }
 
 /**
- * What an editor replaces. What of it has not been opened by then stays in view beside the editor, and has to be opened before
- * the card can be accepted; what has been opened is open again once the editor is closed.
+ * Content that an editor replaces. As long as parts of it have not been opened, it stays in view beside the editor, and
+ * they have to be opened before the card can be accepted; opened parts are open again once the editor is closed.
  */
 export function Replaced({
   isReplaced,
@@ -58,7 +58,7 @@ export function Replaced({
       };
     return found;
   }, [card]);
-  // Only what is drawn can be asked what of it is closed: it goes away one drawing later.
+  // Only content that has been rendered can report its closed parts, so it is removed one render later.
   const [state, setState] = useState<'shown' | 'hidden' | 'gone'>('shown');
   useLayoutEffect(
     () => setState(!isReplaced || inside.unopened.size ? 'shown' : inside.hadAny ? 'hidden' : 'gone'),

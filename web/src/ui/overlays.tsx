@@ -1,4 +1,4 @@
-// The dialogs of the page itself, one over the other.
+// The web UI's own dialogs, one on top of the other.
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
@@ -25,7 +25,7 @@ export function Overlays() {
         <div key={id} class="overlay">
           {make(() => {
             open.value = open.value.filter((one) => one.id !== id);
-            // What had the focus before may be gone: the project that was removed.
+            // The element that had the focus may be gone, such as the row of a removed project.
             requestAnimationFrame(() => restoreFocus(document.querySelector<HTMLElement>('.latest a, .start input')));
           })}
         </div>
@@ -34,7 +34,7 @@ export function Overlays() {
   );
 }
 
-/** Runs what may fail; its error is shown in the dialog. */
+/** `trying` runs an action that may fail; `problem` is the error to show in the dialog. */
 export function useTrying() {
   const [problem, setProblem] = useState('');
   const [busy, setBusy] = useState(false);
@@ -54,7 +54,7 @@ export function useTrying() {
   return { problem, busy, trying, setProblem };
 }
 
-/** A question with two answers. `act` may fail: then the dialog stays and shows why. */
+/** A question with two answers. If `act` fails, the dialog stays open and shows why. */
 export function Confirm({
   title,
   text,

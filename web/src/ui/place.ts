@@ -1,9 +1,9 @@
-// What an address of the page shows. Pure.
+// What an address of the web UI shows. Pure.
 
 import { type FilePlace, fileIn } from '../files/address.ts';
 import { reviewIn } from '../review/address.ts';
 
-/** What the address of the page names. `session`: one that is not the project's current one. */
+/** The view that an address of the web UI opens. `session`: set if it is not the project's current one. */
 export type Place =
   | { view: 'home' | 'new' | 'settings' }
   | { view: 'search'; query: string; project?: string }
@@ -28,7 +28,7 @@ export function placeIn(hash: string): Place {
   return { view: hash === '#/new' ? 'new' : 'home' };
 }
 
-/** '' if it is not valid in an address. */
+/** Decodes a part of an address; '' if it is not valid. */
 function decoded(part: string) {
   try {
     return decodeURIComponent(part);

@@ -1,4 +1,4 @@
-// The frame of the page: the list of sessions, the header, and in the middle what the address names.
+// The frame of the web UI: the list of sessions, the header, and in the middle the view that the address opens.
 
 import type { ComponentType } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -22,7 +22,7 @@ export function Shell({ shown }: { shown: Shown | undefined }) {
   const isEmpty = world.client.projects.known && world.client.projects.all.size === 0;
   const inside = view !== 'home' || (isEmpty && world.client.may('project_create'));
   const main = useRef<HTMLElement>(null);
-  // With the drawer, not a frame after it: a key that is pressed at once is for it, too.
+  // In the same frame as the drawer, not in the next one: a key that is pressed immediately is meant for it, too.
   useLayoutEffect(() => {
     if (!drawer.value) return;
     focusList();
@@ -34,7 +34,7 @@ export function Shell({ shown }: { shown: Shown | undefined }) {
   }, [drawer.value]);
   const before = useRef(view);
   useLayoutEffect(() => {
-    // On a narrow screen the way back is in the header, which is gone now.
+    // On a narrow screen the link back is in the header, which is gone now.
     if (view === 'home' && before.current !== 'home' && document.activeElement === document.body) focusList();
     before.current = view;
   }, [view]);
@@ -71,7 +71,7 @@ function focusList() {
   document.querySelector<HTMLElement>('.side [aria-current], .side .add, .side a')?.focus();
 }
 
-/** A view that is fetched when it is opened first. */
+/** The view at `place` if no session is shown. Most views are fetched when they are first opened. */
 function Other({ place }: { place: Place }) {
   const { forget } = useWorld();
   switch (place.view) {
@@ -84,7 +84,7 @@ function Other({ place }: { place: Place }) {
     case 'review':
       return <Later key="review" load={review} props={place} />;
     case 'project':
-      return <div class="host" />; // what draws a session is on its way
+      return <div class="host" />; // the code that renders sessions is still loading
     default:
       return <Welcome />;
   }
@@ -113,7 +113,7 @@ function skip(main: HTMLElement | null) {
   else main?.focus();
 }
 
-/** What the connection is like, if somebody has to know. `isAtBox`: the message box shows it, and this is only read out. */
+/** The state of the connection, empty if it is open. `isAtBox`: the message box shows it, and this is only read out. */
 function Banner({ isAtBox }: { isAtBox: boolean }) {
   const { client, live } = useWorld();
   void live.connection.value;
@@ -135,7 +135,7 @@ function Banner({ isAtBox }: { isAtBox: boolean }) {
   );
 }
 
-/** A view that makes its own elements. */
+/** Contains the element of a view that is not a component. */
 function Host({ element }: { element: HTMLElement }) {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {

@@ -1,11 +1,11 @@
-// Keys that work anywhere but in a text field.
+// The keyboard shortcuts. Most work anywhere except in a text field.
 
 import { WIDE } from '../projects/head.tsx';
 import * as kept from '../state/kept.ts';
 import { toasts } from './toasts.tsx';
 import { isComposing, isTyping } from './typing.ts';
 
-/** Whether something is open over the view that has the keys: a menu, or the list of sessions as a drawer. */
+/** Whether something that receives the keys is open over the view: a menu, or the list of sessions as a drawer. */
 export const isCovered = () =>
   document.querySelector('[role=menu]') !== null ||
   (document.querySelector('.frame.drawn') !== null && !matchMedia(WIDE).matches);
@@ -19,7 +19,7 @@ export function listen({
   view: () => import('../conversation/view.tsx').ConversationView | undefined;
   help: () => void;
   palette: () => void;
-  /** Goes to the next session with an approval; undefined: no other session waits. */
+  /** Returns a function that goes to the next session with an approval request; undefined if no other session waits. */
   next: () => (() => void) | undefined;
 }) {
   const look = () => requestAnimationFrame(() => void view()?.current.look());
@@ -37,7 +37,7 @@ export function listen({
     if (isCovered()) return;
     const shown = view();
     const card = shown?.current.card;
-    // Inside of a shadow root too: the search of a file is in one.
+    // Also inside a shadow root: the search panel of a file is in one.
     const target = event.composedPath()[0] as HTMLElement;
     if (event.key === 'Escape') {
       shown?.current.arm();
@@ -89,7 +89,7 @@ export function listen({
   });
 }
 
-/** To the next thing in the conversation, or the one before; from what is in sight where none in sight has the focus. */
+/** Focuses the next or previous item of the conversation; if the focused item is not in view, one that is. */
 function step(view: import('../conversation/view.tsx').ConversationView | undefined, by: 1 | -1) {
   if (!view) return;
   const all = [...view.scroller.querySelectorAll<HTMLElement>('.items > .item:not([hidden]), .card')];

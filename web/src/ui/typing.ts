@@ -1,9 +1,12 @@
-// What a keyboard can be expected to do.
+// What the keyboard is used for: touch screens, input methods and text fields.
 
-/** Whether Enter begins a new line: on a touch screen there is a button to send, and no other key for a line. */
+/** Whether Enter begins a new line: a touch screen has a button for sending, and no other key for a new line. */
 export const isTouch = () => matchMedia('(pointer: coarse)').matches;
 
-/** Whether a key event belongs to an input method. Safari sends the key that ends a composition after `compositionend`, with the code 229. */
+/**
+ * Whether a key event belongs to an input method. Safari sends the key that ends a composition after `compositionend`,
+ * with the code 229.
+ */
 export const isComposing = (event: KeyboardEvent) => event.isComposing || event.keyCode === 229;
 
 /** The focused element, also inside a shadow root. */
@@ -13,7 +16,7 @@ function focused() {
   return found;
 }
 
-/** Whether what is typed goes into a field. */
+/** Whether typed text goes into `target`, which is the focused element by default. */
 export const isTyping = (target: Element | null = focused()) =>
   Boolean(
     target?.matches('textarea, select, .typing, input:not([type=checkbox]):not([type=radio])') ||

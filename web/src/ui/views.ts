@@ -1,5 +1,5 @@
-// Everything that is opened from the first view, except a session, in one file. With a file for each, what they share with
-// the first view would be a dozen small files more, and on a slow network each of those takes a round trip.
+// Everything that is opened from the first view, except a session, in one file. With a file for each, the code that
+// they share with the first view would be a dozen more small files, each a round trip on a slow network.
 
 export { default as Files } from '../files/page.tsx';
 export { showSessions } from '../projects/agent-sessions.tsx';

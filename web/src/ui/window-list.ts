@@ -1,18 +1,19 @@
-// A long list of which only what is near the reader is in the page. It stays where it is while things come and go around it.
+// A long list of which only the items near the reader are in the DOM. What the reader sees stays in place while items
+// are added and removed around it.
 
-/** Items in the page, at most. */
+/** The maximum number of items in the DOM. */
 const MOST = 90;
 
-/** How many come at once when the reader moves on. */
+/** How many items are added at once when the reader scrolls on. */
 const STEP = 30;
 
-/** Pixels from either end at which more is brought. */
+/** Pixels from either end at which more items are added. */
 const NEAR = 900;
 
-/** Pixels between what is brought into sight and the edge. */
+/** Pixels between an element that is scrolled into view and the edge. */
 const MARGIN = 8;
 
-/** Pixels from the end within which the reader is taken to be at it. */
+/** Pixels from the end within which the reader counts as being at the end. */
 const AT_END = 60;
 
 export class WindowList {
@@ -41,9 +42,9 @@ export class WindowList {
   /**
    * @param scroller what scrolls; `list` is in it
    * @param world
-   *   `render`: an item as an element; the one in which it was drawn before is drawn in again
-   *   `gone`: an element has left the page
-   *   `keep`: what must stay in view while the reader follows the end
+   *   `render`: renders an item into `node`, the element that it was rendered into before, or a new one, and returns it
+   *   `gone`: called when an element has left the DOM
+   *   `keep`: returns the element that must stay in view while the reader follows the end
    */
   constructor(
     scroller: HTMLElement,
@@ -65,24 +66,24 @@ export class WindowList {
     this._to = 0;
     this._shown = new Map();
     this._asking = false;
-    /** The reader wants to see what is new. */
+    /** Whether the list stays at its end, because the reader wants to see what is new. */
     this.follows = true;
     this._at = 0;
-    /** What was brought into sight, until the reader moves. */
+    /** The element that was scrolled into view, until the reader scrolls. */
     this._held = undefined;
     scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
     this._resized = new ResizeObserver(() => this.settle());
     this._resized.observe(list);
   }
 
-  /** Takes all items out of the page. */
+  /** Removes all items from the DOM. */
   dispose() {
     this._resized.disconnect();
     this._items = [];
     this._place(0, 0);
   }
 
-  /** The items there are now; those that were shown are known by their keys. */
+  /** Replaces the items; those that were already shown are recognized by their keys. */
   update(items: any[]) {
     const first = this._first;
     const length = this._to - this._from;
@@ -101,14 +102,14 @@ export class WindowList {
     this._fill();
   }
 
-  /** To the end, and to stay there. */
+  /** Scrolls to the end and stays there. */
   toEnd() {
     this.follows = true;
     this.update(this._items);
     this._world.moved();
   }
 
-  /** To an item, wherever one was; whether it is there. */
+  /** Scrolls to an item, however far away it is. Returns its element; undefined if there is no such item. */
   goTo(key: string): HTMLElement | undefined {
     const at = this._items.findIndex((item) => item.key === key);
     if (at < 0) return undefined;
@@ -128,12 +129,12 @@ export class WindowList {
     return node;
   }
 
-  /** After anything has changed its height. */
+  /** Corrects the scroll position after anything has changed its height. */
   settle() {
     if (!this.follows) {
       if (this._held?.isConnected) this.reveal(this._held);
       else if (this._anchor?.node.isConnected) {
-        // What is above the reader has grown, as when colors or an image have come.
+        // Something above the reader has grown, for example because colors or an image were added.
         const by = this._anchor.node.getBoundingClientRect().top - this._anchor.top;
         if (by) this._at = this._scroller.scrollTop += by;
       }
@@ -144,7 +145,7 @@ export class WindowList {
     if (kept) this.reveal(kept);
   }
 
-  /** Brings it into sight: all of it, or its head where it is taller than the view. The end is followed only if it is there too. */
+  /** Scrolls an element into view, or its top if it is taller. Then the end is followed only if it is in view, too. */
   reveal(element: HTMLElement) {
     const view = this._scroller.getBoundingClientRect();
     const { top, bottom } = element.getBoundingClientRect();
@@ -162,7 +163,7 @@ export class WindowList {
     const { scrollTop, clientHeight, scrollHeight } = this._scroller;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END && this._to === this._items.length;
     if (Math.abs(scrollTop - this._at) > 2) this._held = undefined;
-    // Only a reader who moves up leaves the end: what grows below him moves him nowhere.
+    // A reader leaves the end only by scrolling up: content that grows below does not move the view.
     if (atEnd) this.follows = true;
     else if (scrollTop < this._at - 2) this.follows = false;
     this._at = scrollTop;
@@ -171,7 +172,7 @@ export class WindowList {
     this._world.moved();
   }
 
-  /** Brings what is near. */
+  /** Adds the items that are near the view, or requests more. */
   _fill() {
     const { scrollTop, clientHeight, scrollHeight } = this._scroller;
     if (clientHeight === 0) return;
@@ -197,7 +198,7 @@ export class WindowList {
     );
   }
 
-  /** Remembers what the reader sees first. */
+  /** Remembers the first element in view, and its position. */
   _hold() {
     const top = this._scroller.getBoundingClientRect().top;
     for (const node of this._list.children) {
@@ -209,7 +210,7 @@ export class WindowList {
     this._anchor = undefined;
   }
 
-  /** Changes what is in the page; the first item in sight stays in its place. */
+  /** Runs `change`, which changes the items in the DOM, and keeps the first item in view in its place. */
   _keeping(change: () => void) {
     const top = this._scroller.getBoundingClientRect().top;
     const anchor = [...this._shown.values()]

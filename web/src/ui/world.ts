@@ -1,4 +1,4 @@
-// What the views of the shell are given.
+// What the views in the shell share.
 
 import type { Signal } from '@preact/signals';
 import { createContext } from 'preact';
@@ -18,7 +18,7 @@ export type World = {
   place: Signal<Place>;
   /** The filter of the list of sessions. */
   filter: Signal<string>;
-  /** The sidebar: over the page on a small screen, hidden on a large one. */
+  /** Whether the sidebar is open over the view, on a small screen; `folded`: whether it is hidden, on a large one. */
   drawer: Signal<boolean>;
   folded: Signal<boolean>;
   go(address: string): void;

@@ -1,6 +1,6 @@
 """The tool calls that an agent has reported so far: a question may name a call whose diff came earlier. Pure.
 
-codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with a title and a path alone.
+codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Calls:
             self._forget(next(iter(self._known)))
 
     def whole(self, session_id: str, call: Raw) -> Raw:
-        """The call of a question, completed with what was reported earlier. The question's own fields take precedence."""
+        """The call of a question, completed with what was reported earlier. The question's own fields take
+        precedence."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))
         if not known:

@@ -1,8 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. The agent's updates are passed on as its own
-lines, its permission requests become ``Question`` events, and pieces of text are joined (see ``acp.text``). Measured with
-Gemini CLI 0.61.0.
+Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. The agent's updates are passed on as
+its own lines, its permission requests become ``Question`` events, and pieces of text are joined (see ``acp.text``).
+Measured with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class AcpConversation:
     """The caller fetches bytes for the agent with ``outgoing`` after every call, first after the constructor."""
 
     def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
-        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``version``: Drawbridge's."""
+        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``version``:
+        Drawbridge's."""
         self._name = name
         self._read = read
         self._partial = launch.options.partial_messages
@@ -106,7 +107,7 @@ class AcpConversation:
         data, self._out = b"".join(self._out), []
         return data
 
-    # Messages of the agent.
+    # Messages from the agent.
 
     def received(self, line: bytes) -> list[Output]:
         line = line.strip(b" \t\r")
@@ -162,12 +163,13 @@ class AcpConversation:
         return self._reports.opened(self._opening.opened) if self._ready else []
 
     def _whole(self) -> list[Output]:
-        """Completes the message in progress, before something else follows."""
+        """Ends the message in progress and returns its line, before something else follows."""
         session_id, message = session_id_of(self._pieces.session_id), self._pieces.take()
         return [] if message is None else [AgentLine(message, session_id)]
 
     def _wanted(self, message: Incoming) -> list[Output]:
-        """Handles a request. There is only one kind, since files and terminals were not offered."""
+        """Handles a request from the agent. Only requests for permission are valid: files and terminals were not
+        offered."""
         id = message.request_id
         if id is None:
             return []
@@ -265,7 +267,7 @@ class AcpConversation:
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn, which waits until the session exists. Not while another turn is open."""
+        """Begins a turn, which waits until the session exists. Must not be called while another turn is open."""
         if self._turn_open:
             raise RuntimeError("another prompt is still being processed")
         self._turn_open, self._interrupted = True, False

@@ -29,7 +29,8 @@ LISTING_SECONDS: Final = 15.0
 
 
 def usable(files: str | None) -> str | None:
-    """The directory of ``Launch.files`` if it exists: an agent may not start with another one."""
+    """``files`` (see ``Launch.files``) if that directory exists, otherwise None: an agent may refuse to start with a
+    missing one."""
     return files if files is not None and os.path.isdir(files) else None
 
 
@@ -42,7 +43,7 @@ class Acp:
     sessions: Sessions | None = None
     embeds = staticmethod(is_text)  # what else it can read is known once it runs
     own: Mapping[str, str] = MappingProxyType({})
-    """Environment variables for it alone."""
+    """Environment variables for this agent only."""
 
     def __init__(
         self, name: str, command: Sequence[str], title: str = "", environment: Mapping[str, str] = os.environ
@@ -86,7 +87,7 @@ class Acp:
             async with asyncio.timeout(LISTING_SECONDS):
                 await ended.wait()
         except TimeoutError:
-            logger.warning("%s: it did not list its conversations within %g s", self.title, LISTING_SECONDS)
+            logger.warning("%s did not list its conversations within %g s", self.title, LISTING_SECONDS)
         finally:
             await asked.kill()
         return listing.found

@@ -20,7 +20,8 @@ DONE: Final = "listed"
 
 
 class Listing:
-    """A ``Dialect``. ``found`` contains the conversations of ``directory``, newest first, once the process has ended."""
+    """A ``Dialect``. ``found`` contains the conversations of ``directory``, newest first, once the process has
+    ended."""
 
     turn_open = busy = asks = False
 
@@ -76,7 +77,7 @@ class Listing:
         raise RuntimeError("this process does not accept prompts")
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Does nothing: this process asks nothing."""
+        """Does nothing: this process never asks."""
 
     def interrupt(self) -> None:
         """Does nothing: this process has no turn."""

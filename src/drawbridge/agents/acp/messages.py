@@ -1,4 +1,4 @@
-"""Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com), as far as they are routed here. Pure.
+"""Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com), for their routing. Pure.
 
 Only the fields that decide the routing are parsed; messages are passed on unchanged. Measured with Gemini CLI 0.61.0.
 """
@@ -20,7 +20,7 @@ TOO_MANY_REQUESTS: Final = 429
 """Not part of the protocol: Gemini CLI (0.61.0) answers a prompt with this code if the quota is used up."""
 
 LONGEST_TEXT: Final = 2_000
-"""Characters of an agent's text that an error contains."""
+"""The maximum number of characters of an agent's text that an error contains."""
 
 NOTHING: Final = Raw(b"null")
 
@@ -44,7 +44,7 @@ class Incoming(Struct):
 
     @property
     def request_id(self) -> jsonrpc.Id | None:
-        """None if it can't be answered."""
+        """The id of the request; None if the message can't be answered."""
         return self.id if isinstance(self.id, int | str) and not isinstance(self.id, bool) else None
 
 
@@ -60,7 +60,7 @@ class Update(Struct):
 
 
 class Params(Struct):
-    """Of ``session/update`` and ``session/request_permission``."""
+    """The parameters of ``session/update`` and ``session/request_permission``."""
 
     sessionId: Any = None  # noqa: N815
     update: Raw = NOTHING

@@ -14,23 +14,24 @@ from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeChan
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
-"""A request that no agent knows: its error arrives after everything sent before it. Gemini CLI (0.61.0) continues to replay an
-old session after it has reported that it is loaded.
+"""A request that no agent knows: its error arrives after everything sent before it. Gemini CLI (0.61.0) continues to
+replay an old session after it has reported that it is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""Options that the protocol supports; with any other the agent is not started, rather than run without it."""
+"""The options that the protocol supports. With any other option the agent is not started, rather than run without
+it."""
 
 
 LONGEST_NAME: Final = 200
-"""Characters of a mode's or a model's name; longer names are ignored."""
+"""The most characters of a mode's or a model's name; longer names are ignored."""
 
 MOST_MODES: Final = 50
-"""Modes of one agent that are shown to clients."""
+"""The most modes of one agent that are shown to clients."""
 
 
 class Choices(Struct, frozen=True):
-    """An option of the session: how to set it, its possible values, and its current one."""
+    """A choice that the session offers: how to set it, its possible values, and its current value."""
 
     method: str
     fixed: dict[str, str]
@@ -85,7 +86,8 @@ class Opened(Struct):
     configOptions: Any = None  # noqa: N815
 
     def choices(self, what: str) -> Choices | None:
-        """The choices for "mode" or "model", which have either their own method or an option of the session."""
+        """The choices for "mode" or "model", which are set by their own method or as an option of the session; None if
+        there are none."""
         listed, word = (self.modes, "mode") if what == "mode" else (self.models, "model")
         if isinstance(listed, dict):
             key = "id" if word == "mode" else "modelId"
@@ -109,20 +111,20 @@ class Opened(Struct):
         return list(_flat(next(found, None)))
 
     def with_options(self, options: object) -> None:
-        """The agent has changed its options. codex-acp (2.6.0) reports a new mode in this way alone."""
+        """Records that the agent has changed its options. codex-acp (2.6.0) reports a new mode only in this way."""
         self.configOptions = options
         changed = Opened(configOptions=options).choices("mode")
         if changed is not None and changed.current is not None:
             self.in_mode(changed.current)
 
     def in_mode(self, mode: object) -> None:
-        """The agent has changed its mode."""
+        """Records that the agent has changed its mode."""
         if isinstance(self.modes, dict):
             self.modes["currentModeId"] = mode
         self._set("mode", mode)
 
     def with_model(self, model: object) -> None:
-        """The agent has changed its model."""
+        """Records that the agent has changed its model."""
         if isinstance(self.models, dict):
             self.models["currentModelId"] = model
         self._set("model", model)
@@ -139,7 +141,8 @@ class Request(Struct, frozen=True):
 
 
 class Opening:
-    """From the first message to a session that accepts prompts. ``steps`` yields each request and is sent its answer."""
+    """Opens a session: from the first message until it accepts prompts. ``steps`` yields each request and is sent its
+    answer."""
 
     def __init__(self, name: str, launch: Launch, version: str) -> None:
         """``name``: the agent's, for people; ``version``: Drawbridge's."""
@@ -151,7 +154,7 @@ class Opening:
         self.abilities = Abilities()
 
     def steps(self) -> Generator[Request, Incoming, None]:
-        """Raises ``AgentUnusable`` if the session can't be opened."""
+        """Yields each request, and is sent its answer. Raises ``AgentUnusable`` if the session can't be opened."""
         self.abilities = self._introduced((yield Request("initialize", introduction(self._version))))
         self._take((yield self._session()))
         if self._launch.resume:
@@ -177,9 +180,11 @@ class Opening:
         return choices.values if choices else ()
 
     def _usual_mode(self) -> str | None:
-        """The mode if nobody has chosen one: "default", whatever the agent's settings; without such a mode, its own.
+        """The mode to set if nobody has chosen one: "default", whatever the agent's settings. None to keep the current
+        mode: it is "default", or the agent has no such mode.
 
-        An agent that would begin in a mode that never asks gets another one, or is not used.
+        If the agent would start in a mode that never asks, another mode is set; if it has no other, raises
+        ``AgentUnusable``.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None
@@ -273,7 +278,8 @@ def check(options: Options, name: str) -> None:
 
 
 def introduction(version: str) -> dict[str, Any]:
-    """The first request. Files and terminals are not offered: an agent's permissions cover its own access to both."""
+    """The parameters of ``initialize``. Files and terminals are not offered: an agent's permissions cover its own
+    access to both."""
     return {
         "protocolVersion": wire.VERSION,
         "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
@@ -298,7 +304,7 @@ def _values(listed: object) -> Iterator[str]:
 
 
 def _flat(listed: object) -> Iterator[dict[str, Any]]:
-    """Options without the groups in which they may be."""
+    """The options in a list, including those inside groups."""
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict):
             yield one

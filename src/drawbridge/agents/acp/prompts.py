@@ -14,8 +14,8 @@ from drawbridge.core.errors import BadArgument
 
 
 def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """``abilities``: the agent's ``promptCapabilities``. Raises ``BadArgument`` for an attachment that is neither readable in
-    a prompt nor stored."""
+    """The content blocks of a prompt. ``abilities``: the agent's ``promptCapabilities``. Raises ``BadArgument`` for an
+    attachment that is neither readable in a prompt nor stored."""
     blocks, stored = [], []
     for one in attachments:
         block = _block(one, abilities)
@@ -30,7 +30,7 @@ def content(text: str, attachments: tuple[Attachment, ...], abilities: Mapping[s
 
 
 def _block(attachment: Attachment, abilities: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None for a file that can't be a part of the prompt."""
+    """The content block of a file; None if it can't be part of the prompt."""
     type = media_type(attachment)
     kind = type.partition("/")[0]
     if kind in ("image", "audio") and abilities.get(kind) is True and len(attachment.data) <= LARGEST:

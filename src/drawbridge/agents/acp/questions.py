@@ -18,7 +18,7 @@ NARROW: Final = ("proceed_always_tool", "proceed_always")
 """Among several ``allow_always`` options, those of Gemini CLI (0.61.0) that cover only this session and tool."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The owner may forbid it by this name, which is Claude Code's."""
+"""The name by which the owner can forbid an agent to leave plan mode; it is the name of Claude Code's tool."""
 
 LONGEST_NAME: Final = 200
 
@@ -42,7 +42,8 @@ class _Content(Struct):
 
 
 def question(id: str, params: Params, read: Reader) -> Question | None:
-    """``input`` is the tool call and ``suggestions`` are the options, as the agent wrote them. None if it is not a question."""
+    """The question in a permission request. ``input`` is the tool call and ``suggestions`` are the options, as the
+    agent wrote them. None if the request is not valid."""
     call = read_as(_ToolCall, params.toolCall)
     options = read_as(list[_Option], params.options)
     if call is None or not options:
@@ -55,7 +56,8 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
-    """The answer. Never more than the person decided: an "allow" without remember never chooses an "always" option."""
+    """The answer to a question. It never grants more than the person did: an "allow" without ``remember`` never selects
+    an "always" option."""
     offered = read_as(list[_Option], options) or []
     kinds = ("allow_once",) if decision.allow else ("reject_once", "reject_always")
     if decision.remember:
@@ -69,9 +71,8 @@ def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
 
 
 def _proposal(call: _ToolCall, read: Reader) -> Proposal | None:
-    """The change of the one file that the call would write. None if it writes no file
-    or several, or if the result is unpredictable.
-    """
+    """The change to the one file that the call would write. None if it does not write exactly one file, or if the
+    result can't be predicted."""
     contents = read_as(list[_Content], call.content) or []
     diffs = [content for content in contents if content.type == "diff"]
     if len(diffs) != 1:

@@ -49,7 +49,7 @@ class Reports:
         return []
 
     def opened(self, opened: Opened) -> list[Output]:
-        """The session was opened, or its model or options have changed."""
+        """Handles the opening of the session, or a change of its model or options."""
         choices = opened.choices("model")
         if choices is None:
             return []
@@ -66,8 +66,8 @@ class Reports:
 
 
 def last_state(lines: Sequence[bytes], session_id: str) -> AgentState:
-    """As ``Reconstructs.last_state``. A history has plans, and the answer that opened the session, but not the size of the
-    context."""
+    """See ``Reconstructs.last_state``. A history contains plans, and the answer that opened the session, but not the
+    size of the context."""
     reports = Reports()
     for data in lines:
         read = wire.parsed(data)

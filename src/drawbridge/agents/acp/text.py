@@ -1,8 +1,8 @@
 """Joins the pieces of an agent's text, so that the history contains each message once and complete. Pure.
 
-The pieces are ``session/update`` lines of the Agent Client Protocol. A message of one piece is the agent's own line, unchanged.
-A message of several becomes one line of the same form, with the whole text, and the number of pieces under ``_meta``, which
-the protocol reserves for extensions.
+The pieces are ``session/update`` lines of the Agent Client Protocol. A message of one piece is the agent's own line,
+unchanged. A message of several becomes one line of the same form, with the whole text, and the number of pieces under
+``_meta``, which the protocol reserves for extensions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.agents.acp.messages import Update
 PIECES: Final = ("agent_message_chunk", "agent_thought_chunk")
 
 LONGEST: Final = 256 * 1024
-"""Characters of a joined message: a longer one becomes several."""
+"""The number of characters after which a joined message is split into several."""
 
 
 class _Text(Struct):
@@ -35,7 +35,8 @@ class Pieces:
         self._size = 0
 
     def add(self, session_id: str, update: Update, line: bytes) -> bool:
-        """Whether ``line`` continues the message in progress; if not, call ``take`` first. Never raises."""
+        """Adds ``line`` to the message in progress. Returns False if it does not continue that message; call ``take``
+        first then. Never raises."""
         text = _text(update)
         if text is None or not self.fits(session_id, update):
             return False
@@ -54,7 +55,7 @@ class Pieces:
         return self._of[0] if self._of is not None else ""
 
     def take(self) -> bytes | None:
-        """The message so far as one line; None if it is empty."""
+        """Ends the message in progress and returns it as one line; None if there is none."""
         texts, of = self._texts, self._of
         self._texts, self._of, self._size = [], None, 0
         if of is None or not texts:

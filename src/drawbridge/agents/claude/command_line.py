@@ -1,7 +1,7 @@
 """How ``claude`` is started: its command line and its environment. Pure.
 
-Values are passed as ``--flag=value``, so that none is read as a flag. A flag with several values is repeated, so that it does
-not consume the next argument (2.1.329). A prompt is never in a command line.
+Values are passed as ``--flag=value``, so that none is read as a flag. A flag with several values is repeated, so that
+it does not consume the next argument (2.1.329). A prompt is never in a command line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OLDEST: Final = catalog.AGENTS["claude"].oldest
 """The first version with the stream format used here; also the minimum of the official SDKs."""
 
 LONGEST_ARGUMENT: Final = 100_000
-"""Bytes; Linux takes 131,072 for one argument."""
+"""The most bytes of one argument; Linux accepts 131,072."""
 
 STREAM: Final = (
     "--output-format=stream-json",
@@ -45,7 +45,8 @@ def arguments(launch: Launch) -> list[str]:
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """As ``agents.environment``, plus the caller's name, which the CLI reports to its vendor and to hooks."""
+    """Like ``agents.environment.environment``, plus the caller's name, which the CLI reports to its vendor and to
+    hooks."""
     return common.environment(base, directory, mark) | {"CLAUDE_CODE_ENTRYPOINT": "drawbridge"}
 
 
@@ -95,8 +96,9 @@ def _flags(options: Options) -> Iterator[str]:
 
 
 def _files(directory: str | None) -> Iterator[str]:
-    """A rule, since with ``--add-dir`` the agent might also write there without a question. It applies to files that come
-    later, and to ``cat`` and the like (2.1.329). A path that it would take for a pattern gets none: the agent asks then.
+    """Lets the agent read files in ``directory`` by a rule, since with ``--add-dir`` it might also write there without
+    asking. The rule applies to files that are added later, and to ``cat`` and the like (2.1.329). There is no rule for
+    a path that the CLI would take for a pattern: the agent asks then.
     """
     if directory is not None and not _PATTERN.search(directory):
         yield f"--allowedTools=Read(/{directory}/**)"
@@ -129,7 +131,8 @@ def _check_model(name: str, value: str) -> None:
 
 
 def _check_rule(name: str, value: str) -> None:
-    """Checks that the value is one rule, as "Bash(git log *)": the CLI splits at commas and spaces outside of parentheses."""
+    """Checks that the value is one rule, such as "Bash(git log *)": the CLI splits at commas and spaces outside of
+    parentheses."""
     _check_text(name, value)
     depth, fits = 0, value[:1] not in ("", "-", "(")
     for at, sign in enumerate(value):

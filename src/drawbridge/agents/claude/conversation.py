@@ -1,8 +1,8 @@
 """The stream of ``claude``: lines in, events out; commands in, lines out.
 
-Pure: ``ClaudeConversation`` is Drawbridge's side of one process, fed by the module that owns the pipes. The format is the CLI's
-``stream-json`` with ``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type is passed on
-unchanged, since the CLI adds new ones often; nothing relies on the order of keys.
+Pure: ``ClaudeConversation`` is Drawbridge's side of one process, fed by the module that owns the pipes. The format is
+the CLI's ``stream-json`` with ``--permission-prompt-tool stdio``, measured with 2.1.329. A message of an unknown type
+is passed on unchanged, since the CLI adds new ones often; nothing relies on the order of keys.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ INTERRUPTED: Final = "It was interrupted."
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
-"""Characters of a mode's name; a longer one is ignored."""
+"""The most characters of a mode's name; a longer name is ignored."""
 
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
@@ -58,8 +58,8 @@ EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_
 
 
 class Message(Struct, gc=False):
-    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON. No value of
-    JSON refers back to it, so the garbage collector need not know it."""
+    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON. JSON
+    values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
     subtype: Any = None
@@ -109,7 +109,7 @@ class _Move(Struct):
     worktreePath: Any = None  # noqa: N815 - the CLI's own names
     restoredCwd: Any = None  # noqa: N815
     agentId: Any = None  # noqa: N815
-    """That of a subagent, in the result of its call: the worktree was its own."""
+    """The id of a subagent, in the result of the call that started it: the worktree was the subagent's own."""
 
 
 class _Moves(Struct):
@@ -131,7 +131,7 @@ def parsed(line: bytes) -> tuple[Message, bytes] | None:
 
 
 class ClaudeConversation:
-    """The state of one process' stream. The caller fetches the bytes to write with ``outgoing`` after every call."""
+    """The state of one process's stream. The caller fetches the bytes to write with ``outgoing`` after every call."""
 
     def __init__(
         self,
@@ -142,13 +142,13 @@ class ClaudeConversation:
         state: AgentState | None = None,
         jobs: Mapping[str, float] | None = None,
     ) -> None:
-        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in ``Launch``.
-        ``jobs``: as in ``Schedule``."""
+        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in
+        ``Launch``. ``jobs``: as in ``Schedule``."""
         self._name = name
         self._read = read
         self._costs = Costs(None if resumed else 0.0)
         self._tokens: Tokens | None = None
-        """Since the end of the last turn."""
+        """The tokens used since the end of the last turn."""
         self._session_id: str | None = None
         self._can_be_resumed = resumed
         self._prompt_id: str | None = None
@@ -161,9 +161,11 @@ class ClaudeConversation:
         self._state: object = None
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it does not."""
         self._had_tasks = False
-        """Whether a subagent or background command was started since the prompt: the first result may not be the last."""
+        """Whether a subagent or background command was started since the prompt: the first result may not be the
+        last."""
         self._last_result: tuple[Failure | None, bool] | None = None
-        """The failure of the prompt's turn, which is over once the session is idle, and whether it was interrupted."""
+        """The failure of the prompt's turn (None if it succeeded), and whether it was interrupted. The turn ends once
+        the session is idle."""
         self._api_error: str | None = None
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
@@ -172,16 +174,16 @@ class ClaudeConversation:
         self._reports = Reports(state)
         self._schedule = Schedule(jobs)
         self._directory: str | None = None
-        """In which the agent works, as far as it has been reported."""
+        """The directory in which the agent works, if it has been reported."""
         self._last_answer: bytes | None = None
-        """The main agent's latest line with an answer: its size is that of the context."""
+        """The main agent's latest line with an answer: the size of the context is read from it."""
         self._retrying = False
         self._efforts: dict[str, str] = {}
-        """Commands that set the effort, by their id."""
+        """The id of a command that sets the effort → that effort."""
         self._initialize: str | None = None
         """The id of the command ``initialize``, until it is answered."""
         self._subagents: dict[str, str] = {}
-        """Task, which is the subagent's id → its type; the latest."""
+        """The id of a task, which is the subagent's id → the subagent's type. Only the latest are kept."""
         self._waited_for: set[str] = set()
         self._requests = 0
         self._out: list[bytes] = []
@@ -206,7 +208,7 @@ class ClaudeConversation:
         data, self._out = b"".join(self._out), []
         return data
 
-    # Messages of the agent.
+    # Messages from the agent.
 
     def received(self, line: bytes) -> list[Output]:
         """Handles one line, without its newline."""
@@ -236,8 +238,8 @@ class ClaudeConversation:
                 return self._passed_on(message, data)
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        """The process has ended. ``fault``: why the server ended it, if it did. Closes everything open; returns the last
-        events."""
+        """Handles the end of the process. ``fault``: why the server ended it, if it did. Closes everything that is
+        open, and returns the last events."""
         said: list[Output] = [Replied(id, f"{self._name} has ended.") for id in self._waited_for]
         said += [QuestionCancelled(id, f"{self._name} has ended") for id in self._questions]
         self._questions.clear()
@@ -250,7 +252,8 @@ class ClaudeConversation:
         return said
 
     def _passed_on(self, message: Message, data: bytes) -> list[Output]:
-        """A line for clients, and what it means. Most lines mean nothing else, and are not decoded again."""
+        """Passes a line on to clients, with the events that follow from it. Most lines have none, and are not decoded
+        again."""
         line = AgentLine(data, session_id_of(message.session_id), durable=not message.is_ephemeral)
         match message.type:
             case "stream_event":
@@ -265,13 +268,13 @@ class ClaudeConversation:
             case "command_lifecycle" if message.command_uuid == self._prompt_id:
                 self._taken = message.state in ("completed", "cancelled")
                 if message.state == "started" and self._interrupted:
-                    self._command(subtype="interrupt")  # the first one ended a turn of the CLI's own (2.1.329)
+                    self._command(subtype="interrupt")  # the first one ended the CLI's own turn (2.1.329)
             case "rate_limit_event":
                 self._limited = results.limited_until(data)
         return [line]
 
     def _answered(self, message: Message, data: bytes) -> list[Output]:
-        """The model has answered."""
+        """Handles an answer from the model."""
         self._api_error = message.error if isinstance(message.error, str) else None
         found = self._retried()
         if any(tool in data for tool in SCHEDULING):
@@ -283,7 +286,7 @@ class ClaudeConversation:
         return found
 
     def _retried(self) -> list[Output]:
-        """The model's API answers, maybe after retries."""
+        """Ends the report of a retry: the model's API answers again."""
         if not self._retrying:
             return []
         self._retrying = False
@@ -319,7 +322,8 @@ class ClaudeConversation:
                 del self._subagents[next(iter(self._subagents))]
 
     def _begun(self) -> list[Output]:
-        """A turn begins. The end of one that the CLI began itself is known only if it reports its state."""
+        """Handles the beginning of a turn. The end of a turn that the CLI began itself is known only if it reports its
+        state."""
         self._own_turn = self._prompt_id is None
         if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
             return []
@@ -345,7 +349,7 @@ class ClaudeConversation:
         return [ModeChanged(mode)] if isinstance(mode, str) and 0 < len(mode) <= LONGEST_MODE else []
 
     def _moved(self, data: bytes) -> list[Output]:
-        """The agent has entered a git worktree, or left it, if this is the result of such a call."""
+        """Reports the directory if this is the result of a call by which the agent entered or left a git worktree."""
         if WORKTREE not in data:
             return []
         try:
@@ -386,7 +390,8 @@ class ClaudeConversation:
         return reported
 
     def _is_of_prompt(self, result: Mapping[str, Any]) -> bool:
-        """The CLI also begins turns by itself, and may answer a prompt that comes meanwhile in the same turn (2.1.329)."""
+        """Whether a result belongs to the prompt. The CLI also begins turns by itself, and may answer a prompt that
+        arrives meanwhile in the same turn (2.1.329)."""
         if self._prompt_id is None:
             return False
         answered = result.get("user_message_uuids")
@@ -417,7 +422,7 @@ class ClaudeConversation:
         failure = results.explained(self._name, said) or Failure(FAILED, text[: results.LONGEST_ERROR])
         return self._turn_ended(failure, interrupted=self._interrupted and fault is None)
 
-    # Questions of the agent.
+    # Questions from the agent.
 
     def _asked(self, message: Message) -> list[Output]:
         id = message.request_id
@@ -494,8 +499,8 @@ class ClaudeConversation:
         return []
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
-        """The CLI merges the message at the next tool result, or begins a turn with it after this one; either way it reports
-        "idle" only after both (2.1.329)."""
+        """Sends a message into the running turn. The CLI merges it at the next tool result, or begins a turn with it
+        after this one; either way it reports "idle" only after both (2.1.329)."""
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):
@@ -508,7 +513,7 @@ class ClaudeConversation:
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted = self.turn_open
-            # Without it the CLI begins a turn with a message that was sent into this one.
+            # Without this the CLI would begin a turn with a message that was sent into this one.
             also = {"cancel_queued": True} if self._steered else {}
             self._command(subtype="interrupt", **also)
 
@@ -517,15 +522,15 @@ class ClaudeConversation:
         self._initialize = self._command(subtype="initialize")
 
     def set_mode(self, mode: str) -> str:
-        """The id of the ``Replied`` that follows."""
+        """Returns the id of the ``Replied`` that follows."""
         return self._command_waited_for(subtype="set_permission_mode", mode=valid(mode))
 
     def set_model(self, model: str) -> str:
-        """The id of the ``Replied`` that follows."""
+        """Returns the id of the ``Replied`` that follows."""
         return self._command_waited_for(subtype="set_model", model=valid(model))
 
     def set_effort(self, effort: str) -> str:
-        """The id of the ``Replied`` that follows."""
+        """Returns the id of the ``Replied`` that follows."""
         id = self._command_waited_for(subtype="apply_flag_settings", settings={"effortLevel": valid(effort)})
         self._efforts[id] = effort
         return id

@@ -22,7 +22,7 @@ from drawbridge.core import subprocesses
 ROW: Final = catalog.AGENTS["claude"]
 
 VERSION_SECONDS: Final = 20.0
-"""2.1.329 answers in 0.02 s, the very first time on a machine in 3 s."""
+"""Seconds to wait for the version: 2.1.329 prints it after 0.02 s, the very first time on a machine after 3 s."""
 
 ANSWER_LIMIT: Final = 4096
 
@@ -60,7 +60,7 @@ class Claude:
         return reports.last_state(lines, session_id)
 
     async def probe(self) -> str:
-        """Its version, as "2.1.329". Raises ``AgentUnusable`` with the problem and what to do."""
+        """The program's version, such as "2.1.329". Raises ``AgentUnusable`` with the problem and what to do."""
         return await self._version(self._find())
 
     async def _program(self) -> str:
@@ -102,7 +102,7 @@ class Claude:
         numbers = command_line.version(answer)
         if numbers is None:
             raise AgentUnusable(
-                "EXECUTION_FAILED", f"`{Path(path).name} --version` printed no version: {answer[:200]!r}."
+                "EXECUTION_FAILED", f"`{Path(path).name} --version` did not print a version: {answer[:200]!r}."
             )
         if numbers < command_line.OLDEST:
             oldest = ".".join(map(str, command_line.OLDEST))
@@ -119,7 +119,7 @@ def agent(path: str | None) -> Claude:
 
 
 def in_use(users: Sequence[int]) -> str:
-    """Why a resume is refused: two processes would write the same file unaware of each other."""
+    """Why a resume is refused: two processes would write to the same file unaware of each other."""
     shown = ", ".join(map(str, users[:3]))
     text = f"This conversation is open in another Claude Code process ({shown}), for example in a terminal."
     return f"{text} Close it there, or fork the conversation."

@@ -1,5 +1,7 @@
-"""Claude Code's own file of an earlier conversation: its messages, read from the end, and the jobs that it has left.
-``transcript`` has what its lines contain."""
+"""Reads Claude Code's own file of an earlier conversation: its messages, from the end, and the jobs that it has left.
+
+The lines are interpreted by ``transcript``.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,14 @@ from drawbridge.agents.claude.sessions import file_of, known
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
-"""That are read for one page at most. A page without messages has the position at which the next one continues."""
+"""The most bytes that are read for one page. A page without messages has the position at which the next page
+continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""The end of the file, which is searched for jobs."""
+"""How many bytes at the end of the file are searched for jobs."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
-"""Longer lines, mostly pictures, are skipped."""
+"""The most bytes of a line. Longer lines, which mostly contain images, are skipped."""
 
 
 class _Time(Struct):
@@ -41,8 +44,9 @@ _time: Final = msgspec.json.Decoder(_Time)
 def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
 ) -> Earlier:
-    """The last ``limit`` messages, of ``size`` bytes at most, that were written between two times, before the offset ``end``
-    (None for the end of the file). Blocking. Empty if the directory has no such conversation.
+    """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
+    ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking. Empty if the directory
+    has no such conversation.
     """
     with _opened(path, session_id) as file:
         if file is None:
@@ -52,8 +56,8 @@ def messages(
 
 
 def jobs(path: Path, session_id: str) -> dict[str, float]:
-    """The jobs that a process has when it resumes the conversation, as in ``schedule.jobs_in``. Of a very long conversation,
-    those of its last ``REMEMBERED_BYTES``. Blocking."""
+    """The jobs that a process has when it resumes the conversation, as in ``schedule.jobs_in``. Only the last
+    ``REMEMBERED_BYTES`` of the conversation are searched. Blocking."""
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
             return {}
@@ -64,7 +68,7 @@ def jobs(path: Path, session_id: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _opened(path: Path, session_id: str) -> Iterator[int | None]:
-    """The file of a conversation; None if the directory has no such conversation."""
+    """The descriptor of a conversation's file; None if the directory has no such conversation."""
     if not known(path, session_id):
         yield None
         return
@@ -100,14 +104,15 @@ def _page(file: int, session_id: str, after: datetime, before: datetime, end: in
 
 
 def _backwards(file: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin before ``end``, the last one first, each with its offset. One that is too long is empty."""
+    """The lines that begin before ``end``, the last one first, each with its offset. A line that is too long is
+    empty."""
     rest: list[bytes] = []
     length = 0
     while end > 0:
         start = max(0, end - CHUNK)
         data = os.pread(file, end - start, start)
         if len(data) != end - start:
-            return  # the file was cut meanwhile
+            return  # the file was truncated meanwhile
         *lines, last = data.split(b"\n")
         if lines:
             first, *others = [*lines, last]

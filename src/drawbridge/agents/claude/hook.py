@@ -1,4 +1,4 @@
-"""Claude Code's hooks: what they send, and how they are answered. Loaded at every call of the guard, so without imports.
+"""Claude Code's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
 
 Source: its hooks reference, and the measured behavior of 2.1.329.
 """
@@ -35,7 +35,7 @@ TOOLS = {
     "ExitPlanMode": ("other", ()),
     "WebFetch": ("other", ()),
 }
-"""The last three ask a person first; the call after them shows that the question was answered."""
+"""The last three ask a person first; the hook after their call shows that the question was answered."""
 
 ASKS = WATCHES = RESOLVES_DOTS = CALLED_BY_CLIENT = True
 NO_CONTEXT = ("moved", "changed")
@@ -59,10 +59,12 @@ def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":
 
 
 def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
-    """None if no person can answer in its own dialog: ``claude -p`` would wait for an answer that it never waited for before.
+    """What is reported about the session that calls the hook. None if no person can answer in its own dialog:
+    ``claude -p`` would wait for an answer that it never waited for before.
 
-    The CLI marks a background session (``claude --bg``, the left arrow) as unattended, but it waits for a person all the same.
-    Only its daemon sets both variables (2.1.329); what that starts in a terminal inherits only the second.
+    The CLI marks a background session (``claude --bg``, the left arrow) as unattended, but such a session does wait for
+    a person. Only the CLI's daemon sets both variables that are checked here (2.1.329); what it starts in a terminal
+    inherits only the second one.
     """
     unattended = environ.get(b"CLAUDE_CODE_SESSION_ATTENDED") == b"0"
     background = unattended and bool(environ.get(b"CLAUDE_JOB_DIR"))

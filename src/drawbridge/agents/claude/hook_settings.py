@@ -1,7 +1,8 @@
 """Claude Code's hooks in its settings.
 
-Sources: its hooks reference, and 2.1.329 itself (a settings file with a comment in it is not loaded at all; a byte order
-mark or an empty file is fine; FileChanged without a matcher takes every path that ``watchPaths`` named).
+Sources: Claude Code's hooks reference, and 2.1.329 itself (a settings file with a comment in it is not loaded at all; a
+byte order mark or an empty file is fine; FileChanged without a matcher applies to every path that ``watchPaths``
+named).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ ASK_MODE = AskMode(
     "Enter, it stops asking before it writes. --ask-mode prevents that: it also sets permissions.disableAutoMode to "
     '"disable".',
 )
-"""Without the second setting it asks at its next start whether to make auto mode the default, with Yes chosen, and Enter
-replaces the first (2.1.329, which reads both places)."""
+"""Without the second setting, Claude Code asks at its next start whether to make auto mode the default, with Yes
+preselected, and Enter replaces the first setting (2.1.329, which reads the second one in both places)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

@@ -28,19 +28,20 @@ DENIED: Final = "The user rejected this. Do not try it in another way; ask what 
 
 
 def words(told: object, longest: int) -> str | None:
-    """The text for people, bounded. None if nothing was reported."""
+    """``told`` for people, cut to ``longest`` characters. None if it is empty or not a string."""
     return valid(told)[:longest] if isinstance(told, str) and told else None
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
-    """The content of a user message. Raises ``BadArgument`` for an attachment that is neither readable in it nor stored."""
+    """The content of a user message. Raises ``BadArgument`` for an attachment that is neither readable in it nor
+    stored."""
     parts = [one for one in attachments if one.path is None]
     text = with_paths(text, [one for one in attachments if one.path is not None])
     return [*map(_block, parts), {"type": "text", "text": text}] if parts else text
 
 
 def embeds(attachment: Attachment) -> bool:
-    """As ``Agent.embeds``."""
+    """See ``Agent.embeds``."""
     if media_type(attachment) in (*PICTURES, DOCUMENT):
         return len(attachment.data) <= LARGEST
     return text_of(attachment) is not None
@@ -56,8 +57,9 @@ def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
 
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions to remember, unchanged. Those that do more than add a permission are left out: the CLI (2.1.329)
-    makes none, but its format has them. For a plan it suggests nothing, but accepts a mode in the answer."""
+    """The agent's suggestions of what to remember, unchanged. Suggestions that do more than add a permission are left
+    out: the CLI (2.1.329) makes none, but its format allows them. For a plan it suggests nothing, but accepts a mode in
+    the answer."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(PLAN_SUGGESTIONS)
     try:
@@ -81,7 +83,7 @@ def _adds(suggestion: object) -> bool:
 
 
 def _checked_input(given: Raw) -> Raw:
-    """The client's input as one line of JSON."""
+    """The client's input as one line of JSON. Raises ``BadArgument`` if it is not a JSON object."""
     try:
         return Raw(json.dumps(json_object(given), allow_nan=False).encode())
     except (ValueError, RecursionError):
@@ -89,8 +91,8 @@ def _checked_input(given: Raw) -> Raw:
 
 
 def remembered(suggestions: Raw) -> list[dict[str, Any]]:
-    """The suggestions that a decision with ``remember`` accepts: rules and directories if there are any; a mode, which covers
-    far more, only if there are none.
+    """The suggestions that a decision with ``remember`` accepts: rules and directories if there are any; a mode, which
+    covers far more, only if there are none.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])

@@ -1,7 +1,8 @@
-"""What Claude Code reports about itself in its stream: model, context, to-do list, tasks, retries, and what it offers. Pure.
+"""What Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and its offers. Pure.
 
-Only what a client can't know from the last records of the history is kept here. The formats are those of 2.1.329, and the
-to-do list also that of older versions. Fields of another type are ignored; everything is bounded in number and length.
+Only what a client can't know from the last records of the history is kept here. The formats are those of 2.1.329, for
+the to-do list also that of older versions. Fields of another type are ignored; everything is bounded in number and
+length.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from drawbridge.agents.base import (
 from drawbridge.agents.reported import LONGEST_DESCRIPTION, MOST, count_of, decoded, each, name_of, text_of, todo_of
 
 STEERS: Final = "interrupt_cancel_queued_v1"
-"""The capability without which an interrupt would begin a turn with a message that was sent into the interrupted one."""
+"""The capability without which an interrupt would begin a turn with a message that was sent into the interrupted
+turn."""
 
 SYNTHETIC: Final = "<synthetic>"
 """The model of a message that Claude Code itself has written, such as an error."""
@@ -111,13 +113,13 @@ class Reports:
     """The current state of one process and what it offers."""
 
     def __init__(self, state: AgentState | None = None) -> None:
-        """``state``: what was known of the conversation before."""
+        """``state``: what was known about the conversation before."""
         self._state = state or AgentState()
         self._offers = AgentOffers()
         self._tasks: dict[str, Task] = {}
-        """By id, without the order of their ends."""
+        """The running tasks, by their ids, in the order in which they were reported."""
         self._answer = _Message()
-        """The main agent's latest message, of those that are read by ``recorded``."""
+        """The main agent's latest message, of those that ``recorded`` has read."""
         self._named = False
         """Whether ``init`` has reported the model: a message may have a shorter name for it."""
 
@@ -139,7 +141,7 @@ class Reports:
         return self._changed(before)
 
     def answered(self) -> list[Output]:
-        """The API has answered."""
+        """Handles an answer from the API, which ends its retries."""
         before = self._state, self._offers
         self._change(retry=None)
         return self._changed(before)
@@ -151,7 +153,8 @@ class Reports:
         return self._changed(before)
 
     def result(self, result: dict[str, Any], last_answer: bytes | None) -> list[Output]:
-        """A turn has ended with this ``result`` line. ``last_answer``: the main agent's latest line of type ``assistant``."""
+        """Handles the end of a turn with this ``result`` line. ``last_answer``: the main agent's latest line of type
+        ``assistant``."""
         before = self._state, self._offers
         answer = decoded(last_answer, _Assistant) if last_answer is not None else None
         if answer is not None:
@@ -213,7 +216,7 @@ class Reports:
         self._state = msgspec.structs.replace(self._state, **fields)
 
     def _offer(self, **fields: Any) -> None:
-        """Changes what is offered, apart from empty fields: a later line may know less."""
+        """Changes what is offered, apart from empty fields: a later line may contain less."""
         self._offers = msgspec.structs.replace(self._offers, **{name: value for name, value in fields.items() if value})
 
     def _context(self, message: _Message, result: dict[str, Any]) -> None:
@@ -279,7 +282,7 @@ class Reports:
         self._change(tasks=tuple(self._tasks.values()))
 
     def _task_updated(self, line: _System) -> None:
-        """Tasks that have ended are no longer part of the state: their end is a line of the history."""
+        """Updates a task, or removes it from the state if it has ended: its end is a line of the history."""
         status = line.patch.get("status") if isinstance(line.patch, dict) else line.status
         task = self._tasks.get(line.task_id) if isinstance(line.task_id, str) else None
         if task is None:
@@ -291,7 +294,7 @@ class Reports:
         self._change(tasks=tuple(self._tasks.values()))
 
     def _background(self, line: _System) -> None:
-        """The whole list of the tasks in the background."""
+        """Reads a line with the complete list of background tasks."""
         listed = {
             id: one
             for one in (line.tasks if isinstance(line.tasks, list) else [])[:MOST]
@@ -328,8 +331,8 @@ _READERS: Final[dict[str, Callable[[Reports, _System], None]]] = {
 
 
 def last_state(lines: Sequence[bytes], session_id: str) -> AgentState:
-    """What an agent without a process had reported by the end of ``lines``, as far as that lasts. ``session_id``: only lines of
-    this conversation are read."""
+    """See ``Reconstructs.last_state``: what the agent had reported by the end of ``lines`` and outlives its process.
+    ``session_id``: only lines of this conversation are read."""
     reports = Reports()
     for data in lines:
         line = decoded(data, _Recorded)

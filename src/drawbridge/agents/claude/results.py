@@ -17,13 +17,13 @@ from drawbridge.agents.output import readable
 from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
 
 LONGEST_ERROR: Final = 2_000
-"""Characters of an agent's text that an error contains."""
+"""The most characters of an agent's text that an error contains."""
 
 YEAR_2100: Final = 4_102_444_800
 """In seconds since 1970; a larger number is not a plausible time."""
 
 MOST_TOKENS: Final = 10**10
-"""Of one kind in one turn."""
+"""A larger number of tokens of one kind in one turn is not plausible."""
 
 _NO_CONVERSATION: Final = "No conversation found"
 _DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers
@@ -32,8 +32,8 @@ _DIAGNOSTIC: Final = "[ede_diagnostic]"  # a note for the CLI's developers
 def failure(
     name: str, result: Mapping[str, Any], api_error: str | None, limited: float | None = None
 ) -> Failure | None:
-    """Why the turn failed; None if it did not. ``api_error``: the ``error`` of its last ``assistant`` line. ``limited``: the
-    latest result of ``limited_until``.
+    """Why the turn failed; None if it did not. ``api_error``: the ``error`` of its last ``assistant`` line.
+    ``limited``: the latest result of ``limited_until``.
     """
     is_error = result.get("is_error")
     if is_error is False or (not isinstance(is_error, bool) and result.get("subtype") == "success"):
@@ -52,7 +52,7 @@ def failure(
 
 
 def explained(name: str, said: str) -> Failure | None:
-    """The failures that a person can resolve, recognized by the agent's text."""
+    """The failure in the agent's text, if it is one that a person can resolve; None if it is not."""
     if _NO_CONVERSATION in said:
         return Failure(
             NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."
@@ -70,7 +70,8 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """When the account's limit is reset, from a ``rate_limit_event``. None if no limit was reached or the time is unknown."""
+    """When the account's limit is reset, from a ``rate_limit_event``. None if no limit was reached or the time is
+    unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -105,7 +106,8 @@ def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
 
 
 def tokens(result: Mapping[str, Any]) -> Tokens | None:
-    """The tokens since the last ``result``: of each model since 2.1.329, of the main one before. None if it reports none."""
+    """The tokens used since the last ``result``: by all models (2.1.329) or by the main one (earlier versions). None if
+    it reports none."""
     models = result.get("model_usage_since_last_result")
     if isinstance(models, dict):
         given = [usage for usage in models.values() if isinstance(usage, dict)]
@@ -130,7 +132,8 @@ def _count(value: object) -> int:
 
 
 def _usage(models: object) -> float | None:
-    """2.1.329 reports the cost of each model since the last result; older versions do not."""
+    """The cost since the last result, in US dollars: 2.1.329 reports it for each model. None if it is not reported, as
+    in older versions."""
     if not isinstance(models, dict):
         return None
     costs = [amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]

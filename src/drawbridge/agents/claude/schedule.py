@@ -1,9 +1,10 @@
 """What Claude Code has scheduled for itself: wake-ups and jobs, which its process begins without a prompt. Pure.
 
-Nothing in the stream announces them, so they are read from the calls of the tools and their results (measured with
-2.1.329). A job that ends by itself is not reported either: it ends with its time.
+Nothing in the stream announces them, so they are read from the tool calls and their results (measured with 2.1.329). A
+job that ends by itself is not reported either: it ends with its time.
 
-A process that resumes a conversation has its jobs again, also without their being announced; wake-ups end with their process.
+A process that resumes a conversation also resumes its jobs, again without announcing them; wake-ups end with their
+process.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Line(Struct):
     message: _Message
     tool_use_result: Any = None
     recorded_result: Any = msgspec.field(name="toolUseResult", default=None)
-    """The same in the conversation's file."""
+    """The same field under its name in the conversation's file."""
 
     @property
     def result(self) -> Any:
@@ -63,22 +64,23 @@ class Schedule:
 
     def __init__(self, jobs: Mapping[str, float] | None = None) -> None:
         self._calls: dict[str, str] = {}
-        """Calls without a result, by their id → the tool; the latest."""
+        """The id of a call that has no result yet → its tool. Only the latest calls are kept."""
         self._wake_up: float | None = None
-        """A wake-up replaces the one before."""
+        """The time of the wake-up, in seconds since 1970. A new one replaces the previous one."""
         self._jobs = dict(jobs or {})
-        """Jobs by their id → the last time that each begins a turn; the latest of these. Their times may have passed."""
+        """The id of a job → the last time that it begins a turn. Only the latest of these are kept. They may have
+        passed."""
 
         self._is_reported = not jobs
 
     @property
     def until(self) -> float | None:
-        """The time of the last turn that is known to be scheduled."""
+        """The time of the last turn that is known to be scheduled, in seconds since 1970; None if there is none."""
         times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
         return max(times, default=None)
 
     def begun(self) -> list[Output]:
-        """The process has begun to work, with the jobs from before."""
+        """Handles the first work of the process: reports the jobs from before, if there are any."""
         found: list[Output] = [] if self._is_reported else [ScheduleChanged(self.until)]
         self._is_reported = True
         return found
@@ -93,7 +95,7 @@ class Schedule:
 
     def answered(self, data: bytes) -> list[Output]:
         """Reads a line of type ``user``: the result of a call."""
-        # A call may never get a result: results of other calls, which can be large, are not decoded for it.
+        # A call may never get a result. Results of other calls, which can be large, are not decoded because of it.
         if not self._calls or not any(id.decode() in self._calls for id in ANSWERED.findall(data)):
             return []
         line = decoded(data, _Line)
@@ -128,8 +130,8 @@ class Schedule:
 
 
 def jobs_in(lines: Iterable[bytes], now: float) -> dict[str, float]:
-    """The jobs that are left of a conversation, by the lines of its file: by their ids, the last time of each in seconds since
-    1970."""
+    """The jobs that a conversation still has, according to the lines of its file: the id of a job → the last time that
+    it begins a turn, in seconds since 1970, if that is after ``now``."""
     found = Schedule()
     for line in lines:
         if any(tool in line for tool in SCHEDULING):
@@ -147,6 +149,6 @@ def _blocks(line: _Line | None) -> list[_Block]:
 
 
 def _time(milliseconds: Any) -> float | None:
-    """Seconds since 1970."""
+    """The time in seconds since 1970; None if ``milliseconds`` is not a plausible time."""
     is_time = isinstance(milliseconds, int | float) and 0 < milliseconds < 1000 * LATEST
     return milliseconds / 1000 if is_time else None

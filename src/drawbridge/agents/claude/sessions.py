@@ -1,7 +1,7 @@
 """The conversations that Claude Code stores for a directory, including those begun in a terminal.
 
-They are the CLI's own files, ``<config>/projects/<directory with - for every other sign>/<session id>.jsonl`` (seen
-on 2.1.197 and 2.1.329; undocumented, so files of another form are ignored).
+They are the CLI's own files, ``<config>/projects/<directory with - for all but letters and digits>/<session id>.jsonl``
+(seen on 2.1.197 and 2.1.329; undocumented, so files of another form are ignored).
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from drawbridge.agents.base import Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WORKTREES = "--claude-worktrees-"
-"""``/.claude/worktrees/`` in the name of a directory of conversations: EnterWorktree creates worktrees there."""
+"""``/.claude/worktrees/`` in the form that it has in the name of a directory of conversations: EnterWorktree creates
+worktrees there."""
 LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
-"""The part of a file that is searched for a title."""
+"""How many bytes at the beginning of a file are searched for a title."""
 LONGEST_HEAD = 16 * 1024 * 1024
-"""The part of a file that is searched for the directory: in its line the first prompt precedes it, perhaps with pictures."""
+"""How many bytes at the beginning of a file are searched for the directory. The first prompt, which may contain images,
+precedes it in the same line."""
 
 
 def config() -> Path:
@@ -37,8 +39,8 @@ def directory_of(path: Path) -> Path:
 
 
 def file_of(path: Path, session_id: str) -> Path:
-    """The file of a conversation of the project directory. It moves to another directory when the agent enters a git worktree
-    (2.1.329). Blocking."""
+    """The file of a conversation of the project directory. It moves to another directory when the agent enters a git
+    worktree (2.1.329). Blocking."""
     usual = directory_of(path) / f"{session_id}.jsonl"
     if ID.fullmatch(session_id) is None or os.path.exists(usual):
         return usual
@@ -47,7 +49,8 @@ def file_of(path: Path, session_id: str) -> Path:
 
 
 def listed(path: Path, limit: int) -> list[Remembered]:
-    """The conversations, the newest first, with those that have moved to a worktree that Claude Code has created. Blocking."""
+    """The conversations, newest first, including those that have moved to a worktree that Claude Code created.
+    Blocking."""
     usual = directory_of(path)
     entries = _entries(usual)
     for directory in usual.parent.glob(f"{usual.name}{WORKTREES}*"):
@@ -78,18 +81,20 @@ def title(path: Path, session_id: str) -> str | None:
 
 
 def title_of(file: Path) -> str | None:
-    """The person's first prompt in a conversation's file. Blocking."""
+    """The title of the conversation in a file: the CLI's summary or the first prompt; None if there is neither.
+    Blocking."""
     return _head(file).title
 
 
 class _Head(Struct):
-    """Facts from the beginning of a conversation. ``title``: the person's first prompt."""
+    """Facts from the beginning of a conversation. ``title``: see ``title_of``."""
 
     directory: str | None = None
     title: str | None = None
 
     def is_of(self, path: Path) -> bool:
-        """Whether it was begun in ``path``. The CLI's folder is not enough: ``site-a`` and ``site/a`` share one."""
+        """Whether the conversation began in ``path``. The CLI's folder is not enough: ``site-a`` and ``site/a`` share
+        one."""
         if self.directory is None or not self.directory.startswith("/") or "\0" in self.directory:
             return False
         return self.directory == str(path) or os.path.realpath(self.directory) == str(path)

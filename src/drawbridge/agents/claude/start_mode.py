@@ -1,4 +1,4 @@
-"""The permission mode in which a ``claude`` in a terminal was started: no hook reports it before the first prompt (2.1.329)."""
+"""The permission mode in which ``claude`` starts in a terminal: no hook reports it before a prompt (2.1.329)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODE: Final = "--permission-mode"
 OTHER_SETTINGS: Final = ("--settings", "--setting-sources", "--managed-settings")
 
 RUNTIMES: Final = ("node", "bun", "deno")
-"""Programs that run Claude Code as a script, which may replace its command line by a title."""
+"""Programs that run Claude Code as a script, which may replace its command line with a title."""
 
 
 def of_process(pid: int, directory: Path) -> str | None:
@@ -36,7 +36,8 @@ def of_process(pid: int, directory: Path) -> str | None:
 
 
 def start_mode(words: Sequence[str], directory: Path) -> str | None:
-    """``words``: the arguments of its command line. None if they name other settings, or if settings can't be read."""
+    """The mode in which a ``claude`` with the arguments ``words`` starts in ``directory``. None if an argument selects
+    other settings, or if a settings file can't be read."""
     flags = [word.partition("=") for word in words]
     names = {name for name, _, _ in flags}
     if not names.isdisjoint(BYPASSES):

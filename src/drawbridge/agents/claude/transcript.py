@@ -1,7 +1,7 @@
-"""The conversation that Claude Code keeps of a session, a line at a time, as the history and clients have it. Pure.
+"""Reads Claude Code's own record of a session, one line at a time, in the form of the history and of clients. Pure.
 
-It is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. They contain far more than
-messages (whole requests, copies of files): only the messages themselves are used.
+The record is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. The lines
+contain far more than messages (whole requests, copies of files): only the messages themselves are used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from drawbridge.agents.claude import conversation as claude
 
 NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<task-notification", "<system-reminder")
-"""How texts begin that the CLI itself writes in place of the person's prompt."""
+"""The beginnings of texts that the CLI itself writes in place of the user's prompt."""
 
 INTERRUPTED: Final = "[Request interrupted by user"
 REJECTED: Final = "user-rejected"
@@ -26,11 +26,12 @@ TURN_CONTINUES: Final = ("tool_use", "pause_turn")
 
 
 Fate = Literal["ran", "rejected", "denied"]
-"""It was rejected by the person at the terminal, or denied by something else: a hook, a rule."""
+"""What happened to a call: it ran, the user at the terminal rejected it, or something else (a hook, a rule) denied
+it."""
 
 
 class Call(Struct, frozen=True):
-    """The agent wants a tool called."""
+    """A tool call that the agent wants to make."""
 
     id: str
     name: str
@@ -38,16 +39,18 @@ class Call(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The result of a call."""
+    """The result of a tool call."""
 
     id: str
     fate: Fate
 
 
 class Prompt(Struct, frozen=True):
-    """The person's prompt. ``turn`` is empty for a prompt that was typed while the agent worked, which begins no turn.
+    """A prompt from the user. ``turn`` is empty for a prompt that was typed while the agent worked, since it does not
+    begin a turn.
 
-    ``foreign``: another process wrote it, which continues the same conversation (``claude -p --resume``, the server itself).
+    ``foreign``: it was written by another process that continues the same conversation (``claude -p --resume``, the
+    server itself).
     """
 
     uuid: str
@@ -57,7 +60,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A message as the CLI's stream would have it: ``data`` is a JSON object in one line."""
+    """A message as it would be in the CLI's stream: ``data`` is a JSON object in one line."""
 
     uuid: str
     data: bytes
@@ -68,17 +71,17 @@ class Message(Struct, frozen=True):
     """The agent's text in it."""
     foreign: bool = False
     ends_turn: bool = False
-    """Nothing of the main agent follows in its turn."""
+    """Whether it is the main agent's last message in its turn."""
 
 
 class Mode(Struct, frozen=True):
-    """The permission mode is this one from here on."""
+    """The permission mode from this line on."""
 
     mode: str
 
 
 class Context(Struct, frozen=True):
-    """What a hook has handed over to the model, as ``additionalContext`` of its answer."""
+    """What a hook has passed to the model, in the ``additionalContext`` of its answer."""
 
     uuid: str
     event: str
@@ -109,7 +112,7 @@ class _Change(Struct, omit_defaults=True):
     type: str = ""
     structuredPatch: list[Any] = []  # noqa: N815 - the CLI's own name
     content: str = ""
-    """Of a file that was created."""
+    """The content of a file that was created."""
 
 
 class _Block(Struct):
@@ -155,7 +158,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """The event in a line of the file; None if it is not for people."""
+    """The entry in a line of the file; None if it contains nothing for people."""
     read = claude.parsed(line.strip())
     if read is None:
         return None
@@ -188,7 +191,8 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 
 def _queued(found: _Line) -> Prompt | None:
-    """A prompt that was typed while the agent worked and taken with a tool's result; it is in the record as an attachment."""
+    """A prompt that was typed while the agent worked and was taken with a tool's result; the record has it as an
+    attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None
@@ -210,7 +214,7 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     data: dict[str, Any] = {
         "type": found.type,
         "message": found.message,
-        # A subagent's message; the record does not contain which call began it.
+        # For a subagent's message: the record does not contain which call started the subagent.
         "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
         "session_id": session_id,
         "uuid": found.uuid,
@@ -257,7 +261,7 @@ class _Record(Struct):
 
 
 def place(record: bytes) -> str:
-    """Which line of the file a line of the history was made from; "" for none."""
+    """The ``uuid`` of the line in the file that a line of the history was made from; "" if there is none."""
     try:
         return msgspec.json.decode(record, type=_Record).message.uuid
     except msgspec.MsgspecError:

@@ -1,5 +1,5 @@
-"""Codex as the server runs it: ``codex exec --json``, one process per prompt (measured with 0.169.0). It never asks: its
-sandbox, which the permission mode chooses, decides what it may do.
+"""Codex as the server runs it: ``codex exec --json``, one process per prompt (measured with 0.169.0). It never asks:
+its sandbox, which the permission mode chooses, decides what it may do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
     "acceptEdits": "workspace-write",
     "auto": "workspace-write",
 }
-"""Codex can't ask, so it may write only in a mode that allows edits."""
+"""A permission mode → Codex's sandbox. Codex can't ask, so it may write only in a mode that allows edits."""
 
 PASSING: Final = ("item.started", "item.updated")
 """Partial events, which ``item.completed`` repeats in full."""
@@ -79,12 +79,13 @@ def agent(path: str | None) -> Codex:
 
 
 def arguments(launch: Launch) -> Iterator[str]:
-    """Raises ``AgentUnusable`` (VALIDATION_FAILED) for options that Codex does not support; the text names the option."""
+    """Yields the command line after the program. Raises ``AgentUnusable`` (VALIDATION_FAILED) for options that Codex
+    does not support; the text names the option."""
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
     if session_id is not None and not _UUID.fullmatch(session_id):
-        raise AgentUnusable(NO_SESSION, f"{ROW.title} has no conversation with this id. Start a new session.")
+        raise AgentUnusable(NO_SESSION, f"{ROW.title} does not have a conversation with this ID. Start a new session.")
     if options.model is not None and not MODEL_NAME.fullmatch(options.model):
         raise AgentUnusable(
             "VALIDATION_FAILED", "options.model: it is not a valid model name. The agent was not started."

@@ -1,4 +1,4 @@
-"""Codex' hooks in its settings (0.169.0: strict JSON, no key beyond those below)."""
+"""Codex's hooks in its settings: strict JSON that may contain only the keys below (0.169.0)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
-    """Switches in the file beside the one with the hooks, which contains all other settings."""
+    """The switches in ``config.toml``, which is in the same directory as ``path`` and contains all settings but the
+    hooks."""
     path = path.with_name("config.toml")
     with contextlib.suppress(OSError, ValueError):
         features = tomllib.loads(path.read_text("utf-8")).get("features")

@@ -18,10 +18,10 @@ from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.output import session_id_of
 
 SESSION: Final = "DRAWBRIDGE_SESSION_ID"
-"""The environment variable with the conversation to continue: the ``session_id`` of its last JSON line."""
+"""The environment variable with the conversation to continue: the ``session_id`` of the program's last JSON line."""
 
 LONGEST_TEXT: Final = 64 * 1024
-"""Bytes of text in one line of the history."""
+"""The most bytes of text in one line of the history."""
 
 
 class Command:
@@ -51,7 +51,8 @@ class Command:
 
 
 class CommandConversation(Turn):
-    """Text becomes ``{"type": "text", "text": …}``: in pieces as it arrives, if requested, and whole for the history."""
+    """Text becomes ``{"type": "text", "text": …}``: in pieces as it arrives, if requested, and whole for the
+    history."""
 
     def __init__(self, name: str, *, partial: bool) -> None:
         super().__init__(name)

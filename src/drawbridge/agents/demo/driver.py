@@ -20,7 +20,8 @@ COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.agents.demo.script")
 
 
 class Demo:
-    """``command`` and ``name``: for another program that speaks the stream and needs no installation, as tests have one."""
+    """``command`` and ``name`` can be those of another program that implements the same stream and needs no
+    installation, such as one in a test."""
 
     asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
     sessions = None
@@ -48,5 +49,5 @@ class Demo:
 
 
 def agent(path: str | None) -> Demo:
-    """``path``: always None; the script is this package's own."""
+    """``path``: always None, since the script is part of this package."""
     return Demo()

@@ -26,7 +26,8 @@ def short(words: str) -> str:
 
 
 def for_prompt(words: str, directory: str) -> Edit:
-    """Adds a line to the file that the prompt names, else to the first suitable one; else proposes a new file."""
+    """The edit for a prompt: it adds a line to the file that the prompt names, or else to the first suitable file, or
+    else it creates a new file."""
     fit = sorted(path for path in Path(directory).iterdir() if _is_fit(path))
     named = [path for path in fit if path.name in words]
     for path in [*named, *fit]:

@@ -34,7 +34,7 @@ wait for your yes or no. I also know:
 
 
 class Interrupted(Exception):
-    """The person has interrupted this turn."""
+    """The user has interrupted this turn."""
 
 
 class Failed(Exception):
@@ -110,7 +110,7 @@ class Agent:
         )
 
     def _wait(self, seconds: float) -> None:
-        """Waits; raises ``Interrupted``."""
+        """Waits, and handles messages meanwhile. Raises ``Interrupted`` if the turn is interrupted."""
         end = time.monotonic() + seconds
         while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:
             self._take(left)
@@ -144,7 +144,7 @@ class Agent:
             self._result(str(failure), error=("success", "api_error"))
 
     def _answer(self, words: str) -> str:
-        """The last line: the result."""
+        """Answers a prompt. Returns the last text, which is the turn's result."""
         command, rest = (*words.split(maxsplit=1), "", "")[:2]
         number = int(rest) if rest.strip().isdecimal() else None
         match command:
@@ -203,7 +203,7 @@ class Agent:
         return self._tell(f"{chosen} it is." if chosen else "Then it stays unpainted.")
 
     def _may_i(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Calls a tool: returns the person's answer, or its own if the mode makes asking unnecessary."""
+        """Calls a tool. Returns the person's answer, or "allow" if the mode makes asking unnecessary."""
         self._tool_id = f"toolu_{uuid.uuid4().hex[:24]}"
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": tool, "input": given})
         if tool != "AskUserQuestion" and self._mode in ("acceptEdits", "bypassPermissions"):
@@ -228,7 +228,7 @@ class Agent:
             self._mode = rule.get("mode", self._mode)
         return answer
 
-    # Messages of the agent.
+    # Messages from the agent.
 
     def _tell(self, text: str, pace: float | None = None) -> str:
         """Sends a text: word by word if partial messages are enabled, then the whole. ``pace``: seconds per word."""
@@ -269,7 +269,7 @@ class Agent:
         self._say("user", message={"role": "user", "content": content}, parent_tool_use_id=None)
 
     def _result(self, text: str, error: tuple[str, str] | None = None) -> None:
-        """``error``: subtype and terminal reason."""
+        """Sends the turn's result. ``error``: its subtype and terminal reason."""
         cost = round(self._steps * PRICE, 6)
         self._total = round(self._total + cost, 6)
         subtype, reason = error or ("success", "completed")

@@ -54,7 +54,7 @@ class Gemini(Acp):
 
     @property
     def home(self) -> Path:
-        """The directory of all its files."""
+        """Gemini CLI's own directory, which contains all its files."""
         return Path(self._environment.get("GEMINI_CLI_HOME") or os.path.expanduser("~")) / ".gemini"
 
 

@@ -1,6 +1,6 @@
-"""Gemini CLI's hooks: what they send, and how they are answered. Loaded at every call of the guard, so without imports.
+"""Gemini CLI's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
 
-Source: ``docs/hooks/reference.md`` of 0.61.0 (``ask`` is in its program, not in that page).
+Source: ``docs/hooks/reference.md`` of 0.61.0 (``ask`` is not documented there, but the program supports it).
 """
 
 TYPE_CHECKING = False

@@ -1,7 +1,7 @@
 """The conversations that Gemini CLI stores: ``<home>/tmp/<project>/chats/session-<minute>-<start of its id>.jsonl``.
 
-They are the CLI's own files (seen on 0.61.0; undocumented, so files of another form are ignored). They can be removed
-by it or by a person at any time.
+They are the CLI's own files (seen on 0.61.0; undocumented, so files of another form are ignored). The CLI or a person
+can remove them at any time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LONGEST_TITLE = 120
 def spare(home: Path, session_id: str) -> None:
     """Prevents the loss of a conversation that is resumed in the minute in which it began.
 
-    ``session/load`` first creates a new file for it, named by the minute, and so overwrites the one that it is about to
-    read (0.61.0). Therefore that one is renamed to the minute before; the CLI finds it by its content.
+    ``session/load`` first creates a new file for it, named after the minute, and so overwrites the file that it is
+    about to read (0.61.0). Therefore that file is renamed to the minute before; the CLI finds it by its content.
     """
     if not ID.fullmatch(session_id):
         return
@@ -98,7 +98,8 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> Remembered | None:
-    """None for a conversation without messages, which can't be resumed."""
+    """The conversation in a file. None if it has no messages, so that it can't be resumed, or if the file can't be
+    read."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)
@@ -118,7 +119,7 @@ def _read(path: Path, time: float) -> Remembered | None:
 
 
 def _title(content: object) -> str | None:
-    """The person's first prompt."""
+    """The title of a conversation: its first prompt, ``content``. None if that contains no text."""
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
     words = " ".join(text for text in texts if isinstance(text, str)).split()

@@ -1,9 +1,9 @@
---- Of the methods that read or replace a whole text: what a save would write, and a change that leaves all else in its place.
+--- Shared by methods that read or replace a whole text: what a save would write, and changes that keep marks and views.
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
-local PAIRED = 200 -- lines of one edit; above it they are replaced at one go, and what is marked inside them is lost
+local PAIRED = 200 -- lines of one edit; more are replaced at once, and marks inside them are lost
 local BOM = '\239\187\191'
 
--- What Neovim means by these names, and iconv does not.
+-- Names that mean something else to iconv than to Neovim: what Neovim means by them.
 local BYTE_ORDERS = { ['utf-16'] = 'utf-16be', ['ucs-2'] = 'utf-16be', ['ucs-2le'] = 'utf-16le' }
 
 local function is_utf8(encoding)
@@ -14,19 +14,19 @@ local function is_unicode(encoding)
   return encoding == '' or encoding:find('^u[tc][fs]') ~= nil
 end
 
---- nil where it can not be done.
+--- The text in another encoding; nil if it can't be converted.
 local function convert(text, from, to)
-  -- Neovim 0.7 has it for strings without NUL only.
+  -- In Neovim 0.7 this works only for strings without NUL.
   local ok, converted = pcall(vim.iconv or fn.iconv, text, BYTE_ORDERS[from] or from, BYTE_ORDERS[to] or to)
   return ok and type(converted) == 'string' and (converted ~= '' or text == '') and converted or nil
 end
 
---- What the buffer holds, in UTF-8, with the ends of lines and the byte order mark that saving would give it.
+--- The buffer's text in UTF-8, with the line endings and the byte order mark that a save would write.
 local function text_of(buf)
   local options = vim.bo[buf]
   local count = api.nvim_buf_line_count(buf)
   local bom = options.bomb and is_unicode(options.fileencoding) and not options.binary and BOM or ''
-  -- Neovim shows no lines and one empty line alike.
+  -- In Neovim an empty text looks like one empty line.
   if count == 1 and api.nvim_buf_call(buf, fn.wordcount).bytes == 0 then
     return bom
   end
@@ -35,7 +35,7 @@ local function text_of(buf)
   return bom .. table.concat(api.nvim_buf_get_lines(buf, 0, -1, false), ending) .. (final and ending or '')
 end
 
---- Whether a plugin reads or writes the file in Neovim's stead, so that what is on disk is not what the buffer holds.
+--- Whether a plugin reads or writes the file instead of Neovim, so that the content on disk is not the buffer's text.
 local function is_taken_over(buf)
   local name = api.nvim_buf_get_name(buf)
   local commands = api.nvim_get_autocmds({ event = { 'BufReadCmd', 'BufWriteCmd' } })
@@ -52,7 +52,7 @@ local function is_taken_over(buf)
   return vim.bo[buf].buftype ~= ''
 end
 
---- Bytes by which both begin; not into a character of several bytes.
+--- The number of bytes that both begin with; it never ends inside a multibyte character.
 local function common_start(a, b)
   local count, most = 0, math.min(#a, #b)
   while count < most and a:byte(count + 1) == b:byte(count + 1) do
@@ -64,7 +64,7 @@ local function common_start(a, b)
   return count
 end
 
---- Makes one line another by the bytes that differ: what is marked beside them stays where it is.
+--- Replaces only the bytes of the line that differ, so that marks outside them stay in place.
 local function edit_line(buf, row, old, new)
   local before = common_start(old, new)
   local behind, most = 0, math.min(#old, #new) - before
@@ -82,7 +82,7 @@ end
 local function edit_lines(buf, edit)
   local first, finish, new = edit.start, edit['end'], edit.lines
   local paired = math.min(finish - first, #new)
-  -- Lines that are too many or too few first, from below, while the rows above still count.
+  -- Surplus or missing lines first: they are at the end, so the rows above stay valid.
   if #new ~= finish - first then
     api.nvim_buf_set_lines(buf, first + paired, finish, true, vim.list_slice(new, paired + 1))
   end
@@ -108,7 +108,7 @@ local function line_at(buf, row)
   return api.nvim_buf_get_lines(buf, row, row + 1, false)[1] or ''
 end
 
---- Runs `change` and lets every window of the buffer show the same text as before, as far as it is still there.
+--- Runs `change` and makes every window of the buffer show the same text as before, as far as it still exists.
 local function keep_views(buf, change)
   local space, views = api.nvim_create_namespace('drawbridge_guard'), {}
   local function mark(row, column, options)
@@ -146,7 +146,7 @@ local function keep_views(buf, change)
   return ok, problem
 end
 
---- Runs `run` with options of the buffer set otherwise.
+--- Runs `run` while these options of the buffer have other values.
 local function with_options(buf, options, run)
   local former = {}
   for name, value in pairs(options) do
@@ -159,7 +159,7 @@ local function with_options(buf, options, run)
   return ok, problem
 end
 
---- Has Neovim take the buffer for what is on disk now, without reading or writing anything: it believes whoever answers BufWriteCmd.
+--- Makes Neovim treat the buffer as what is on disk now, without reading or writing: it trusts the handler of BufWriteCmd.
 local function take_as_saved(buf)
   local group = api.nvim_create_augroup('drawbridge_guard_saved', {})
   local may_write = vim.o.write
@@ -192,7 +192,8 @@ local function close_undo_block(buf)
   end)
 end
 
---- Changes the text as one undo step, and has Neovim take the buffer for what is on disk now. All of it or nothing; what went wrong.
+--- Changes the text as one undo step, and makes Neovim treat the buffer as what is on disk now. Returns nil, or the error
+--- if it failed; the text is then as before.
 local function change(buf, edits, options)
   local tick = api.nvim_buf_get_changedtick(buf)
   close_undo_block(buf)

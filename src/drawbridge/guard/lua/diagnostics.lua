@@ -1,4 +1,4 @@
---- What is wrong with a file now and was not when `snapshot` was told to remember.
+--- The diagnostics of a file that are new since `snapshot` stored the previous ones.
 local MOST = 20
 local SEVERITIES = { 'error', 'warning' }
 
@@ -11,7 +11,7 @@ local function key(found)
   return table.concat({ found.severity, found.message, found.source or '', code_of(found) or '' }, '\0')
 end
 
---- Those of `now` that have none of `before` to themselves: first one on the same line, then any of the same words.
+--- The diagnostics in `now` without a counterpart in `before`: first one on the same line, then any with the same text.
 local function added(before, now)
   local function unmatched(known, list, name)
     local counts = {}

@@ -1,15 +1,15 @@
---- What each question of the guard to a Neovim begins with: this text and that of the method's own file run as one chunk, with the
+--- The beginning of each request from the guard to Neovim: this file and the method's own file run as one chunk, with the
 --- method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md has the methods.
---- From Neovim 0.7 on, with nothing of ours installed. On the way of every edit of an agent: keep it small.
+--- Works from Neovim 0.7 on, without our plugin. Every edit of an agent waits for it: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
-local REVISION = 2 -- of what `watch` leaves behind; raise it when that changes
+local REVISION = 2 -- of what `watch` sets up in Neovim; increase it when that changes
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
-local EXACT = 2 ^ 53 -- above it Lua rounds the number of an inode
-local TICK = 0.01 -- s; of a kernel with 100 a second, the longest
+local EXACT = 2 ^ 53 -- above this, Lua rounds inode numbers
+local TICK = 0.01 -- seconds; a kernel's longest tick (100 Hz)
 
--- The forms of a character of several bytes in UTF-8.
+-- The forms of a multibyte character in UTF-8.
 local CHARACTERS = {
   '[\194-\223][\128-\191]',
   '\224[\160-\191][\128-\191]',
@@ -20,7 +20,7 @@ local CHARACTERS = {
   '\244[\128-\143][\128-\191][\128-\191]',
 }
 
---- Bytes that are no UTF-8 go as "\udc80" to "\udcff", as Python has them; here they come back.
+--- Decodes JSON. "\udc80" to "\udcff" stand for bytes that are not UTF-8, as in Python, and become those bytes.
 local function decode(json)
   if json:find('\\udc', 1, true) then
     json = json:gsub('\\\\', '\1'):gsub('(\\ud[89ab]%x%x)\\u', '%1\2')
@@ -63,7 +63,7 @@ local function answer(result)
   )
 end
 
---- The name without links; of what does not exist yet, that of what does with the rest behind it.
+--- The path without links; if it does not exist yet, the resolved path of the part that does, followed by the rest.
 local function canonical(path, again)
   local rest, up, went_up = '', 0, false
   for _ = 1, 100 do -- links may lead in a circle
@@ -73,7 +73,7 @@ local function canonical(path, again)
         real = real:match('^(.*)/') or ''
       end
       path = (real == '/' and '' or real) .. rest
-      -- What was behind a missing directory may be a link after all. Once: links may lead round through one too.
+      -- With the ".." gone, the path may contain a link after all. Only once: such links may lead in a circle, too.
       return went_up and not again and canonical(path, true) or path
     end
     local folder, name = path:match('^(.*)/([^/]*)$')
@@ -109,7 +109,7 @@ local function is_file(buf)
   return (kind == '' or kind == 'acwrite') and api.nvim_buf_get_name(buf):sub(1, 1) == '/'
 end
 
---- For each of the paths the loaded buffers of that file.
+--- The loaded buffers of the file, for each of the paths.
 local function find(paths)
   local found, wanted = {}, {}
   for index, path in ipairs(paths) do
@@ -136,14 +136,15 @@ local function files()
   end, api.nvim_list_bufs())
 end
 
---- How the buffer's file is on disk now.
+--- The current modification time and size of the buffer's file; 'none' if there is no file.
 local function stamp(buf)
   local found = loop.fs_stat(api.nvim_buf_get_name(buf))
   return found and ('%d.%09d %d'):format(found.mtime.sec, found.mtime.nsec, found.size) or 'none'
 end
 
---- Whether the file was written after the first change that is not saved. `:undo` has whole seconds, of a clock that is up to
---- one tick behind the one of files (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that came after it.
+--- Whether the file was written after the first unsaved change. Undo entries have whole seconds, from a clock that is up to
+--- one tick behind that of file times (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that was made
+--- after it.
 local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)
@@ -155,7 +156,7 @@ local function written_since(buf)
   return first and found and found.mtime.sec + found.mtime.nsec / 1e9 > first + 1 + TICK
 end
 
---- What Neovim does not tell later has to be noted when it happens.
+--- Notes what Neovim can't report later, at the moment when it happens.
 local function watch(guard)
   local group = api.nvim_create_augroup('drawbridge_guard', {})
   local function on(events, callback)
@@ -193,7 +194,7 @@ local function watch(guard)
   end)
 end
 
--- What lives on in this Neovim from one question to the next.
+-- What is kept in this Neovim from one request to the next.
 local guard = _G.__drawbridge_guard
 if not guard or guard.revision ~= REVISION then
   guard = {
@@ -201,7 +202,7 @@ if not guard or guard.revision ~= REVISION then
     stamps = {},
     sure = {},
     told = {}, -- the changes on disk that an agent was informed of
-    notified = {}, -- and the person
+    notified = {}, -- those that the user was informed of
     reported = {},
     before = {},
     remembered = {},

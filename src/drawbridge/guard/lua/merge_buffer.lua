@@ -17,7 +17,7 @@ end
 local count, edits = api.nvim_buf_line_count(buf), {}
 local empty = text_of(buf) == ''
 for index, edit in ipairs(params.edits) do
-  -- Neovim has one line where the text has none.
+  -- In Neovim an empty text has one line, not zero.
   local finish = empty and 1 or edit['end']
   if
     edit.start < 0

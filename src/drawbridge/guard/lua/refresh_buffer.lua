@@ -1,5 +1,5 @@
 --- Reloads files that have changed on disk; buffers with unsaved changes are left alone.
-local LIMIT = 16 * 1024 * 1024 -- bytes; a log that large would hold up the person for seconds
+local LIMIT = 16 * 1024 * 1024 -- bytes; a larger file, such as a log, would block the editor for seconds
 local TRIES = 3 -- the file may be written while it is read
 
 local function bytes_of(path)
@@ -17,12 +17,12 @@ local function bytes_of(path)
   return bytes or error("it can't be read: " .. (problem or ''):gsub('^.*: ', ''), 0)
 end
 
---- The file's text in UTF-8, and the encoding it has.
+--- The file's text in UTF-8, and the file's encoding.
 local function decoded(bytes, encoding)
   if is_utf8(encoding) then
     return bytes, encoding
   elseif bytes:find('[\128-\255]') and not is_unicode(encoding) and is_valid(bytes) then
-    return bytes, 'utf-8' -- as whoever wrote it took it for
+    return bytes, 'utf-8' -- as its writer assumed
   end
   local text = convert(bytes, encoding, 'utf-8')
   if not text or convert(text, 'utf-8', encoding) ~= bytes then
@@ -31,7 +31,7 @@ local function decoded(bytes, encoding)
   return text, encoding
 end
 
---- How lines end. A few that end otherwise do not change the format: the next save puts them right.
+--- The format of the line endings. A few that differ do not change it: the next save corrects them.
 local function format_of(text, format)
   local _, ends = text:gsub('\n', '')
   local _, returns = text:gsub('\r\n', '')
@@ -97,7 +97,7 @@ end
 local seconds, microseconds = loop.gettimeofday()
 local moment = ('%d%03d.%d'):format(seconds, math.floor(microseconds / 1000), fn.getpid())
 
---- Writes down what the buffer holds; where to. An empty buffer is nothing to keep.
+--- Copies the buffer's text to a file and returns its path; nil if the text is empty or no copies are wanted.
 local function back_up(buf)
   local text = text_of(buf)
   if not params.backups or text == '' then
@@ -115,7 +115,7 @@ local function back_up(buf)
   return written == #text and path or error('its text could not be copied to ' .. params.backups, 0)
 end
 
---- Tells whoever looks at files that are read, as a reload by Neovim would; a file type that the person set stays.
+--- Triggers the autocommands that a reload by Neovim would trigger; a file type that the user set is kept.
 local function announce(buf)
   local ignored, filetype = vim.o.eventignore, vim.bo[buf].filetype
   vim.o.eventignore = (ignored == '' and '' or ignored .. ',') .. 'FileType,Syntax'
@@ -134,7 +134,7 @@ local function announce(buf)
   vim.o.eventignore = ignored
 end
 
---- Reloads the file. Returns whether the text changed, and the path of the copy of the former text.
+--- Reloads the file. Returns whether the text changed, and the path of the copy of the previous text.
 local function read_again(buf)
   local different, backup = false, nil
   for _ = 1, TRIES do

@@ -1,9 +1,9 @@
---- Saves as the person would, but returns a reason if Neovim would ask.
+--- Saves as the user would, but returns a reason if Neovim would ask.
 local function refuse(reason)
   return answer({ saved = false, reason = reason })
 end
 
---- Runs a command in the buffer, and `callback` where `event` comes of it; what went wrong, in Neovim's own words.
+--- Runs a command in the buffer, and `callback` if that triggers `event`. Returns nil, or Neovim's error message.
 local function attempt(buf, command, event, callback)
   local group = api.nvim_create_augroup('drawbridge_guard_save', {})
   if event then
@@ -17,14 +17,15 @@ local function attempt(buf, command, event, callback)
   return not ok and (tostring(problem):match('E%d+: [^\n]*') or tostring(problem)) or nil
 end
 
---- Whether Neovim itself would call the file another than it has read. It is not asked by saving: it would ask back.
+--- Whether Neovim itself would report that the file has changed since it was read. Saving can't find out: it would ask the
+--- user.
 local function is_newer(buf)
   if guard.stamps[buf] ~= stamp(buf) then
     return true
   elseif guard.sure[buf] then
     return false
   end
-  -- "File exists": it did not when the buffer was made. The attempt ends before anything is written.
+  -- "File exists" (E13): it did not when the buffer was created. The attempt ends before anything is written.
   local confirm, newer = vim.o.confirm, false
   vim.o.confirm = false
   local problem = attempt(buf, 'silent write', 'BufWriteCmd', function()
@@ -67,7 +68,7 @@ local reason = obstacle(buf)
 if reason then
   return refuse(reason)
 end
--- With "!" Neovim asks nothing; what it would ask or refuse has been looked at before.
+-- With "!" Neovim does not ask; everything that it would ask or refuse was checked before.
 reason = attempt(buf, 'silent lockmarks write!')
 if reason or vim.bo[buf].modified then
   return refuse(reason or 'Neovim did not save it')

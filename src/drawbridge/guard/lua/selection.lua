@@ -1,5 +1,5 @@
---- Of `snapshot`, where a selection is wanted: what the person has selected, as `getregion` of Neovim 0.10 would have it.
-local LIVE = 120e9 -- ns for which a selection that was left still counts
+--- For a `snapshot` with a selection: the text that the user has selected, as `getregion` in Neovim 0.10 would return it.
+local LIVE = 120e9 -- nanoseconds for which a selection counts after visual mode has ended
 local LIMIT = 8000 -- characters
 local SESSIONS = 50
 local END_OF_LINE = 2147483647
@@ -17,18 +17,18 @@ local function between(line, left, right)
   return table.concat(parts)
 end
 
---- The character that begins at `column`, from 1, with what combines with it.
+--- The character that begins at `column` (counted from 1), with its combining characters.
 local function character_at(line, column)
   return fn.matchstr(line:sub(column, column + 99), '^.')
 end
 
---- First and last screen column of the character at `column`.
+--- The first and the last screen column of the character at `column`.
 local function columns(line, column)
   local before = fn.strdisplaywidth(line:sub(1, column - 1))
   return before + 1, before + math.max(fn.strdisplaywidth(character_at(line, column), before), 1)
 end
 
---- Cuts a block's lines; `first` and `last` are those it begins and ends in, whole.
+--- Cuts the lines to the selected block; `first` and `last` are the whole lines in which it begins and ends.
 local function cut_block(lines, first, last, place)
   local left, right = columns(first, place.from[3])
   local other_left, other_right = columns(last, place.to[3])
@@ -42,7 +42,7 @@ local function cut_block(lines, first, last, place)
   end
 end
 
---- What is selected from one place to another; the buffer is the current one.
+--- The selection in `place`, whose buffer has to be the current one; nil if it is empty or no longer exists.
 local function selected(place)
   local from, to = place.from, place.to
   if to[2] < from[2] or (to[2] == from[2] and to[3] < from[3]) then
@@ -56,7 +56,7 @@ local function selected(place)
     cut_block(lines, lines[1], last, { from = from, to = to, curswant = place.curswant })
   elseif place.kind == 'v' then
     if from[2] + #lines - 1 == to[2] then
-      -- Where both ends are one place, that character is selected after all.
+      -- If both ends are the same, that character is selected even so.
       local exclusive = vim.o.selection == 'exclusive' and (from[2] ~= to[2] or from[3] ~= to[3])
       lines[#lines] = last:sub(1, to[3] - 1 + (exclusive and 0 or #character_at(last, to[3])))
     end
@@ -77,7 +77,7 @@ local function selected(place)
     or nil
 end
 
---- The selection, if it is live: visual mode now, or left a short while ago and the text still as it was.
+--- The selection if it is live: visual mode is on, or it ended a short while ago and the text has not changed since.
 local function live_selection()
   local kind, left, buf = VISUAL[api.nvim_get_mode().mode:sub(1, 1)], guard.left, api.nvim_get_current_buf()
   if kind then
@@ -93,7 +93,7 @@ local function live_selection()
   end
 end
 
---- The live selection, unless this session of an agent was given just that before.
+--- The live selection; null if there is none, or if it is the one that this agent session was given last.
 local function selection(session)
   local found = live_selection()
   local print = found and fn.sha256(vim.json.encode(found))

@@ -1,7 +1,7 @@
 --- The state of the requested files, and of everything else that `want` lists.
 local REMEMBERED = 50 -- files
 
---- The file that the person works on; while a terminal or another special buffer is in front, the last one.
+--- The buffers of the file that the user works on; while a terminal or another special buffer is current, of the last one.
 local function in_front()
   for _, buf in ipairs({ api.nvim_get_current_buf(), fn.winbufnr(fn.winnr('#')) }) do
     if buf > 0 and is_file(buf) then
@@ -9,7 +9,7 @@ local function in_front()
     end
   end
   local found, newest = {}, 1
-  -- Not getbufinfo() itself: its answer would bring along all that plugins keep in buffers.
+  -- Not getbufinfo() itself: its result would include everything that plugins store in buffers.
   for _, one in ipairs(fn.eval('map(getbufinfo({"bufloaded": 1}), "[v:val.bufnr, v:val.lastused]")')) do
     if one[2] >= newest and is_file(one[1]) then
       found, newest = one[2] > newest and {} or found, one[2]
@@ -21,7 +21,7 @@ end
 
 local front = in_front()
 
---- One file, which may be in several buffers.
+--- The state of one file, which may be in several buffers.
 local function standing(bufs)
   local all
   for _, buf in ipairs(bufs) do
@@ -39,7 +39,7 @@ end
 
 --- Stores the buffer's current diagnostics for the method `diagnostics`.
 local function remember(buf)
-  -- To ask for `vim.diagnostic` loads it: where nobody has done so, there are none.
+  -- Accessing `vim.diagnostic` would load it: if it is not loaded, there are no diagnostics.
   guard.before[buf] = package.loaded['vim.diagnostic'] and vim.diagnostic.get(buf) or {}
   guard.reported[buf] = nil
   table.insert(guard.remembered, buf)
@@ -85,7 +85,7 @@ if want.selection or want.connected then
   result.connected, result.agents = bridge and bridge.pids or {}, bridge and bridge.agents or {}
 end
 
--- Whatever the plugin's version makes of it: the guard gets its answer.
+-- Whatever the plugin's version does with the mode, the guard gets its answer.
 if params.mode then
   local link = package.loaded['drawbridge.link']
   pcall(link and link.report_mode or type, params.mode, params.process)

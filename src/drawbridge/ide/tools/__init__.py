@@ -1,7 +1,7 @@
 """The tools that an agent may call on the editor: one explicit tuple, and the only place where results are wrapped.
 
 A tool is one short function and the struct of its arguments; the struct both validates the arguments and defines the schema
-in ``tools/list``. Grouped by the editor's feature that they need. Pure: all I/O is the ``ToolContext``'s.
+in ``tools/list``. Tools are grouped by the editor's feature that they need. Pure: all I/O is in the ``ToolContext``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOOLS: tuple[Tool, ...] = (
 
 
 class Toolbox:
-    """The tools that are offered; ``execute_code`` is the person's opt-in for the one that runs code."""
+    """The tools that are offered. ``execute_code``: whether the user has opted in to the one that runs code."""
 
     def __init__(self, *, execute_code: bool = False) -> None:
         offered = [tool for tool in TOOLS if execute_code or tool not in code.TOOLS]

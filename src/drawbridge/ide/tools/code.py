@@ -1,4 +1,4 @@
-"""Running code: offered only where the person has opted in, and only after the person has allowed each call."""
+"""Running code: offered only if the user has opted in, and done only after the user has allowed each call."""
 
 from __future__ import annotations
 

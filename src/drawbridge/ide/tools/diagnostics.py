@@ -17,14 +17,14 @@ class GetDiagnostics(Arguments, frozen=True):
 
 
 async def get_diagnostics(context: ToolContext, arguments: GetDiagnostics) -> Content:
-    """Always a list of files. A file that was asked for is in it even without problems, with its URI as it was given."""
+    """Returns a list of files. A requested file is in it even without problems, with its URI as it was given."""
     if arguments.uri:
         path = context.workspace.resolve(arguments.uri)
         found = () if context.workspace.privacy.hides(path) else await context.workspace.editor.diagnostics(path)
         listed = [diagnostic for entry in found for diagnostic in entry.diagnostics]
         return json_text([_entry(arguments.uri, listed)])
     entries = await context.workspace.editor.diagnostics(None)
-    # Bare paths, not percent-encoded: the real CLI compares them, less "file://", with its own (2.1.329).
+    # Bare paths, not percent-encoded: the real CLI compares them, without "file://", with its own (2.1.329).
     return json_text(
         [
             _entry(f"file://{entry.path}", entry.diagnostics)

@@ -1,4 +1,4 @@
-"""Proposals: show one and wait for its decision, withdraw one, withdraw all of an agent."""
+"""Tools for proposals: show one and wait for its decision, withdraw one, withdraw all proposals from an agent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def open_diff(context: ToolContext, arguments: OpenDiff) -> Content:
     decision = await context.review(path, arguments.new_file_contents, arguments.tab_name)
     if isinstance(decision, Accepted):
         return ["FILE_SAVED", decision.text]
-    # Withdrawn as well: the real CLI takes TAB_CLOSED for an acceptance (measured on 2.1.197 and 2.1.329).
+    # Also if it was withdrawn: the real CLI takes TAB_CLOSED for an acceptance (measured on 2.1.197 and 2.1.329).
     return ["DIFF_REJECTED", arguments.tab_name]
 
 

@@ -1,4 +1,4 @@
-"""Files in the editor: open, list, folders, unsaved or not, save."""
+"""Tools for files in the editor: open one, list the open ones and the folders, check for unsaved changes, save."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Gemini CLI's tools: openDiff answers at once, the decision follows as a notification. Pure.
+"""Gemini CLI's tools: openDiff answers at once, and the decision follows as a notification. Pure.
 
-The CLI asks in its own terminal at the same time, keeps one proposal open at a time and never shows these to the model.
+The CLI asks in its own terminal at the same time, keeps one proposal open at a time and never offers these tools to the
+model.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ class GeminiContext(Protocol):
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
-        """Withdraw a proposal without a notification. Returns its text as the person has edited it; None if none is open."""
+        """Withdraw a proposal without a notification. Returns its text with the user's edits; None if none is open."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        """Decide a proposal as the person would. Returns False where none is open."""
+        """Decide a proposal as the user would. Returns False if none is open."""
         ...
 
 

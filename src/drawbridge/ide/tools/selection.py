@@ -1,4 +1,4 @@
-"""The current selection of the person, and the last one."""
+"""Tools for the user's current selection, and for the latest one in any file."""
 
 from __future__ import annotations
 

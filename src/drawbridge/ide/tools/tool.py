@@ -61,10 +61,10 @@ class Tool(Struct, frozen=True):
     description: str
     arguments: type[Arguments]
     run: Callable[[Any, Any], Awaitable[Content]]
-    """Takes the context of its agent and its arguments."""
+    """Takes the agent's context and the tool's arguments."""
 
     def entry(self) -> dict[str, Any]:
-        """Its entry in ``tools/list``, in the shape of the official extension's schemas."""
+        """The tool's entry in ``tools/list``, in the shape of the official extension's schemas."""
         (_, components) = msgspec.json.schema_components([self.arguments])
         schema = components[self.arguments.__name__]
         return {
@@ -80,7 +80,9 @@ class Tool(Struct, frozen=True):
         }
 
     def parse(self, arguments: dict[str, Any]) -> Arguments:
-        """Raises ``BadArgument`` with the name of an argument that is missing or has the wrong type."""
+        """Returns the arguments as a struct. Raises ``BadArgument`` with the name of an argument that is missing or has
+        the wrong type.
+        """
         try:
             return msgspec.convert(arguments, self.arguments)
         except msgspec.ValidationError as error:
@@ -95,7 +97,7 @@ class Tool(Struct, frozen=True):
 
 
 def _plain(property: dict[str, Any]) -> dict[str, Any]:
-    """Removes null from a schema: it means "not given", and is accepted but not advertised."""
+    """Removes null from a schema: null means "not given", and is accepted but not advertised."""
     alternatives = property.get("anyOf")
     return alternatives[0] if alternatives else property
 

@@ -1,1 +1,1 @@
-"""The application behind the HTTP transport: connected clients, their commands, and the page."""
+"""The application behind the HTTP transport: connected clients, their commands, and the web UI."""

@@ -41,7 +41,7 @@ Key: TypeAlias = tuple[str | None, str]
 
 class _Blob(Struct):
     name: str
-    """Of its file."""
+    """The name of its file."""
     size: int = 0
     complete: bool = False
     touched: float = 0.0
@@ -97,7 +97,8 @@ class Blobs:
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def take(self, blob_id: str, device: str | None) -> bytes:
-        """As ``read``, but at once: for a decision, nothing may happen between the check of its scope and its use."""
+        """Like ``read``, but without waiting: for a decision, nothing may happen between the check of its scope and its
+        use."""
         return _content(self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:

@@ -1,6 +1,4 @@
-"""The connected clients: the name, the rights and the frames of each; and all of them, those that have signed in and those that
-have not yet.
-"""
+"""The connected clients: each client's name, permissions and frames; and all clients, signed in or not."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ TOO_OFTEN: Final = 4429
 
 
 class Client:
-    """A ``Subscriber``. It has no rights, and a few seconds to sign in, until ``let_in``.
+    """A ``Subscriber``. Until ``let_in``, it has no permissions, and a few seconds to sign in.
 
     ``host``: the name by which it has reached the server. ``certificate``: the SHA-256 of the certificate of its connection,
     None without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
@@ -146,19 +144,20 @@ class Client:
         self.close_after(DISMISSED, why.text)
 
     def close_after(self, code: int, reason: str) -> None:
-        """Closes once everything that was sent in this iteration of the event loop is with the connection."""
+        """Closes the connection once everything that was sent in this iteration of the event loop was passed on to
+        it."""
         self._writers.flush()
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """Drops what waits to be sent; the client's requests are still executed."""
+        """Closes the connection. Drops what waits to be sent; the client's requests are still executed."""
         if not self.is_closed:
             logger.info("%s: closing, %d %s", self.id, code, reason)
             self.end()
             self._websocket.close(code, reason)
 
     def end(self) -> None:
-        """The connection is lost, or is being closed."""
+        """Ends the client, because its connection is lost or is being closed."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -177,12 +176,12 @@ class Client:
 
 
 STRANGERS: Final = 32
-"""The maximum of open WebSockets that have not signed in; above it the oldest is closed."""
+"""The maximum number of open WebSockets that have not signed in; if there are more, the oldest is closed."""
 
 TRY_LATER: Final = 1013
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
-"""The code of an error of a client that could not sign in → how its connection is closed; any other with ``UNAUTHORIZED``."""
+"""The error code of a client that could not sign in → how its connection is closed; otherwise with ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
 """Seconds between two checks of which clients may still be connected."""
@@ -192,7 +191,7 @@ class Clients:
     """Iterates over the clients that have signed in."""
 
     def __init__(self, entrance: Entrance, core: Core, writers: Writers) -> None:
-        """``writers`` write to all of them."""
+        """``writers``: write to all clients."""
         self.writers = writers
         self._entrance = entrance
         self._core = core
@@ -206,12 +205,13 @@ class Clients:
         return len(self._known)
 
     def add(self, client: Client, identity: Identity | None) -> None:
-        """Adds a client whose connection has been opened. ``identity``: that of the token in its request; None without one."""
+        """Adds a client whose connection has been opened. ``identity``: of the token in its request; None without a
+        token."""
         self._entrance.connected(client.address)
         if identity is not None:
             try:
                 self.let_in(client, identity)
-            except ClientError as full:  # others have come since its request was accepted
+            except ClientError as full:  # others have connected since its request was accepted
                 client.close(TRY_LATER, full.text)
             return
         self._strangers[client] = None
@@ -219,7 +219,7 @@ class Clients:
             next(iter(self._strangers)).close(TRY_LATER, "too many clients without a token")
 
     def let_in(self, client: Client, identity: Identity) -> None:
-        """Raises ``ClientError`` if there are too many."""
+        """Signs a client in. Raises ``ClientError`` if there are too many clients."""
         self._entrance.admit(identity, client.address)
         client.let_in(identity)
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)
@@ -228,7 +228,7 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and all of whose requests are done. The last call for it."""
+        """Removes a client that has disconnected and all of whose requests are done. This is the last call for it."""
         self._strangers.pop(client, None)
         self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
@@ -238,7 +238,7 @@ class Clients:
             self._core.gone(client)
 
     async def check(self) -> None:
-        """Disconnects clients whose rights have ended."""
+        """Disconnects clients whose permissions have ended."""
         for client in self:
             why = self._entrance.refusal_of(client.known)
             if why is not None:

@@ -1,7 +1,7 @@
-"""The commands: one row each. A new one is its row here, its request and reply structs, and its handler.
+"""The commands: one row each. A new command consists of its row here, its request and reply structs, and its handler.
 
-Scopes, the audit, the requests that run aside, the JSON Schema (tools/client_schema.py) and the tables in
-docs/protocols/client.md follow these rows; tests compare the page with them.
+Scopes, the audit log, the requests that run aside, the JSON Schema (tools/client_schema.py) and the tables in
+docs/protocols/client.md follow these rows; tests compare that page with them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
 AUTHENTICATED: Final = Reply("auth", replies.Authenticated)
 HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", replies.History))
-"""Returns a union as the ``type`` that type checkers do not take it for."""
+"""Type checkers do not accept the union as a ``type``, hence the cast."""
 
 
 def _is_typed(command: commands.Execute) -> bool:
@@ -31,7 +31,7 @@ def _is_typed(command: commands.Execute) -> bool:
     return command.project_id.startswith(TERMINAL_PREFIX)
 
 
-# Without an annotation: with one, mypy would take the type variables of a row from it and compare nothing.
+# There is no annotation: with one, mypy would take a row's type variables from it, and check nothing.
 # fmt: off
 COMMANDS: Final = (
     Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),
@@ -128,7 +128,7 @@ COMMANDS: Final = (
     Row("agent_list", commands.AgentList, "view", Server, Server.agent_list,
         Reply("agent_list", replies.AgentList), aside=True),
     Row("usage", commands.Usage, "view", Core, Core.usage, Reply("usage", replies.Usage), aside=True),
-    # large things, directories, notices to browsers
+    # blobs, directories, notifications to browsers
     Row("blob_put", commands.BlobPut, "approve", Server, Server.blob_put, Reply("blob_stored", replies.BlobStored)),
     Row("blob_get", commands.BlobGet, "view", Server, Server.blob_get, Reply("blob", replies.BlobPiece), aside=True),
     Row("dir_list", commands.DirList, "admin", Server, Server.dir_list, Reply("dir_list", replies.Directories), aside=True),

@@ -1,7 +1,8 @@
 """Executes the requests of one client in their order. A client need not wait for an answer before its next request.
 
-Requests that take long run beside the others. Until a client has signed in, it can do nothing else. An unexpected error costs
-one request: it is logged under the request's correlation id, the client is sent INTERNAL_ERROR, and the next request follows.
+Slow requests run beside the others. Until a client has signed in, signing in is all that it can do. An
+unexpected error affects one request: it is logged under the request's correlation id, the client is sent
+INTERNAL_ERROR, and the next request follows.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from drawbridge.server.protocol.messages import Answer, Frame, encode, error
 from drawbridge.transport.http_app import WebSocket
 
 INBOX: Final = 64
-"""Requests of one client that may be queued; above that nothing more is read from the client."""
+"""Requests of one client that may be queued; above that, nothing more is read from the client."""
 
 ASIDE: Final = 16
-"""Requests of one client that may run beside the others at the same time."""
+"""The maximum number of slow requests from one client that run at once, beside its other requests."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -97,8 +98,8 @@ class Connection:
                 else:
                     self._read_on()
                     await self._take(text, correlation_id)
-            # Most requests are answered without a wait: other clients have their turn between two of them. The order of the
-            # requests is that of the inbox.
+            # Most requests are answered without waiting, so other clients get their turn between two of them. The
+            # requests keep the order of the inbox.
             await asyncio.sleep(0)
         self._working = False
         self._read_on()
@@ -138,7 +139,7 @@ class Connection:
         if self.client.is_dismissed:
             return
         project_id = getattr(command, "project_id", None) or None
-        # The request is answered when what follows from it fails: that error names no request.
+        # If what follows from the request fails, the request has been answered: that error does not name a request.
         with (
             self._reported(correlation_id, lambda: None, project_id),
             contextlib.ExitStack() as after_reply,

@@ -58,7 +58,7 @@ _NO_WISH = msgspec.structs.asdict(Options())
 
 
 class Core:
-    """One server's projects and agents. ``open`` before the first command, ``close`` after the last."""
+    """One server's projects and agents. Call ``open`` before the first command, and ``close`` after the last."""
 
     def __init__(
         self,
@@ -172,7 +172,8 @@ class Core:
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        """The open approval. Raises ``ClientError`` if it is not open."""
+        """The question of an open approval; None if the approval is not open. Raises ``ClientError`` if there is no
+        such project."""
         approval = self.all_sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
@@ -180,7 +181,7 @@ class Core:
         """One whole line of a history, which ``messages.history_blob`` refers to."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
-            raise ClientError("BLOB_NOT_FOUND", "The history has no such record.", field="data.blob_id")
+            raise ClientError("BLOB_NOT_FOUND", "The history does not contain this record.", field="data.blob_id")
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
@@ -214,7 +215,8 @@ class Core:
         project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Clients that follow all projects are notified; the one that asked has it in the reply, as the specification shows.
+        # Clients that follow all projects are notified; the client that requested it has it in the reply, as the
+        # specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
@@ -252,7 +254,7 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """With ``since`` alone the specification's bare array, if it fits into a frame; otherwise a page."""
+        """With ``since`` alone, returns the specification's bare array if it fits into a frame; otherwise a page."""
         project = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
@@ -274,7 +276,7 @@ class Core:
     # The sessions in the histories.
 
     def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The histories that a command of this client is about: one, or all that it sees."""
+        """The sessions whose histories a command of this client is about: one, or all that the client may see."""
         if project_id:
             return [self.all_sessions.get(project_id)]
         return [session for session in self.all_sessions if client.sees(session.path)]
@@ -429,7 +431,9 @@ class Core:
             text = "A message to the active run can't change the agent or its options."
             raise ClientError("VALIDATION_FAILED", text, field="data.steer")
         if command.agent is not None and command.agent not in self.context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
+            raise ClientError(
+                "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
+            )
         attachments = [
             Attachment(one.media_type, await self._blobs.read(one.blob_id, client.device), one.name)
             for one in command.attachments
@@ -614,7 +618,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
-        """Whether this server takes such a message at all: its owner has to allow some."""
+        """Whether this server accepts messages of this type at all: some types must be allowed by its owner."""
         ceilings = self.context.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 
@@ -664,7 +668,7 @@ class Core:
         project = self._in_place(project_id)
         agent = self.context.agents.get(project.data.agent)
         if not await asyncio.to_thread(conversations.known, agent, project.path, session_id):
-            raise ClientError("SESSION_NOT_FOUND", "The agent has no such conversation for this directory.")
+            raise ClientError("SESSION_NOT_FOUND", "The agent does not have this conversation for this directory.")
         if not fork:
             await self._check_unused(project, agent, session_id)
         title = await asyncio.to_thread(conversations.title, agent, project.path, session_id)
@@ -717,5 +721,5 @@ async def _count_usage(projects: Sequence[ManagedSession]) -> None:
 def _no_checkpoint(error: NoCheckpoint | GitFailed | OSError, field: str | None = "data.run_id") -> ClientError:
     if not isinstance(error, NoCheckpoint):
         logger.error("%s", error)
-    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. The server's log has the reason."
+    text = str(error) if isinstance(error, NoCheckpoint) else "git failed. See the server's log for the reason."
     return ClientError("CHECKPOINT_NOT_FOUND", text, field=field)

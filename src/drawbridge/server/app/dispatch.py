@@ -1,4 +1,4 @@
-"""Executes a client's command: checks its scope, calls the handler, and writes the audit and the errors."""
+"""Executes a client's command: checks its scope, calls the handler, writes the audit log and reports errors."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
+from drawbridge.server.sessions.places import expanded
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)
@@ -44,19 +45,21 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     name: str
     """Its ``type`` in messages."""
     request: type[C]
-    """What the ``data`` of its message is read into."""
+    """The type into which the ``data`` of its message is decoded."""
     scope: Scope
     """The scope that a device needs to send it."""
     owner: type[Owner]
     handler: Callable[[Owner, C, Client], Answer[R] | Awaitable[Answer[R]]]
-    """The method of ``owner`` that does it and returns the reply. It raises ``ClientError`` if it can't be done."""
+    """The method of ``owner`` that executes it and returns the reply. It raises ``ClientError`` if that is not
+    possible."""
     reply: Reply[R]
     audit: Audit[C, R] | None = None
-    """The line that is written once it is done; None if it changes nothing."""
+    """The line of the audit log that is written once it is done; None if it does not change anything."""
     aside: bool | Callable[[C], bool] = False
-    """The client's next requests need not wait for it: always, or for the commands of which the function returns true."""
+    """Whether the client's next requests do not wait for it; a function decides that for each command."""
     signs_in: bool = False
-    """The command is accepted before the client has signed in. Requests that the client sends right after it wait for it."""
+    """Whether it is accepted before the client has signed in. Requests that the client sends right after it wait for
+    it."""
 
 
 AnyRow = Row[Any, Any, Any]
@@ -81,11 +84,11 @@ class Dispatch:
         }
 
     def end(self) -> None:
-        """The server is shutting down: every command is refused from now on (SHUTTING_DOWN)."""
+        """Refuses every command from now on (SHUTTING_DOWN), because the server is shutting down."""
         self._ending = True
 
     def parse(self, text: str) -> Command:
-        """Raises ``ClientError``."""
+        """The command in a message. Raises ``ClientError`` if the message is not valid."""
         return parse(text, self._requests)
 
     def is_aside(self, command: Command) -> bool:
@@ -100,7 +103,9 @@ class Dispatch:
             command = Command()
         row = self._rows.get(type(command))
         if row is None or not row.signs_in:
-            raise ClientError("UNAUTHORIZED", "The first message must be `auth` with the token.")
+            raise ClientError(
+                "UNAUTHORIZED", "Not signed in: the first message must be `auth`, `pair` or `ssh_challenge`."
+            )
         answer = await _answered(row, self._owners[row.request], command, client)
         assert answer.then is None, f"{row.name} signs in and nothing may follow from it"
         return command, answer
@@ -108,7 +113,7 @@ class Dispatch:
     async def answer(
         self, command: Command, client: Client, correlation_id: str, after_reply: contextlib.ExitStack
     ) -> Answer[Any]:
-        """Raises only ``ClientError``; an unexpected error is logged under the correlation id.
+        """Executes a command. Raises only ``ClientError``; an unexpected error is logged under the correlation id.
 
         ``after_reply`` receives what follows from the command. The caller closes it once the reply or the error was sent.
         """
@@ -120,7 +125,7 @@ class Dispatch:
         try:
             asked = self._check(row, command, client)
             answer = await _answered(row, self._owners[row.request], command, client)
-            # First of all: the command is done, whatever fails from here on.
+            # This comes first: the command is done, whatever fails from here on.
             if answer.then is not None:
                 after_reply.callback(answer.then)
             if row.audit is not None:
@@ -142,18 +147,18 @@ class Dispatch:
             raise internal_error() from None
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
-        """Writes a refusal to the log and the audit, if it matters to the owner. ``command``: None if it could not be
-        parsed."""
+        """Writes a refusal to the log and the audit log, if it matters to the owner. ``command``: None if it could not
+        be parsed."""
         name = None if command is None else self._rows[type(command)].name
         fields = audited.refused(error, name, command)
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
-        """Checks whether this client may send this command for this project. Only this method decides it. Raises
+        """Checks whether this client may send this command for this project. Only this method decides that. Raises
         ``ClientError``.
 
-        Returns the approval that the command decides, if it is one that waits.
+        Returns the approval that the command decides, if that is open.
         """
         identity = client.known
         scopes.check_only(identity, command, row.name)
@@ -173,7 +178,7 @@ class Dispatch:
                     raise ClientError(
                         "INVALID_PATH", "The directory was not found, or this server does not allow it.", field
                     )
-        if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(command.path)):
+        if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(expanded(command.path))):
             raise ClientError(
                 "INVALID_PATH", "The directory was not found, or this server does not allow it.", "data.path"
             )
@@ -198,7 +203,8 @@ async def _answered(row: AnyRow, owner: Any, command: Command, client: Client) -
 
 
 def _object(data: bytes) -> Mapping[str, Any]:
-    """Empty if it is not an object: for the scope that counts as a change of everything. The core reports the error."""
+    """The JSON object in ``data``. Empty if it is not an object: the scope check treats that as a change of everything,
+    and the core reports the error."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):

@@ -32,7 +32,8 @@ class Joining:
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def join(self, project: Session, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
-        """Returns the snapshot. The stream follows it, from ``after_seq`` or else from the snapshot on."""
+        """Joins a client to a session. Returns the snapshot, which the stream follows, from ``after_seq`` or else from
+        the snapshot on."""
         self.leave(project, client)
         snapshot = project.snapshot()
         if after_seq is None or after_seq >= snapshot.last_seq:
@@ -67,7 +68,8 @@ class Joining:
     async def _catch_up(self, project: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
         """Sends the records on disk, as fast as the client reads; then the client joins the others in the same loop iteration.
 
-        ``sent``: what the snapshot contained beside the history. What has changed of it since is sent at the end.
+        ``sent``: what the snapshot contained in addition to the history. What has changed in it since is sent at the
+        end.
         """
         while seq < (last_seq := project.history.last_seq):
             page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)
@@ -90,7 +92,7 @@ class Joining:
                 client.send(frame(Announced(project.id, project.path, event)))
 
     def _give_up(self, project: Session, client: Subscriber) -> None:
-        """After an internal error, which may have occurred when the client had already joined."""
+        """Removes a client after an internal error, which may have occurred when the client had already joined."""
         self._audience.leave(project.id, client)
         self._failed(project, client)
 

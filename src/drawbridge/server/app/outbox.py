@@ -21,7 +21,7 @@ LIMIT: Final = 8 * 1024 * 1024
 """Bytes that may wait for one client."""
 
 EPHEMERAL_LIMIT: Final = 256 * 1024
-"""Bytes that wait for a client above which ephemeral frames are left out."""
+"""If more bytes than this wait for a client, ephemeral frames are left out."""
 
 BATCH: Final = 256 * 1024
 """Bytes passed to a connection in one iteration of the loop: the rest can still be left out."""
@@ -31,8 +31,8 @@ ROOM: Final = 512 * 1024
 
 
 COMPRESSED_FROM: Final = 4_096
-"""Bytes of a frame that is compressed for clients which accept that; once for all of them. A smaller one would shrink by
-half at most. Messages with a token are smaller: what an attacker has them contain can't show in their length.
+"""Frames of at least this many bytes are compressed, once for all clients that accept that. Smaller ones would shrink
+by half at most. Messages with a token are smaller, so an attacker can't guess the token from how well they compress.
 """
 
 
@@ -47,14 +47,14 @@ class Writers:
         self._collected: list[tuple[Frame, Sequence[Addressee]]] = []
 
     def collect(self, audience: Sequence[Addressee], frame: Frame) -> None:
-        """``audience`` must not change afterwards."""
+        """Adds a frame for these clients. ``audience`` must not change afterwards."""
         if not self._collected:
             # All frames of this turn of the loop share one write. Their order is that of the list.
             asyncio.get_running_loop().call_soon(self.flush)
         self._collected.append((frame, audience))
 
     def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
-        """All subscribers of a server are its clients."""
+        """Like ``collect``: all subscribers of a server are its clients."""
         self.collect(cast("Sequence[Addressee]", audience), frame)
 
     def flush(self) -> None:
@@ -66,7 +66,7 @@ class Writers:
                 begin = end
 
     def _write(self, frames: list[Frame], audience: Sequence[Addressee]) -> None:
-        """Writes the same bytes to all clients; for a client that lags, after what it still has to be sent."""
+        """Writes the same bytes to all clients; for a client that lags, after what still waits for it."""
         wires = [framed(frame.data) for frame in frames]
         whole = wires[0] if len(wires) == 1 else b"".join(wires)
         small = len(whole) <= BATCH
@@ -127,7 +127,7 @@ class Outbox:
         self._pass_on_soon()
 
     def drained(self) -> None:
-        """The connection can take more again."""
+        """Continues sending, because the connection can take more again."""
         self._pass_on()
 
     async def room(self) -> None:

@@ -39,11 +39,11 @@ RECORD_KEPT_SECONDS: Final = 10.0
 class ServerCommands:
     """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
 
-    ``agents``: names of those that can be run, ``with_image_input`` of those among them that accept pictures. ``scopes``:
-    of each command. ``health`` returns the current numbers. ``push``: None if the server sends no notifications to
-    browsers. ``push_test`` sends one, and returns the problem if there is one. ``machine``: its host name.
-    ``devices``: None if it accepts none. ``addresses`` returns those of the page for other machines, the best first, and
-    ``programs`` those of the agents; both may block.
+    ``agents``: the names of the agents that can be run; ``with_image_input``: of those that accept images. ``scopes``:
+    the scope of each command. ``health`` returns the current numbers. ``push``: None if the server does not send
+    notifications to browsers. ``push_test`` sends one, and returns the problem if there is one. ``machine``: the
+    server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns the web UI's
+    addresses for other machines, the best one first, and ``programs`` the agents' programs; both may block.
     """
 
     def __init__(
@@ -113,7 +113,8 @@ class ServerCommands:
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
-        """A client that has signed in already keeps its identity. ``name``: the one that the owner's client chooses."""
+        """Signs a client in; one that has signed in already keeps its identity. ``name``: the name that the owner's
+        client chooses. Raises ``ClientError``."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
@@ -151,7 +152,7 @@ class ServerCommands:
         )
 
     async def health_check(self, command: commands.HealthCheck, client: Client) -> Answer[replies.Health]:
-        """A device that is confined to some projects receives the health of those."""
+        """A device that is confined to some projects receives only their health."""
         health = self._health()
         identity = client.known
         if identity.projects is not None:
@@ -168,7 +169,7 @@ class ServerCommands:
         self._core.unfollow(command.topics, client)
         return Answer(type="subscribed", data=replies.Topics(sorted(client.topics)))
 
-    # large things, and directories to choose from
+    # blobs, and directories to choose from
 
     async def blob_put(self, command: commands.BlobPut, client: Client) -> Answer[replies.BlobStored]:
         stored = await self._blobs.put(command.blob_id, command.offset, command.data, command.last, client.device)
@@ -186,8 +187,8 @@ class ServerCommands:
         return Answer(type="blob", data=piece(command.blob_id, data, command.offset, length))
 
     async def _of_session(self, blob_id: str, client: Client) -> bytes:
-        """A record of a history, an image that it names, or one of the review. Cached briefly, since clients download it in
-        pieces."""
+        """A record of a history, an image that a record names, or an image of the review. Cached briefly, since clients
+        download it in pieces."""
         project_id, _, which = blob_id.partition(":")
         self._core.check_sees(client.known, project_id)
         if self._record is None or self._record[0] != blob_id:
@@ -270,7 +271,7 @@ class ServerCommands:
         return Answer(type="pair_created", data=made)
 
     async def _page(self, origin: str | None, client: Client) -> str:
-        """The address of the page for another device. Raises ``ClientError`` if ``origin`` is not one."""
+        """The address of the web UI for another device. Raises ``ClientError`` if ``origin`` is not an address."""
         page = origin or f"{'http' if client.certificate is None else 'https'}://{client.host}"
         try:
             local = is_local(page)
@@ -280,7 +281,8 @@ class ServerCommands:
         return next(iter(await asyncio.to_thread(self._addresses)), page) if local else page
 
     def _managed_by(self, client: Client) -> Devices:
-        """Raises ``ClientError`` if this client may not manage devices: a code could give it more than it has itself."""
+        """The devices. Raises ``ClientError`` if this client may not manage them: a code could give it more permissions
+        than it has itself."""
         if client.known.projects is not None:
             text = "A device that is limited to some projects can't manage devices."
             raise ClientError("PERMISSION_DENIED", text)
@@ -298,7 +300,7 @@ class ServerCommands:
         return Answer(type="agent_list", data=replies.AgentList(listed))
 
     def _agent(self, name: str, program: Program | None) -> replies.AgentInfo:
-        """``program``: None for an agent that needs none."""
+        """``program``: None for an agent that does not need a program."""
         title = catalog.title(name)
         installed = program is None or program.path is not None
         by_path = f", or start the server with --agent-path {name}=PATH" if name in catalog.AGENTS else ""
@@ -330,7 +332,7 @@ class ServerCommands:
     async def push_test(self, command: commands.PushTest, client: Client) -> Answer[replies.PushTested]:
         subscription = self._subscriptions.own(command.endpoint, client.known)
         if subscription is None or self._push_test is None:
-            text = "This device has no such subscription. Turn notifications off and on again."
+            text = "This device does not have this subscription. Turn notifications off and on again."
             raise ClientError("VALIDATION_FAILED", text, "data.endpoint")
         problem = await self._push_test(subscription)
         return Answer(type="push_tested", data=replies.PushTested(problem is None, problem))
@@ -347,7 +349,8 @@ MOST: Final = 1_000
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:
-    """Raises the same ``ClientError`` whether the path is missing, is not a directory or is not allowed."""
+    """The directories in ``path``; the roots if it is empty. Raises the same ``ClientError`` whether the path is
+    missing, is not a directory or is not allowed."""
     if path == "":
         return Directories("", [str(root) for root in roots])
     real = places.resolve(places.expanded(path), roots, ())

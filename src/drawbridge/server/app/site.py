@@ -1,8 +1,8 @@
-"""What the server serves over HTTP: the WebSocket of its clients, the page, its health and its certificate authority.
+"""What the server serves over HTTP: the WebSocket of its clients, the web UI, its health and its certificate authority.
 
-The page's files are read from the package once; no path of a request opens a file. They need no token, since they are the same
-for everybody. The policy in their headers lets the page load from this server alone, run no script that is not one of these
-files, and make no HTML from text (Trusted Types).
+The web UI's files are read from the package once; a request's path never opens a file. They need no token, since they
+are the same for everybody. The policy in their headers lets the web UI load only from this server, run only scripts
+that are among these files, and never make HTML from text (Trusted Types).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TYPES: Final = {
     "txt": "text/plain; charset=utf-8",
     "webmanifest": "application/manifest+json",
 }
-"""A file's suffix → its type. A file of another kind is not served."""
+"""A file's suffix → its type. Other files are not served."""
 
 POLICY: Final = "; ".join(
     [
@@ -76,7 +76,7 @@ class Answer(Struct, frozen=True):
 
 
 class _File:
-    """A file of the page. It is compressed at its first request: most servers serve few of the hundred files."""
+    """A file of the web UI. It is compressed at its first request: most servers serve few of the hundred files."""
 
     def __init__(self, type: str, body: bytes) -> None:
         self.type = type
@@ -97,27 +97,27 @@ NOT_BUILT: Final = b"""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>Drawbridge</title>
-<h1>The page isn\xe2\x80\x99t built</h1>
-<p>This server runs from a checkout in which the page was not built. Agents, <code>drawbridge attach</code> and all other
-clients work. To get the page, run <code>make page</code> in the checkout, then start the server again.</p>
+<h1>The web UI isn\xe2\x80\x99t built</h1>
+<p>This server runs from a checkout in which the web UI was not built. Agents, <code>drawbridge attach</code> and all other
+clients work. To build it, run <code>make page</code> in the checkout, then restart the server.</p>
 """
 
 FAILED: Final = "DRAWBRIDGE_PAGE_FAILED"
-"""The environment variable in which `make serve` says why the page could not be built."""
+"""The environment variable in which `make serve` passes the reason why the web UI could not be built."""
 
 
 def not_built() -> bytes:
-    """The page in the place of the one that is missing, with the reason if it is known."""
+    """The page that is served if the web UI was not built, with the reason if it is known."""
     reason = os.environ.get(FAILED)
     told = f"<p>{html.escape(reason)}</p>\n" if reason else ""
     return NOT_BUILT + told.encode(errors="replace") + b"</html>\n"
 
 
 class Page:
-    """The response for each path."""
+    """The web UI's response for each path."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
-        """``folder``: what the build of web/ made; by default the one in this package."""
+        """``folder``: the output of the build of web/; by default, the one in this package."""
         self._files: dict[str, _File] = {}
         built = files("drawbridge").joinpath("page") if folder is None else folder
         for entry in built.iterdir() if built.is_dir() else ():
@@ -148,7 +148,7 @@ HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
 """The path of the certificate authority's public certificate, which a phone has to trust. It needs no token."""
 
-NO_AUTHORITY: Final = b"The certificate of this server was not issued by an authority of its own.\n"
+NO_AUTHORITY: Final = b"This server's certificate was not issued by its own certificate authority.\n"
 
 NOT_HERE: Final = Refusal(404, "Not found.")
 ONLY_WEBSOCKET: Final = Refusal(400, "This path serves WebSockets only.")
@@ -172,7 +172,7 @@ class ServerSite:
         self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: after a restart a page must not take another client's id for its own."""
+        """Part of each client's id: after a restart, a page must not mistake another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -188,7 +188,7 @@ class ServerSite:
         return None
 
     def compresses(self, head: Head) -> bool:
-        """On the server's own machine it would only cost time."""
+        """Whether frames are compressed: on the server's own machine, that would only cost time."""
         return not is_loopback(self._entrance.address(head))
 
     def opened(self, head: Head, websocket: WebSocket) -> Connection:

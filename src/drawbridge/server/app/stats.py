@@ -41,8 +41,8 @@ LOW_DISK: Final = 500 * 1024 * 1024
 
 
 class Monitor:
-    """``states``: each project's. ``clients``: how many are connected. ``problems``: other problems, as sentences for people.
-    ``subscriptions``: how many all clients have together.
+    """``states`` returns each project's state, ``clients`` the number of connected clients, ``problems`` other problems
+    as sentences for people, and ``subscriptions`` the number of all clients' subscriptions.
     """
 
     def __init__(
@@ -183,7 +183,8 @@ class _MetricsSite:
 async def serving_metrics(
     listener: socket.socket | None, metrics: Metrics, health: Callable[[], Health]
 ) -> AsyncIterator[str | None]:
-    """Serves on ``listener``, which is bound to ``METRICS_HOST``. Yields the address; None without a listener."""
+    """Serves the metrics on ``listener``, which is bound to ``METRICS_HOST``. Yields the address; None without a
+    listener."""
     if listener is None:
         yield None
         return

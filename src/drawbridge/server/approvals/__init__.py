@@ -1,1 +1,1 @@
-"""Approvals: questions of agents that wait for a person's decision, and the surfaces on which they can be decided."""
+"""Approvals: questions from agents that wait for a person's decision, and the surfaces on which they can be decided."""

@@ -1,4 +1,4 @@
-"""The editors on this machine as surfaces: a proposal is shown in each that has its directory open, and a
+"""The editors on this machine as surfaces: a proposal is shown in each editor that has its directory open, and a
 decision there counts like a client's. Editors that show reviews are notified when one changes.
 
 Editors connect to the private socket (``terminal_sessions.socket``), each through its bridge.
@@ -35,14 +35,14 @@ class Editor(Protocol):
     about: wire.Bridge | None
 
     def introduce(self, about: wire.Bridge) -> None:
-        """The bridge's report about itself."""
+        """Sets the bridge's report about itself."""
         ...
 
     def send(self, said: wire.ToBridge | wire.HookAnswer) -> None: ...
 
 
 class Person:
-    """The person at an editor: decides like a client, and is sent nothing."""
+    """The person at an editor, who decides like a client but is not sent anything."""
 
     id = "editor"
     decides = runs = owns = True
@@ -82,7 +82,7 @@ class Editors:
     # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """Shows an open approval. Does nothing if it does not propose a change of a text."""
+        """Shows an open approval. Does nothing if it does not propose a change to a text."""
         if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
@@ -91,7 +91,7 @@ class Editors:
 
     def published(self, announced: Announced) -> None:
         """The receiver "editors" of the event bus: an approval that is resolved or withdrawn is closed in every editor, and
-        each learns that a review has changed."""
+        each editor is notified when a review has changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")
@@ -116,7 +116,8 @@ class Editors:
     # Called by editors.
 
     def add(self, editor: Editor) -> None:
-        """The bridge has identified itself, or its report has changed: shows it the approvals that it may show now."""
+        """Adds an editor whose bridge has identified itself, or updates it after its report has changed. Shows it the
+        approvals that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():
@@ -133,7 +134,8 @@ class Editors:
             self._forget(offered, editor)
 
     def answered(self, editor: Editor, approval_id: str, text: str | None) -> None:
-        """The person has decided there. A late decision is ignored: the editor has been asked to close its view."""
+        """Handles the user's decision in an editor. A late decision is ignored: the editor has been asked to close its
+        view."""
         offered = self._offered.get(approval_id)
         if offered is None or editor not in offered.editors:
             return
@@ -145,7 +147,7 @@ class Editors:
             logger.info("%s: %s", approval_id, error.text)
             if (
                 approval_id in self._offered
-            ):  # still open: the decision could not be written, so the person is asked again
+            ):  # still open: the decision could not be written, so the user is asked again
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:

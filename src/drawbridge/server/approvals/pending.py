@@ -1,5 +1,5 @@
-"""One approval, as the server keeps it and as clients see it; and a surface: where an approval is shown besides the clients, or
-waited for, and where its decision has to arrive. Pure.
+"""One approval, as the server stores it and as clients see it; and a surface: where an approval is shown apart from
+clients, or where an agent waits for it, and where its decision has to arrive. Pure.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PendingApproval(Approval[Decision]):
         self.seq = seq or 0
 
     def verdict(self, client_id: str | None = None) -> Verdict:
-        """Records how it ended; ``client_id``: the connection that decided."""
+        """How it ended. ``client_id``: the connection that decided."""
         if self.decision is None:
             return Verdict(reason=self.reason)
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
@@ -117,14 +117,16 @@ class Surface(Protocol):
     in_editor: bool
     """Whether this surface itself shows the approval in an editor."""
     known_as: str
-    """A key that recognizes the question when another connection reports it again; empty if it can't be recognized."""
+    """A key by which the question is recognized when another connection reports it again; empty if it can't be
+    recognized."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        """The agent receives the decision by this surface."""
+        """Passes the decision to the agent."""
         ...
 
     def closed(self) -> None:
-        """The decision is no longer needed, or the agent has received it by another surface."""
+        """Closes the approval: the decision is no longer needed, or the agent has received it through another
+        surface."""
         ...
 
 
@@ -142,7 +144,7 @@ class AgentSurface:
         self._answer(approval, decision)
 
     def closed(self) -> None:
-        """The process is stopped or interrupted by other means, or no longer waits."""
+        """Does nothing: the process is stopped or interrupted by other means, or no longer waits."""
 
 
 class ExpectedSurface:
@@ -157,7 +159,7 @@ class ExpectedSurface:
         self.in_editor = pid is None  # only a bridge asks for an agent whose process is not known
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        """The surface receives the decision when it reports again."""
+        """Does nothing: the surface receives the decision when it reports again."""
 
     def closed(self) -> None:
         pass

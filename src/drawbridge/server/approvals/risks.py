@@ -36,10 +36,10 @@ TEXTS: Final = {
 """Code → the words for people."""
 
 SCANNED: Final = 50_000
-"""Characters of a command that are searched. More takes the server's time from others."""
+"""Characters of a command that are searched. Searching more would take the server's time from other clients."""
 
 EACH: Final = 5
-"""Marks of one code in one text."""
+"""The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
 """Paths of one command whose links are followed."""
@@ -67,7 +67,7 @@ _FORCES_CLEAN: Final = re.compile(r"--force\Z|-[^\Wf]*f\w*\Z")
 _OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
 
 _LONGEST_PATH: Final = 4096
-"""Characters of a directory that a command's ``cd`` can lead to (Linux' ``PATH_MAX``)."""
+"""Characters of a directory that a command's ``cd`` can lead to (Linux's ``PATH_MAX``)."""
 
 
 class Token(NamedTuple):
@@ -84,7 +84,7 @@ class Token(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A risk, with its place in the text in Python's characters."""
+    """A risk, with its place in the text, in characters as Python counts them."""
 
     code: str
     start: int

@@ -24,18 +24,18 @@ from drawbridge.server.protocol.messages import Answer, Subscriber
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST_NAME: Final = 200
-"""Characters of a tool's name that lists have."""
+"""Characters of a tool's name in lists."""
 
 REMEMBERED: Final = 200
-"""Ended approvals that are remembered, to answer decisions that arrive too late."""
+"""The maximum number of closed approval requests that are remembered, to answer decisions that arrive too late."""
 
 
 class Approvals:
-    """Iterates over the open ones, the oldest first. Each has surfaces, of which the first is the one that reported it.
+    """Iterates over the open approvals, the oldest first. Each has surfaces, the first of which has reported it.
 
     ``root``: the project's directory.
-    ``write`` and ``record`` are those of the session's store. ``verdicts``: what became of the approvals of earlier processes
-    of the server. ``decide`` handles a decision made in an editor like one of a client.
+    ``write`` and ``record`` are those of the session's store. ``verdicts``: how the approvals of earlier processes of
+    the server ended. ``decide`` handles a decision from an editor like a client's.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Approvals:
         return self._open.get(approval_id)
 
     def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
-        """The surfaces of an open approval; for any other an empty list."""
+        """The surfaces of an open approval; empty for any other approval."""
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: editors show it too, if it
-        is about a text; except the editor of the agent's own process.
+        """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: whether editors also show
+        it, if it is about a text; the editor of the agent's own process does not.
         """
         request = approval.request
         found = words(request, agent, self._root, _real)
@@ -100,23 +100,24 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """Adds a surface by which the agent has asked the same question."""
+        """Adds a surface through which the agent has sent the same approval request."""
         if approval.id in self._surfaces:
             self._surfaces[approval.id].append(surface)
 
     def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """The agent has asked the same question again. Returns whether it is still open."""
+        """Replaces the first surface of an approval request that the agent has sent again. Returns whether it is still
+        open."""
         if approval.id not in self._surfaces:
             return False
         self._surfaces[approval.id][0] = surface
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """The agent can no longer be reached through this surface, only through another."""
+        """Removes a surface through which the agent can no longer be reached; it still can through another one."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
-        """The server is shutting down: open approvals stay open in the history."""
+        """Forgets all approvals, because the server is shutting down. Open ones stay open in the history."""
         self._open.clear()
         self._surfaces.clear()
         self._closed.clear()
@@ -124,11 +125,11 @@ class Approvals:
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """Accepts the first decision: it is recorded, the other surfaces are notified, and the agent receives it by its surface
-        (``at``: the surface that delivers it by itself). Returns that surface too.
+        """Accepts the first decision: it is recorded, the other surfaces are notified, and the agent receives it
+        through the surface that asked (``at``: the surface that delivers it itself instead). Also returns that surface.
 
-        Raises ``ClientError`` for any other decision, and for one that can't be written: the approval stays open, since an
-        agent must not get a decision that is not in the history.
+        Raises ``ClientError`` for any other decision, and for one that can't be written: the approval stays open, since
+        an agent must not receive a decision that is not in the history.
         """
         approval = self._decidable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
@@ -232,7 +233,8 @@ def _has_answers(given: msgspec.Raw | None) -> bool:
 
 
 def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
-    """The fields of a record that show whether the agent may do something else than it asked for, and the file's new text."""
+    """The fields of a record that show whether the agent may do something other than what it asked for, and the file's
+    new text."""
     if not decision.allow or decision.updated_input is None:
         return {}
     try:
@@ -250,12 +252,13 @@ def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """Equal for equal JSON values only: in Python ``1 == True``."""
+    """Encodes a value so that only equal JSON values are equal: in Python, ``1 == True``."""
     return msgspec.json.encode(value, order="deterministic")
 
 
 MOST: Final = 50
-"""The largest number of texts of one approval that are followed although their fields do not say that they are paths."""
+"""The maximum number of texts of one approval that are followed although their fields' names do not show that they are
+paths."""
 
 _LONGEST_PATH: Final = 1_000
 """Characters of a text that may be a path."""
@@ -296,8 +299,8 @@ _DEPTH: Final = 4
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
     """Each path that leads through a symbolic link, as it is written, with its target. No file is opened.
 
-    ``given``: the tool's input, any text of which may be a path; ``root``: the project's directory, where relative ones
-    begin; ``named``: other paths of the approval, such as its proposal's.
+    ``given``: the tool's input, any text of which may be a path; ``root``: the project's directory, from which relative
+    paths start; ``named``: other paths of the approval, such as its proposal's.
     """
     found: dict[str, str] = {}
     paths: dict[str, None] = dict.fromkeys(filter(None, named))
@@ -327,12 +330,12 @@ def _texts(value: object, depth: int, name: str = "") -> Iterator[tuple[str, str
 
 
 def _normal(path: str) -> str:
-    """Without ``.`` and ``..``. POSIX keeps two slashes at the start, where ``realpath`` makes one of them."""
+    """The path without ``.`` and ``..``. POSIX keeps two slashes at the start, which ``realpath`` turns into one."""
     return "/" + os.path.normpath(path).lstrip("/")
 
 
 def _real(path: str) -> str:
-    """The path with its links followed; a path that is not possible as it is."""
+    """The path with its links followed; a path that is not possible is only normalized."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

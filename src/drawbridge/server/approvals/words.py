@@ -43,7 +43,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Glob": "search",
     "Read": "read",
 }
-"""Claude Code's tools."""
+"""Claude Code's tools → the kinds of their approvals."""
 
 ACP_KINDS: Final[Mapping[str, Kind]] = {
     "edit": "edit",
@@ -55,7 +55,7 @@ ACP_KINDS: Final[Mapping[str, Kind]] = {
     "read": "read",
     "ExitPlanMode": "plan",
 }
-"""Kinds of tool calls of the Agent Client Protocol."""
+"""The Agent Client Protocol's kinds of tool calls → the kinds of their approvals."""
 
 VERBS: Final[Mapping[str, str]] = {
     "edit": "wants to edit",
@@ -96,7 +96,7 @@ EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "WebFetch": ("url", "prompt"),
     "WebSearch": ("query",),
 }
-"""The fields that a person may change. Of other tools these are all texts."""
+"""The fields that a person may change in a tool's input. In other tools' inputs, these are all texts."""
 
 SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
     "session": ("for this session", ""),
@@ -121,7 +121,7 @@ class Words(Struct, frozen=True):
 
 
 def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -> Words:
-    """``agent``: its name. ``root``: the project's directory."""
+    """The words of an approval. ``agent``: the agent's name. ``root``: the project's directory."""
     given = request.given or {}
     is_acp = request.form == "acp"
     paths = _paths(request, given)
@@ -231,8 +231,8 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
-    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or by an option of ACP. Directories
-    in ``root`` change nothing: the agent has them anyway, and would ask again.
+    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or as an option of ACP.
+    Directories in ``root`` are left out, as they change nothing: the agent has them anyway, and would ask again.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])

@@ -1,5 +1,5 @@
-"""Who may use the server: the owner's token or a device's, and by which web pages, host names and addresses requests are
-accepted."""
+"""Who may use the server: the tokens of the owner and of devices, and from which web pages and for which host names and
+addresses requests are accepted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def of_this_machine() -> set[Address]:
 
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
-    """Names and addresses for other machines: the public ones first, then those that it listens on; () on loopback alone."""
+    """The names and addresses of the server for other machines: the public ones first, then those that it listens on;
+    empty on loopback without public ones."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
     else:
@@ -126,10 +127,10 @@ class OwnNames:
         return address.is_loopback or address in of_this_machine()
 
     def dialled(self, host: str, port: int, default_port: int) -> bool:
-        """Whether a client that has dialled exactly ``host`` is connected to the server at ``port`` of this machine.
+        """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
 
-        Stricter than for a request: no other spelling of a name is accepted, and another program may listen at another port.
-        A public name may belong to a proxy or a router with a port of its own.
+        This is stricter than for a request: no other spelling of a name is accepted, and no other port, where another
+        program may listen. A public name may belong to a proxy or a router with its own port.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)
@@ -148,8 +149,8 @@ class OwnNames:
 
 
 class Access:
-    """``token``: the owner's; None accepts everybody who uses one of the server's names (``--insecure-no-auth``, on
-    loopback only)."""
+    """``token``: the owner's token; if it is None, everybody who uses one of the server's names is accepted
+    (``--insecure-no-auth``, on loopback only)."""
 
     def __init__(
         self,
@@ -165,11 +166,11 @@ class Access:
         certificate: Callable[[], str | None] = lambda: None,
         notified: Callable[[str], Identity | None] = lambda token: None,
     ) -> None:
-        """``origins``: of web pages elsewhere that may connect. ``proxies``: addresses and networks whose
+        """``origins``: the origins of other web pages that may connect. ``proxies``: addresses and networks whose
         ``X-Forwarded-For`` is trusted.
 
-        ``port``: where the server listens; ``certificate``: the SHA-256 of the certificate that new connections get.
-        ``notified``: the identity that the token of a notification gives; None if it is not a valid one.
+        ``port``: the port that the server listens on; ``certificate``: returns the SHA-256 of the certificate that new
+        connections get. ``notified``: returns the identity for a notification's token; None if the token is not valid.
         """
         self._port = port
         self.certificate = certificate
@@ -195,7 +196,7 @@ class Access:
         return None
 
     def address(self, head: Head) -> str:
-        """The address of the client: the peer's, or that which a trusted proxy reports, through a chain of them."""
+        """The client's address: the peer's, or the one that a trusted proxy reports, also through a chain of them."""
         found = head.peer
         reported = [_bare(one) for one in head.tokens("x-forwarded-for")]
         while reported and self._is_proxy(found) and is_address(reported[-1]):
@@ -210,7 +211,8 @@ class Access:
         return is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
 
     def shown(self, head: Head) -> Identity | None:
-        """The identity of the token in the request's head; None if it has none and one is needed. Raises ``ClientError``."""
+        """The identity of the token in the request's head; None if a token is needed and there is none. Raises
+        ``ClientError``."""
         if self._token is None:
             return owner("")
         if not head.all("authorization"):
@@ -241,11 +243,11 @@ class Access:
             return redeem(self._devices, code, name, self._keys if self._keys is not None else ())
         except DrawbridgeError as error:
             logger.error("a device could not be paired: %s", error)
-            text = "The server could not save the new device. Its log has the reason."
+            text = "The server could not save the new device. See the server's log for the reason."
             raise ClientError("FILE_OPERATION", text) from None
 
     def nonce(self) -> str:
-        """Raises ``ClientError`` if the server does not accept SSH keys."""
+        """A nonce for a challenge. Raises ``ClientError`` if the server does not accept SSH keys."""
         if self._keys is None:
             raise ClientError(
                 "NOT_SUPPORTED", "The server does not accept SSH keys. Its owner can allow them with --authorized-keys."
@@ -253,7 +255,8 @@ class Access:
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
-        """The identity of the key that has signed it. ``nonce``: the open challenge's; ``certificate``: the connection's.
+        """The identity of the key that has signed the challenge. ``nonce``: that of the open challenge;
+        ``certificate``: the SHA-256 of the connection's certificate.
 
         Raises ``ClientError``.
         """
@@ -287,7 +290,7 @@ class Access:
         return Identity(name=entry.name, scope="admin", key=entry.fingerprint)
 
     def _signer(self, answer: SshAuth, message: bytes) -> Entry | None:
-        """The identity of the key that has signed ``message``; None if the key is not authorized."""
+        """The key that has signed ``message``; None if it is not authorized, or the signature is not valid."""
         try:
             return self._keys.find(verified(answer.signature, message)) if self._keys else None
         except BadSignature as error:
@@ -312,7 +315,7 @@ def is_address(text: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """ "[2001:db8::1]:4711" and "192.0.2.7:4711" are written by some proxies."""
+    """The address without a port and brackets: some proxies write "[2001:db8::1]:4711" or "192.0.2.7:4711"."""
     host = _without_port(text) if text.startswith("[") or text.count(":") == 1 else text
     return host.removeprefix("[").removesuffix("]")
 
@@ -323,7 +326,7 @@ def _without_port(host: str) -> str:
 
 
 def is_local(page: str) -> bool:
-    """Whether the address leads to the machine itself, wherever it is opened. Raises ValueError if it is not an address."""
+    """Whether the address leads to the machine on which it is opened. Raises ValueError if it is not an address."""
     parts = urlsplit(page)
-    _ = parts.port  # read, because it is checked only then
+    _ = parts.port  # the port is checked only when it is read
     return is_loopback(parts.hostname or "")

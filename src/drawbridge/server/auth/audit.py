@@ -35,7 +35,7 @@ class Audit:
         self._path = directory / FILE
 
     def write(self, event: str, **fields: Any) -> None:
-        """``fields`` that are None are left out."""
+        """Appends a line. ``fields`` that are None are left out."""
         kept = {name: _short(value) for name, value in fields.items() if value is not None}
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = msgspec.json.encode({"time": moment, "event": event, **kept}) + b"\n"

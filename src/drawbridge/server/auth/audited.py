@@ -33,7 +33,8 @@ def _nothing(command: object, reply: object, asked: ApprovalRequested | None) ->
 
 
 class Audit(Struct, Generic[C, R], frozen=True):
-    """The audit line of a command that was executed: its ``event``, and ``fields`` beside the project and the sender.
+    """The audit line of a command that was executed: its ``event``, and ``fields`` in addition to the project and the
+    sender.
 
     ``fields`` is called with the command, the data of its reply, and the approval that it decides, if that is open.
     """
@@ -91,7 +92,7 @@ def agent_interrupt(command: commands.AgentInterrupt, reply: object, asked: Appr
 
 
 class OfSession(Protocol):
-    """A command that names a session, or, with None, the project's own."""
+    """A command that names a session; None is the project's own session."""
 
     @property
     def session_id(self) -> str | None: ...

@@ -36,7 +36,7 @@ logger = logging.getLogger("drawbridge.server")
 FILE: Final = "devices.json"
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
-"""Its number, which is in the file too, and its secret, which only the device keeps."""
+"""A device's id, which is also in the file, and its secret, which only the device keeps."""
 
 NAME: Final = re.compile(r"\S(.{0,58}\S)?")
 
@@ -47,7 +47,7 @@ REMEMBERED: Final = timedelta(days=90)
 """A revoked device stays in the list for this long, so that the refusal of its token can give the reason."""
 
 NO_HASH: Final = "0" * 64
-"""Compared with if the device does not exist, so that the reply takes as long as any other."""
+"""The hash to compare with if the device does not exist, so that the reply takes as long as any other."""
 
 
 CODE_LIFETIME: Final = timedelta(minutes=10)
@@ -56,7 +56,7 @@ CODE_REMEMBERED: Final = timedelta(days=1)
 """How long a code is remembered, to report that it was used or has expired."""
 
 CODE_LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-"""Without characters that people confuse with each other."""
+"""Letters and digits, without those that people confuse with each other."""
 
 CODE_LENGTH: Final = 8
 
@@ -88,7 +88,7 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which becomes a device once. ``lifetime``: seconds for which the device's token is valid;
-    ``expires``: its end in any case, which is that of the device that made the code.
+    ``expires``: when it expires in any case, which is when the device that made the code expires.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code is
     valid only as long as its maker is.
@@ -111,7 +111,7 @@ class File(Struct, omit_defaults=True):
 
 
 class Devices:
-    """The devices of one data directory. If their file is damaged, connected devices stay and no other is accepted.
+    """The devices of one data directory. If their file is damaged, connected devices stay, and no others are accepted.
 
     The methods for the server don't wait for another process. ``changed`` does, so the server calls it in a thread.
     """
@@ -161,7 +161,8 @@ class Devices:
     # for the server
 
     def identify(self, token: str) -> Identity:
-        """The device of a token. Raises ``ClientError``; only a client that has the secret receives the reason."""
+        """The identity of a token's device. Raises ``ClientError``; only a client that has the secret receives the
+        reason."""
         known = self._devices if self._is_whole() else {}
         parts = TOKEN.fullmatch(token)
         device = known.get(parts[1]) if parts else None
@@ -184,13 +185,13 @@ class Devices:
         return self._devices[device_id].identity if self.refusal(device_id) is None else None
 
     def _is_whole(self) -> bool:
-        """Reads the file again if it has changed; logs a problem with it once."""
+        """Reads the file again if it has changed. Returns False if it can't be used, which is logged once."""
         try:
             self.look()
         except BadSetting as error:
             if self._damaged != str(error):
                 self._damaged = str(error)
-                logger.error("no device token is accepted: %s", error)
+                logger.error("device tokens are not accepted: %s", error)
             return False
         return True
 
@@ -377,7 +378,7 @@ def new_code(
 
 
 def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] = ()) -> tuple[Device, str]:
-    """Turns a code into a device. Returns the device and its token. Raises ``ClientError``; the code is unchanged then.
+    """Turns a code into a device. Returns the device and its token. Raises ``ClientError`` without changing the code.
 
     ``keys``: the fingerprints of the SSH keys that are authorized now.
 
@@ -407,7 +408,8 @@ def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
 
 
 def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
-    """Compares with all codes, so that the time reveals nothing."""
+    """The unused code with the hash ``given``, and its index. Compares with all codes, so that the time reveals
+    nothing. Raises ``ClientError``."""
     hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
@@ -434,7 +436,7 @@ def _free_name(file: File, name: str) -> str:
 
 
 def pairing_link(page: str, code: str, fingerprint: str | None) -> str:
-    """The address of the page with the code, after the ``#``: browsers do not send that part, so it is not logged.
+    """The address of the web UI with the code after the ``#``: browsers do not send that part, so it is not logged.
     ``fingerprint``: the SHA-256 of the server's certificate; None without TLS."""
     shown = f"&fp={fingerprint.replace(':', '').lower()}" if fingerprint else ""
     return f"{page.removesuffix('/')}/#pair={code.replace('-', '')}{shown}"

@@ -27,40 +27,42 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""Connections of one address: at once, and per second. This machine's own are not counted: configure proxies that run on it."""
+"""Connections from one address: at once, and per second. Connections from this machine are not counted: configure
+proxies that run on it."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests of one address: at once, and per second. Opening the page for the first time takes about forty."""
+"""Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty."""
 
 FAILURES: Final = (10, 1 / 6)
-"""Wrong tokens, codes and signatures of one address, this machine's too."""
+"""Wrong tokens, codes and signatures from one address, including this machine's."""
 
 WRONG_CODES: Final = (10, 1 / 30)
-"""Wrong pairing codes of one address."""
+"""Wrong pairing codes from one address."""
 
 ALL_WRONG_CODES: Final = (1_000, 10.0)
-"""Wrong pairing codes of all addresses together. Neither limit may defeat the other:
+"""Wrong pairing codes from all addresses together. Neither limit may defeat the other:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, with at most 1,000 + 600 * 10 = 7,000 guesses: one code in
-157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a
+  157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a
   probability of 0.03 %.
-- Locking others out: to use it up takes 300 addresses that guess all the time (one address may do it once in 30 seconds).
-  With a limit of 10 in all, one address was enough.
+- Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
+  seconds). With a total limit of 10, one address was enough.
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""Audit lines about refused requests of one device. By flooding the audit log a device could rotate out what it did before."""
+"""Audit lines about refused requests from one device. By flooding the audit log, a device could rotate out what it did
+before."""
 
 CHANGES: Final = (300, 2.0)
-"""Audited commands of one device. With its connections and prompts it writes at most about seven lines a second in the long
-run: it takes a day to rotate out what it did before (ten files of 10 MB).
+"""Audited commands from one device. With its connections and prompts, it writes at most about seven lines a second in
+the long run: it takes a day to rotate out what it did before (ten files of 10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)
-"""Connections of one device. Each writes two lines into the audit log."""
+"""Connections from one device. Each writes two lines into the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
-"""Audit lines about refused connections, of all addresses together."""
+"""Audit lines about refused connections, from all addresses together."""
 
 RETRY_SECONDS: Final = 30
 
@@ -68,22 +70,22 @@ logger = logging.getLogger("drawbridge.server")
 
 
 OWNERS_PART: Final = 8
-"""One of so many clients may be the owner's only."""
+"""One client in this many is reserved for the owner."""
 
 DEVICES_PART: Final = 8
-"""One of so many clients may be of the same device; ``LEAST_PER_DEVICE`` in any case."""
+"""One client in this many may belong to the same device; ``LEAST_PER_DEVICE`` in any case."""
 
 LEAST_PER_DEVICE: Final = 4
 
 OWNER: Final = ""
-"""The owner among the devices."""
+"""Stands for the owner where clients are counted by device."""
 
 NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
 """Stands for a device while it is being paired."""
 
 
 class ClientLimits(Struct, frozen=True):
-    """Clients at once, of all and of one address; and prompts of one device per minute."""
+    """The limits of clients at once, in total and per address, and of prompts per device and minute."""
 
     clients: int = 256
     per_address: int = 64
@@ -91,7 +93,7 @@ class ClientLimits(Struct, frozen=True):
 
     @property
     def of_devices(self) -> int:
-        """Clients at once of all devices together: the owner's have the rest for themselves."""
+        """The limit of clients at once of all devices together: the rest is reserved for the owner's clients."""
         return self.clients - self.clients // OWNERS_PART
 
     @property
@@ -100,7 +102,7 @@ class ClientLimits(Struct, frozen=True):
 
 
 class Entrance:
-    """``audit``: None to keep no audit log."""
+    """``audit``: None if there is no audit log."""
 
     def __init__(self, access: Access, limits: ClientLimits = ClientLimits(), audit: Audit | None = None) -> None:  # noqa: B008
         self._access = access
@@ -118,7 +120,7 @@ class Entrance:
         self._refusals = Buckets(*REFUSALS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
-        """Limits the log lines for refused connections: each reason of an address once in a while."""
+        """Limits the log lines for refused connections: per address, each reason is logged once in a while."""
         self._here: Counter[str] = Counter()
         self._signed_in: Counter[str] = Counter()
         """The clients of each device or SSH key, and of the owner ("")."""
@@ -152,13 +154,13 @@ class Entrance:
             return self._access.shown(head)
 
     def by_token(self, token: str, address: str) -> Identity:
-        """Raises ``ClientError``."""
+        """The identity of a token. Raises ``ClientError``."""
         with self._counted(address):
             return self._access.identify(token)
 
     async def by_code(self, code: str, name: str | None, address: str, *, enters: bool) -> tuple[Identity, str]:
-        """Pairs a device. Returns it and its token. ``enters``: it is to be admitted at once, so there has to be room for it.
-        Raises ``ClientError``; the code stays valid if there is no room."""
+        """Pairs a device. Returns its identity and its token. ``enters``: whether it is to be admitted at once, so that
+        there has to be room for it. Raises ``ClientError``; the code stays valid if there is no room."""
         key = place(address)
         # One after the other: a wrong code is counted before the next one is checked.
         async with self._pairing:
@@ -188,7 +190,8 @@ class Entrance:
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
-        """``nonce``: of the last challenge of this connection; ``certificate``: the one that the connection uses.
+        """The identity of the key that has signed the challenge. ``nonce``: that of the connection's last challenge;
+        ``certificate``: the SHA-256 of the certificate that the connection uses.
 
         Raises ``ClientError``.
         """
@@ -236,7 +239,7 @@ class Entrance:
 
     @contextlib.contextmanager
     def _place_for_newcomer(self, address: str) -> Iterator[None]:
-        """Keeps a place for the device that is being paired. Raises ``ClientError`` if there is none."""
+        """Reserves room for the device that is being paired. Raises ``ClientError`` if there is none."""
         self._check_room(NEWCOMER, address)
         self._signed_in[NEWCOMER.device or OWNER] += 1
         try:
@@ -254,7 +257,8 @@ class Entrance:
             raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity) -> tuple[str, str] | None:
-        """A code and a text if the device, or all of them, have as many clients as they may; None if there is room."""
+        """A code and a text if the device, or all of them, have as many clients as they may have; None if there is
+        room."""
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
@@ -267,7 +271,7 @@ class Entrance:
         return None
 
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
-        """Logs and audits a request that the signed-in client has no right to. ``by``: the client's name."""
+        """Logs and audits a request that the signed-in client is not allowed to make. ``by``: the client's name."""
         refused = self._denials.take(identity.device_id or place(address), now())
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)
@@ -289,7 +293,7 @@ class Entrance:
             )
 
     def _log_refusal(self, head: Head, code: str) -> None:
-        """Logs and audits a refusal; repeated ones of an address are one line."""
+        """Logs and audits a refusal; repeated refusals of an address are one line."""
         address = self.address(head)
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)
@@ -305,7 +309,8 @@ class Entrance:
         return (identity.name or None) if identity is not None else None
 
     def _over(self, buckets: Buckets, what: str, head: Head) -> Refusal | None:
-        """Counts a connection of the head's address; this machine's own are not counted."""
+        """Counts a connection or request from the head's address, unless that is this machine. Returns the refusal if
+        there are too many."""
         address = self.address(head)
         refused = None if is_loopback(address) else buckets.take(place(address), now())
         if refused is None:
@@ -333,7 +338,7 @@ class Entrance:
         return None
 
     def _full_for(self, head: Head) -> tuple[str, str] | None:
-        """As ``_full``, for the token in the request's head. A client that sends its token later is checked then."""
+        """Like ``_full``, for the token in the request's head. A client that sends its token later is checked then."""
         try:
             identity = self._access.shown(head)
         except ClientError:
@@ -342,9 +347,9 @@ class Entrance:
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
-        """Counts it as a failure if the block raises ``ClientError``. The right token is accepted however often others at the
-        address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. A ``short`` secret is not
-        even checked then.
+        """Counts a failure if the block raises ``ClientError``. The right token is accepted however often others at the
+        address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
+        failures, a ``short`` secret is not even checked.
         """
         key = place(address)
         refused = self._failures.look(key, now())
@@ -383,7 +388,8 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The receiver "audit" of the event bus: events that no command has caused. Commands are audited where they arrive."""
+        """Audits events that no command has caused, as the receiver "audit" of the event bus. Commands are audited
+        where they arrive."""
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)

@@ -1,4 +1,4 @@
-"""Rate limiters: token buckets in a table of bounded size. Pure; times are seconds of any clock."""
+"""Rate limiters: token buckets in a table of bounded size. Pure; times are in seconds, from any clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 TABLE: Final = 10_000
-"""Keys in the table: about 2 MB. Beyond that all unknown keys share a bucket, so that nobody can displace others."""
+"""The maximum number of keys in the table: about 2 MB. Beyond that, all unknown keys share a bucket, so that nobody can
+displace others."""
 
 SHARED: Final = ""
 

@@ -27,11 +27,11 @@ DECIDES: Final[Scope] = "approve"
 """Needed to decide on approvals."""
 
 RUNS: Final[Scope] = "run"
-"""Needed for any decision: with another input, or for more than one call. That amounts to starting a run. Also needed to
-remove prompts from the queue."""
+"""Needed to decide on an approval in any way: also with a different input, or for more than one call, which amounts to
+starting a run. Also needed to remove prompts from the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
-"""What ``approve`` may change in the input of a proposal: the text, not which file.
+"""The fields that ``approve`` may change in the input of a proposal: the text, but not which file.
 
 It may not change a command: a different command amounts to starting a run.
 """
@@ -43,8 +43,8 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 class Identity(Struct, frozen=True, kw_only=True):
     """The identity of a connection. ``projects``: directories; only projects in them are visible. None for all projects.
 
-    ``device_id`` and ``key`` (of SSH, its fingerprint) are None for the owner's own token. ``only``: the project and the
-    approval that the token of a notification is for; None for all other tokens.
+    ``device_id`` and ``key`` (the fingerprint of an SSH key) are None for the owner's own token. ``only``: the project
+    and the approval that the token of a notification is for; None for all other tokens.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None for one without a directory). The directory may have become a link
-        since to one that it may not see."""
+        """Whether it may see a project at ``path`` (None for a project without a directory). The directory may have
+        become a link to one that it may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))
@@ -106,7 +106,8 @@ def check(identity: Identity, needed: Scope, what: str) -> None:
 def check_answer(
     identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
 ) -> None:
-    """What in a decision exceeds ``approve``; None if nothing does. ``updated``: the input that replaces the agent's."""
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``updated``: the input that replaces the
+    agent's."""
     if answer.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
     if updated is None:
@@ -123,7 +124,7 @@ def check_answer(
     except RecursionError:  # too deep to compare
         changed = {""}
     if not changed <= may:
-        raise out_of_scope(identity, RUNS, "permission_response with another input", "data.updated_input")
+        raise out_of_scope(identity, RUNS, "permission_response with a different input", "data.updated_input")
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -52,7 +52,7 @@ class Entry(Struct, frozen=True):
 
 
 class BadSignature(Exception):
-    """Not a valid signature of these bytes by that key; the text is the reason, for the log."""
+    """A signature or a key is not valid; the text is the reason, for the log."""
 
 
 class Keys:
@@ -94,7 +94,7 @@ class Keys:
         try:
             self.look()
         except BadSetting as error:
-            logger.error("no SSH key is accepted: %s", error)
+            logger.error("SSH keys are not accepted: %s", error)
 
 
 NO_CERTIFICATE: Final = "-"

@@ -6,7 +6,7 @@ own names, the ``--public-host`` ones and private networks (name constraints, RF
 accepts nothing else, even if its key were stolen.
 
 The key of the server's certificate is created once and kept when the certificate is renewed: clients that pinned the key need
-not pin it again. A self-signed certificate of an earlier Drawbridge is used until it has to be renewed.
+not pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has to be renewed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger("drawbridge.server")
 AUTHORITY_LIFETIME: Final = timedelta(days=3650)
 
 AUTHORITY_SPARE: Final = timedelta(days=430)
-"""It is replaced this long before it expires, so that none of its certificates outlives it."""
+"""An authority is replaced this long before it expires, so that none of its certificates outlives it."""
 
 PRIVATE_NETWORKS: Final = tuple(
     map(
@@ -43,7 +43,7 @@ PRIVATE_NETWORKS: Final = tuple(
         ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7"),
     )
 )
-"""Loopback, private networks and those of VPNs: a laptop's address changes there, and the phone need not trust a new
+"""Loopback, private networks and VPNs: if a laptop's address changes within these, a phone does not have to trust a new
 authority."""
 
 
@@ -64,7 +64,8 @@ class Authority:
 
 
 def own_authority(directory: Path, names: Sequence[str], now: datetime) -> Authority:
-    """The authority in ``directory``. Created if it is missing, expires soon, is damaged or can't certify one of the names."""
+    """The authority in ``directory``, which is created if it is missing, expires soon, is damaged or can't certify one
+    of the names."""
     found = read_authority(directory)
     if found is not None and _authority_is_good(found.certificate, names, now):
         return found
@@ -165,25 +166,27 @@ LIFETIME: Final = timedelta(days=397)
 """The longest lifetime that browsers accept for a server's certificate."""
 
 RENEWAL: Final = timedelta(days=30)
-"""A certificate of the server's own is renewed this long before it expires."""
+"""The server's own certificate is renewed this long before it expires."""
 
 EARLIER: Final = timedelta(hours=24)
-"""A certificate is valid from yesterday on, since a phone's clock may be slow."""
+"""A certificate becomes valid this long before its creation, since a phone's clock may be slow."""
 
 
 class Certificate:
     """A certificate with its key on disk. ``fingerprint``: SHA-256 of the certificate, as browsers show it.
 
-    ``directory``: of the server's own certificate and the authority that has issued it; None for one of the owner's.
+    ``directory``: contains the server's own certificate and the authority that has issued it; None for a certificate
+    that the owner has set.
     """
 
     def __init__(self, certificate: Path, key: Path, directory: Path | None = None) -> None:
         self.certificate, self.key = certificate, key
         self._directory = directory
         self.authority: bytes | None = None
-        """The authority's public certificate (PEM), as it was read last; None if the certificate has none."""
+        """The authority's public certificate (PEM), as it was read last; None if no authority has issued the
+        certificate."""
         self.shown: str | None = None
-        """The SHA-256, in hexadecimal, of the certificate of new connections. The file may be newer."""
+        """The SHA-256, in hexadecimal, of the certificate that new connections get. The file may be newer."""
 
     @property
     def fingerprint(self) -> str:
@@ -197,14 +200,14 @@ class Certificate:
         return context
 
     def check(self) -> None:
-        """Reads the authority again. Raises ``BadSetting`` if the certificate and the key can't be used. New connections get
-        the certificate that they got before.
+        """Reads the authority again. Raises ``BadSetting`` if the certificate and the key can't be used. New
+        connections still get the previous certificate.
         """
         self._load(_server_context())
         self.authority = authority_of(self._directory) if self._directory is not None else None
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """New connections get this certificate from now on. Raises ``BadSetting``."""
+        """Makes new connections get this certificate from now on. Raises ``BadSetting``."""
         self.shown = self._load(context)
 
     def _load(self, context: ssl.SSLContext) -> str:
@@ -226,7 +229,8 @@ def _server_context() -> ssl.SSLContext:
 
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """The certificate in ``directory``. Created if it is missing; renewed if it expires soon, is damaged or lacks a name."""
+    """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged
+    or lacks a name."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)

@@ -1,15 +1,15 @@
 """The files of a project before and after each run, kept by git: what a run changed can be seen and reverted.
 
-A checkpoint is a commit that only a private ref points to (``refs/drawbridge/<project>/<run>/before`` and ``…/after``), in the
-repository of the project's git work tree, or else in a private one (``private.py``). It is made with an index of its own, so
-the person's index, branches and stash are never touched. git runs confined and without the repository's configuration
-(``git.py``). A checkpoint does not contain what git ignores, nor other repositories inside (submodules too); what of it was
-there before a run stays as it is, even where the run makes git track it.
+A checkpoint is a commit that only a private ref points to (``refs/drawbridge/<project>/<run>/before`` and ``…/after``),
+in the repository of the project's git work tree, or else in a private one (``private.py``). It is made with its own
+index, so the user's index, branches and stash are never touched. git runs confined and without the repository's
+configuration (``git.py``). A checkpoint contains neither what git ignores nor nested repositories (including
+submodules); what of these was there before a run stays as it is, even if the run makes git track it.
 
-Filters (Git LFS, git-crypt) never run. A file that has one is kept as its bytes in the work tree, so that it is shown and
-reverted exactly. These files are read for every checkpoint, so only ``FILTERED_BYTES`` of them are. The larger ones that
-the person's index knows to be unchanged are in the checkpoint as what their filter made of them. Where a run changes one
-of these, its content before the run is not known, and reverting the run is refused.
+Filters (Git LFS, git-crypt) never run. A file that has one is kept as its bytes in the work tree, so that it is shown
+and reverted exactly. Such files are read for every checkpoint, so only ``FILTERED_BYTES`` of them are. The larger ones
+that are unchanged according to the user's index are in the checkpoint as what their filter made of them. If a run
+changes one of these, its content before the run is not known, and reverting the run is refused.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ NO_GIT: Final = (
 )
 
 NAMED: Final = 5
-"""Files in the text of an error."""
+"""The number of files that the text of an error names."""
 
 INDEX: Final = "checkpoint.index"
 """The file with the index of the last checkpoint."""
@@ -81,13 +81,13 @@ AUTHOR: Final = {
 PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 
 FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
-"""Lists the files of the index for which ``.gitattributes`` names a filter, one without a value too."""
+"""Lists the files of the index for which ``.gitattributes`` names a filter, including one without a value."""
 
 FILTERED_BYTES: Final = 32 * MB
 """Bytes of files with a filter that are read for each checkpoint, the smallest files first."""
 
 MERGED: Final = ("there", "made", "was")
-"""Names of files, in the order in which git merges them."""
+"""The names of the files for a merge, in the order in which ``git merge-file`` expects them."""
 
 _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
     "A": "added",
@@ -103,13 +103,14 @@ Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
 """Receives each checkpoint that was stored: git, the run, when, and the commit."""
 
 REVIEW: Final = "review"
-"""Below this name in the project's refs are those of its review, which no run's end drops."""
+"""The name in the project's refs below which those of its review are. They are not dropped when runs end."""
 
 
 class Changed(Exception):
-    """The files were changed since, in the same places, which the text names. Nothing was changed.
+    """The files, which the text names, have changed since in the same places. Nothing was written.
 
-    ``paths`` are relative to the project. ``lines``: where in a file that begins, from 1, as far as it is a matter of lines.
+    ``paths`` are relative to the project. ``lines``: the line where the conflict begins in a file, from 1, if it is a
+    conflict in lines.
     """
 
     def __init__(self, paths: Sequence[str], lines: Mapping[str, int] | None = None) -> None:
@@ -120,8 +121,8 @@ class Changed(Exception):
 
 
 class Filtered(msgspec.Struct, frozen=True):
-    """The files of a checkpoint that have a filter, in its commit's message. ``unread``: those that are not in it as their
-    bytes. Paths are relative to the project; bytes that are not UTF-8 are surrogates."""
+    """The files of a checkpoint that have a filter, from its commit's message. ``read``: those that it contains as
+    their bytes; ``unread``: the others. Paths are relative to the project; bytes that are not UTF-8 are surrogates."""
 
     read: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
@@ -130,9 +131,9 @@ class Filtered(msgspec.Struct, frozen=True):
 class _Left(msgspec.Struct, frozen=True):
     """What the last checkpoint left for the next one. Its index, with the files as they were, is in ``INDEX``.
 
-    ``theirs``: the digest of the person's index that it came from. ``ignoring``: the ``.gitignore`` files when it was made: it
-    contains nothing that they ignore, unless the person tracks it. ``read``: the files with a filter that are in it
-    as their bytes; no other file had one.
+    ``theirs``: the digest of the user's index that it was made from. ``ignoring``: the ``.gitignore`` files when it was
+    made: it contains nothing that they ignore, unless the user tracks it. ``read``: the files with a filter that it
+    contains as their bytes; no other file had a filter.
     """
 
     repository: Repository
@@ -143,8 +144,9 @@ class _Left(msgspec.Struct, frozen=True):
 
 
 class _Before(msgspec.Struct, frozen=True):
-    """What was beside the checkpoint before a run. ``outside``: what was not part of it. ``ignoring``: as in ``_Left``, None
-    if it is not known. ``folders``: those with files of the checkpoint, relative to the project."""
+    """What was there in addition to the checkpoint before a run. ``outside``: the paths that were not part of it.
+    ``ignoring``: as in ``_Left``, None if it is not known. ``folders``: the directories with files of the checkpoint,
+    relative to the project."""
 
     run_id: str
     settings: Settings | None
@@ -154,9 +156,9 @@ class _Before(msgspec.Struct, frozen=True):
 
 
 class _Collected(msgspec.Struct, frozen=True):
-    """The files at one moment, in git's index. ``filtered``: None if it began with the index that ``left`` is about, and git
-    is still to be asked. ``theirs`` and ``ignoring``: as in ``_Left``, None if no index can be left for the next
-    checkpoint."""
+    """The files at one moment, in git's index. ``filtered``: the files with a filter; None if the index is based on the
+    one of ``left``: then git has yet to be asked for them. ``theirs`` and ``ignoring``: as in ``_Left``, None if no
+    index can be left for the next checkpoint."""
 
     filtered: Filtered | None
     theirs: bytes | None
@@ -167,12 +169,12 @@ class _Collected(msgspec.Struct, frozen=True):
 class Checkpoints:
     """The checkpoints of one project.
 
-    ``folder``: where the index of the last checkpoint is kept. With it the next one takes a single git command until it has
-    the state of the files, if the person's index and git's configuration are as they were. Without a folder each
-    checkpoint begins with the person's index. The private repository of a directory that is not in a git work tree
-    is also in ``folder``; without a folder, such a directory has no checkpoints. ``stored`` is called in the
-    operation that has stored the checkpoint, and may use its git, but not its index. ``active``: returns the runs that may be
-    active beside the one that a checkpoint is about.
+    ``folder``: where the index of the last checkpoint is kept. With it, the next checkpoint needs only a single git
+    command to get the state of the files, if the user's index and git's configuration are unchanged. Without a folder,
+    each checkpoint begins with the user's index. The private repository of a directory that is not in a git work tree
+    is also in ``folder``; without a folder, such a directory has no checkpoints. ``stored`` is called in the operation
+    that has stored the checkpoint, and may use its git, but not its index. ``active``: returns the runs that may be
+    active in addition to the one that a checkpoint is about.
     """
 
     def __init__(
@@ -195,25 +197,25 @@ class Checkpoints:
         self._active = active
         self._left: _Left | None = None
         self._settings: Settings | None = None
-        """Those of the last operation."""
+        """git's settings in the last operation, if there are any."""
         self._busy = UrgentLock()
-        """One operation at a time: a client may request the changes of a run whose last checkpoint is still being taken. A run
-        does not wait for what clients have requested, except for the operation that is under way."""
+        """Held during an operation: a client may request the changes of a run whose last checkpoint is still being
+        taken. A run does not wait for what clients have requested, except for the operation that is under way."""
         self._asked: dict[str, asyncio.Future[RunChanges]] = {}
-        """The runs whose changes are being read: equal requests share an answer."""
+        """Run id → the run's changes, which are being read: equal requests share an answer."""
         self._before = _Before("", None, frozenset(), None)
         self._theirs: tuple[Versions, bytes | None] = {}, None
-        """The person's index when it was last read, and its digest."""
+        """The version of the user's index file when it was last read, and its digest."""
         self._storing = BackgroundTasks(logger)
         """The task that completes what ``begin`` has started."""
         self._endings = BackgroundTasks(logger)
-        """They are not cancelled: each waits for the end of the processes of one operation."""
+        """These tasks are not canceled: each waits until the processes of one operation have ended."""
 
     def _opened(self, known: Settings | None = None) -> contextlib.AbstractAsyncContextManager[Git | None]:
         return opened(self._directory, self._confinement, self._memory, self._endings, known, self._find)
 
     def _find(self, directory: Path) -> Repository | None:
-        """Blocking. Raises ``NoCheckpoint`` or OSError."""
+        """The repository for the checkpoints, or None. Blocking. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         return find(directory) if self._private is None else self._private.repository()
 
     async def stored(self) -> None:
@@ -239,12 +241,13 @@ class Checkpoints:
         await self._endings.wait()
 
     async def take(self, run_id: str, when: When) -> bool:
-        """False if the project is not in a git work tree (or git is missing). Raises ``GitFailed``, ``NoCheckpoint``."""
+        """Takes a checkpoint of a run. Returns False if there is no repository for it, or git is not installed. Raises
+        ``GitFailed`` or ``NoCheckpoint``."""
         return await self._take(run_id, when, asyncio.get_running_loop().create_future())
 
     async def begin(self, run_id: str) -> bool:
-        """As ``take(run_id, "before")``, but returns as soon as git has the state of the files: nothing that changes from
-        then on becomes part of the checkpoint. It is stored in the background, before any other operation begins."""
+        """Like ``take(run_id, "before")``, but returns as soon as git has the state of the files: later changes do not
+        become part of the checkpoint. It is stored in the background, before any other operation begins."""
         await self._storing.wait()
         collected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         storing = self._storing.start(self._complete(run_id, collected), f"the checkpoint before {run_id}")
@@ -256,7 +259,7 @@ class Checkpoints:
             await asyncio.wait([storing])
             raise
         if not collected.done():
-            raise GitFailed("the checkpoint was canceled because the project was closed.")
+            raise GitFailed("the checkpoint was canceled because the project was closed")
         return collected.result()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
@@ -276,12 +279,12 @@ class Checkpoints:
                 collected.set_result(taken)
 
     async def _take(self, run_id: str, when: When, collected: asyncio.Future[bool]) -> bool:
-        """``collected`` is set to True as soon as git has the state of the files."""
+        """Takes a checkpoint. ``collected`` is set to True as soon as git has the state of the files."""
         async with self._busy.held(urgent=True):
             if when == "before":
                 await self._begin_with_repository()
             left, self._left = self._left, None
-            # A run does not wait for the checkpoint after it, so that is where the configuration is read in any case.
+            # A run does not wait for the checkpoint after it, so the configuration is always read for that one.
             known = left.settings if left is not None and when == "before" else None
             async with self._opened(known) as git:
                 if git is None:
@@ -306,7 +309,7 @@ class Checkpoints:
         self._left = None
 
     async def _has_review(self, git: Git) -> bool:
-        """Whether something is to be decided, or a run has not ended."""
+        """Whether the review has something to decide, or a run has not ended."""
         review = f"{self._refs}/{REVIEW}"
         sides = [
             await git.run("rev-parse", "--verify", "--quiet", f"{review}/{name}^{{tree}}") for name in ("base", "head")
@@ -317,7 +320,7 @@ class Checkpoints:
         return sides[0][1] != sides[1][1] or not title.endswith(" after")
 
     async def _collect(self, git: Git, run_id: str, when: When, left: _Left | None) -> _Collected:
-        """Makes git's index the state of the files at this moment."""
+        """Updates git's index to the state of the files at this moment."""
         digest = await asyncio.to_thread(self._digest, git)
         same = left is not None and (left.repository, left.settings, left.theirs) == (
             git.repository,
@@ -352,7 +355,7 @@ class Checkpoints:
         return _Collected(filtered, digest, self._before.ignoring, None)
 
     def _digest(self, git: Git) -> bytes | None:
-        """Of the person's index; None if it can't be read without git. Blocking."""
+        """The digest of the user's index; None if only git can read that. Blocking."""
         file = git.repository.own / "index"
         version = versions([str(file)])
         if self._theirs[0] != version:
@@ -361,10 +364,10 @@ class Checkpoints:
         return self._theirs[1]
 
     async def _resume(self, git: Git) -> bool:
-        """Begins with the index of the last checkpoint; the only git command that a run waits for. False if that index
-        is gone."""
+        """Updates git's index, based on that of the last checkpoint, with the only git command that a run waits for.
+        Returns False if that index is gone."""
         try:
-            # git does not read unchanged files again. The index's own time is part of how it knows them.
+            # git does not read unchanged files again. It also compares their times with that of the index file itself.
             await asyncio.to_thread(shutil.copy2, self._last_index(git), git.index)
         except OSError:
             return False
@@ -372,16 +375,17 @@ class Checkpoints:
         return True
 
     def _last_index(self, git: Git) -> Path:
-        """The file with the index of the last checkpoint. It belongs to the repository that has the contents."""
+        """The file with the index of the last checkpoint. It is kept with the repository that contains the objects."""
         assert self._folder is not None
         return (git.repository.own if git.repository.private else self._folder) / INDEX
 
     def _listings(self, folders: Iterable[str]) -> dict[str, git_index.Listing]:
-        """Blocking."""
+        """What is in each of these folders of the project. Blocking."""
         return git_index.listings(self._directory.resolve(), folders)
 
     async def _beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before:
-        """The state of what is beside the files in git's index. ``known``: folders that are listed already."""
+        """The paths in the project that are not in git's index. ``known``: listings of folders that were made
+        already."""
         found = await asyncio.to_thread(self._look_beside, git, run_id, known)
         if found is not None:
             return found
@@ -389,7 +393,7 @@ class Checkpoints:
         return _Before(run_id, git.settings, frozenset(listed.split("\0")), None)
 
     def _look_beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before | None:
-        """Blocking. None for an index that only git can be asked about."""
+        """Like ``_beside``, without git; None for an index that only git can read. Blocking."""
         directory, root = self._directory.resolve(), git.repository.root
         index = git_index.read(git.index, git.settings.id_bytes)
         if index is None:
@@ -416,7 +420,7 @@ class Checkpoints:
         return {path.removeprefix(prefix): entry for path, entry in index.entries.items() if path.startswith(prefix)}
 
     async def _store(self, git: Git, run_id: str, when: When, collected: _Collected) -> None:
-        """Makes git's index a checkpoint."""
+        """Stores git's index as a checkpoint."""
         filtered = collected.filtered
         if filtered is None:
             assert collected.left is not None
@@ -445,14 +449,14 @@ class Checkpoints:
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
-        with contextlib.suppress(OSError):  # without it the next checkpoint begins with the person's index
+        with contextlib.suppress(OSError):  # without it the next checkpoint begins with the user's index
             await asyncio.to_thread(_keep, git.index, self._last_index(git))
             self._left = left
 
     async def _filters(self, git: Git, left: _Left, known: Mapping[str, str]) -> Filtered:
-        """The files with a filter, for a checkpoint that began with the index of the last one; ``known``: their entries in
-        the index of this one. A file that has got its filter since, and that git has not read since, may be in it as what a
-        filter made of it."""
+        """The files with a filter, for a checkpoint that is based on the index of the last one. ``known``: their
+        entries in its own index. A file that has got its filter since then, and that git has not read since, may be in
+        it as what a filter made of it."""
         new = known.keys() - left.read
         earlier: dict[str, tuple[int, bytes]] = {}
         if new:
@@ -462,11 +466,11 @@ class Checkpoints:
         return Filtered((left.read | known.keys()) - unread, unread)
 
     async def _look(self, git: Git, since: str | None) -> Filtered:
-        """Makes git's index what the work tree contains. ``since``: the checkpoint that it is to be compared with, so that
-        files with a filter have to be read if they were read for that one."""
+        """Updates git's index to match the work tree. ``since``: the checkpoint to compare the work tree with; files
+        with a filter that were read for it are read again. Returns the files with a filter."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
         try:
-            # git does not read unchanged files again. The index's own time is part of how it knows them.
+            # git does not read unchanged files again. It also compares their times with that of the index file itself.
             await asyncio.to_thread(shutil.copy2, known_files, git.index)
         except FileNotFoundError:
             await asyncio.to_thread(git.index.unlink, missing_ok=True)
@@ -503,17 +507,18 @@ class Checkpoints:
             raise GitFailed(f"git add exited with code {code}: {complaint.strip()[:500]}")
 
     def _smallest(self, paths: Iterable[str]) -> frozenset[str]:
-        """As many of these files as are read for one checkpoint. Blocking."""
+        """The smallest of these files, as many as are read for one checkpoint. Blocking."""
         sizes = []
         for path in paths:
-            with contextlib.suppress(OSError):  # one that is gone needs no room
+            with contextlib.suppress(OSError):  # a file that is gone needs no room
                 sizes.append(((self._directory / path).lstat().st_size, path))
         sums = itertools.accumulate(size for size, _ in sorted(sizes))
         return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)
 
     async def _even_out(self, git: Git, run_id: str, before: str) -> bool:
-        """What git ignores may have changed: what was in ``before`` is still part of it, what was there beside it is not.
-        Whether something became part of it that git ignores by now."""
+        """Corrects git's index, since what git ignores may have changed: what was in ``before`` stays part of it, and
+        what was there but not in ``before`` does not become part of it. Returns whether anything that git ignores by
+        now was added to it."""
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
         code, output, complaint = await git.run("diff-index", *options, before, "--", ".")
         if code:
@@ -536,7 +541,7 @@ class Checkpoints:
         return path in self._before.outside or any(directory in self._before.outside for directory in above)
 
     def _is_there(self, path: str) -> bool:
-        """As itself: not a directory by now, nor behind a directory that has become a link. Blocking."""
+        """Whether the file itself still exists: not a directory, nor below a directory that is now a link. Blocking."""
         found = self._directory / path
         is_file = os.path.lexists(found) and (found.is_symlink() or not found.is_dir())
         return is_file and found.parent.resolve() == self._directory.resolve() / Path(path).parent
@@ -565,7 +570,7 @@ class Checkpoints:
             return await self._shown(git, run_id, await self._changed(git, before, after), before, after)
 
     async def _changed(self, git: Git, before: str, after: str) -> list[tuple[str, str]]:
-        """Marks and paths, relative to the project."""
+        """git's marks and the paths of what differs; the paths are relative to the project."""
         return _marked(await git.read(*PATCH, "--name-status", "--relative", "-z", before, after, "--", "."))
 
     async def _shown(self, git: Git, run_id: str, listed: list[tuple[str, str]], before: str, after: str) -> RunChanges:
@@ -601,15 +606,16 @@ class Checkpoints:
 
     @contextlib.asynccontextmanager
     async def beside(self) -> AsyncIterator[Git]:
-        """git for what may take minutes and neither reads nor writes files or checkpoints: these continue meanwhile. Raises
-        ``NoCheckpoint`` or ``GitFailed``."""
+        """git for what may take minutes and neither reads nor writes files or checkpoints: operations on these continue
+        meanwhile. Raises ``NoCheckpoint`` or ``GitFailed``."""
         async with self._opened() as git:
             if git is None:
                 raise await self._nothing()
             yield git
 
     async def current(self, git: Git, since: str) -> tuple[str, Filtered]:
-        """The current files as a tree, which is git's index from then on, to be compared with the checkpoint ``since``."""
+        """The current files as a tree, to be compared with the checkpoint ``since``, and the files with a filter. From
+        then on, git's index is this tree."""
         filtered = await self._look(git, since)
         await self._even_out(git, "", since)
         return (await git.read("write-tree")).strip(), filtered
@@ -620,9 +626,9 @@ class Checkpoints:
             await self._private.check_size(git)
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
-        """Changes the files from the tree ``now``, which they are, to the tree ``wanted``, all or nothing. ``paths``: of the
-        files that differ. Raises ``Changed`` if they are no longer ``now``."""
-        # The patch starts from the current files, so that each change has one place, however similar others are.
+        """Changes the files from the tree ``now``, their current state, to the tree ``wanted``, all or nothing.
+        ``paths``: those of the files that differ. Raises ``Changed`` if the files no longer match ``now``."""
+        # The patch starts from the current files, so that each change has one place, however similar other places are.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if patch.stat().st_size:
@@ -631,7 +637,7 @@ class Checkpoints:
                 raise Changed(await self._named(git, complaint, paths))
 
     async def _take_out(self, git: Git, before: str, after: str) -> None:
-        """Makes the index the current files without the run's changes. Raises ``Changed``."""
+        """Updates the index to the current files without the run's changes. Raises ``Changed``."""
         options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
         changed = await differences(git, before, after)
         since = _entries(await git.read("diff-index", "--cached", *options, after, "--", "."))
@@ -694,7 +700,7 @@ class Checkpoints:
                 await self._remove(git, await self._names(git))
 
     async def _drop_old(self, git: Git, active: str) -> None:
-        """Drops the checkpoints of older runs, and of those that have ended without one. ``active``: the latest run."""
+        """Drops the checkpoints of older runs, and of those that ended without a second one. ``active``: the latest."""
         private = self._private if git.repository.private else None
         is_full = private is not None and await asyncio.to_thread(private.is_full)
         names = await self._names(git)
@@ -722,28 +728,28 @@ async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]
 
 
 async def filtered_of(git: Git, checkpoint: str) -> Filtered:
-    """The files with a filter in a checkpoint, which may not exist or come from an earlier version."""
+    """The files with a filter in a checkpoint, which may not exist, or may come from an earlier version."""
     return noted(await message_of(git, checkpoint), Filtered) or Filtered()
 
 
 async def message_of(git: Git, commit: str) -> str:
-    """Empty if it does not exist. ``commit``: its id, or a ref."""
+    """The message of a commit; empty if the commit does not exist. ``commit``: its id, or a ref."""
     return (await _commit(git, commit)).partition("\n\n")[2]
 
 
 async def tree_of(git: Git, commit: str) -> str:
-    """The id of its tree; empty if it does not exist."""
+    """The id of a commit's tree; empty if the commit does not exist. ``commit``: its id, or a ref."""
     return (await _commit(git, commit)).partition("\n")[0].removeprefix("tree ")
 
 
 async def _commit(git: Git, commit: str) -> str:
-    run = git.run if "/" in commit else git.once  # what an id names stays; a ref can change
+    run = git.run if "/" in commit else git.once  # an id always names the same object; a ref can change
     code, text, _ = await run("cat-file", "commit", commit)
     return "" if code else text
 
 
 def noted(message: str, kind: type[T]) -> T | None:
-    """What the message of a commit contains below its title; None if that is something else."""
+    """What the message of a commit contains below its title; None if that is not of this kind."""
     with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
         return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
     return None
@@ -774,12 +780,12 @@ def _staged(listed: str) -> dict[str, str]:
 
 
 def _entry(mode: int, object_id: bytes) -> str:
-    """As ``_staged`` has it, of a file that is not in conflict."""
+    """An entry as in the result of ``_staged``, for a file that is not in conflict."""
     return f"{mode:o} {object_id.hex()} 0"
 
 
 def _keep(index: Path, kept: Path) -> None:
-    """Blocking. Raises OSError."""
+    """Copies the index to the file ``kept`` atomically. Blocking. Raises OSError."""
     new = kept.with_name(kept.name + ".new")
     shutil.copy2(index, new)
     new.chmod(PRIVATE_FILE)
@@ -787,7 +793,8 @@ def _keep(index: Path, kept: Path) -> None:
 
 
 def _clash(there: str, made: str, was: str) -> int | None:
-    """The first line of ``there``, from 1, that was changed where the way from ``made`` back to ``was`` changes something."""
+    """The first line of ``there``, from 1, that was changed where undoing the run, from ``made`` to ``was``, changes
+    something. None if there is no such line."""
     lines = split(made)[0]
     undone = hunks.diff(lines, split(was)[0])
     for hunk in hunks.diff(lines, split(there)[0]):

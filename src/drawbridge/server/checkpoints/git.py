@@ -1,19 +1,20 @@
 """git for checkpoints: it runs under a supervisor like an agent, and it never reads the repository's configuration.
 
-Whoever can write files in a project (an agent can) also writes ``.git/config`` and ``.gitattributes``. git runs programs
-that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a partial clone that
-is missing. Switching each of them off by name fails with the first one that is forgotten, and a new version of git adds
-more. So git works in a git directory of Drawbridge's own, made for one operation: objects, refs and the list of ignored
-files are links to the repository's, the configuration is Drawbridge's. A filter without a configured program passes the
-bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never asked for. ``git config
---list`` is the only command that reads the repository's configuration. It runs nothing, and of what it prints only the
-settings in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, its
-remotes are read as well.) The one exception is ``as_person``, for a commit or a push that a person has asked for: it is made
-with their configuration and their hooks.
+Anyone who can write files in a project, such as an agent, can also write ``.git/config`` and ``.gitattributes``. git
+runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a
+partial clone that is missing. Switching each of them off by name fails with the first one that is forgotten, and a new
+version of git adds more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the
+list of ignored files are links to the repository's, the configuration is Drawbridge's. A filter without a configured
+program passes the bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never
+requested. ``git config --list`` is the only command that reads the repository's configuration. It runs nothing, and of
+what it prints only the settings in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To
+know where a push goes, the remotes are read as well.) The one exception is ``as_person``, for a commit or a push that a
+person has requested: it is made with the user's configuration and hooks.
 
-The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since a supervisor costs
-20 ms. So git has no more rights than an agent, ends with the server and leaves no process behind. git writes files
-while a run is reverted: the shell ignores SIGTERM, so that git has the supervisor's 3 seconds if the server dies.
+The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since starting a
+supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
+git writes files while a run is reverted: the shell ignores SIGTERM, so that git can use the supervisor's 3 seconds if
+the server dies.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SECONDS: Final = 30.0
 """Seconds for one command."""
 
 SETTINGS_SECONDS: Final = 5.0
-"""Seconds to read the configuration. An agent writes it, and may include a pipe there that nobody writes to."""
+"""Seconds to read the configuration. An agent can write it, and can include a pipe there that nobody writes to."""
 
 LARGEST_FILE: Final = 1_000_000
 """Bytes of each of git's own files that is read for every operation: its configuration and its lists of patterns."""
@@ -72,7 +73,7 @@ KEPT: Final = frozenset(
         "trustctime",
     )
 )
-"""Settings of the person that keep their meaning. None of them can name a program."""
+"""The user's settings that keep their meaning. None of them can name a program."""
 
 NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
 
@@ -80,23 +81,24 @@ KNOWN_EXTENSIONS: Final = frozenset(
     "extensions." + name
     for name in ("noop", "objectformat", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig")
 )
-"""What a repository may be marked with and still be read through links to its objects and refs."""
+"""The extensions with which a repository can still be read through links to its objects and refs."""
 
 FORMATS: Final = ("sha1", "sha256")
 
 OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protocol.allow=never")
 
 LARGEST_OUTPUT: Final = 100 * MB
-"""Bytes of one command's output that the server reads into its memory. An agent writes the configuration, for one."""
+"""Bytes of one command's output that the server reads into its memory. An agent writes some of it: the configuration,
+for example."""
 
 LARGEST_DIFF: Final = 400_000
-"""Bytes of a diff that is shown."""
+"""Bytes of a diff that are shown."""
 
 ESCAPED: Final = 600_000
 """Bytes of the diff as JSON, where each control character takes six bytes."""
 
 MOST_CONFIGURATION_FILES: Final = 50
-"""That are looked at before a run to see that the configuration is as it was; with more it is read for every checkpoint."""
+"""Files that are checked before a run for changes to the configuration; with more, it is read for every checkpoint."""
 
 LONGEST_COMPLAINT: Final = 65_536
 
@@ -128,7 +130,7 @@ LOCAL: Final = frozenset(
         "WORK_TREE",
     )
 )
-"""Variables about one repository (``git rev-parse --local-env-vars``), which may be another one."""
+"""Variables about one repository (``git rev-parse --local-env-vars``), which may not be the one in use."""
 
 LONGEST_POINTER: Final = 8192
 """Bytes of a file that names a git directory."""
@@ -146,9 +148,10 @@ class NoCheckpoint(Exception):
 
 
 class Settings(Struct, frozen=True):
-    """The part of the configuration that git receives. ``words``: for its command line; ``id_bytes``: of an object id.
-    ``files``: the files that the configuration was read from or would be, and those for ignored files and attributes
-    outside of the work tree, each with a value that changes with it; None if these files are not known.
+    """The part of the configuration that git receives. ``words``: the arguments for its command line; ``id_bytes``: the
+    size of an object id. ``files``: the files that the configuration was read from or would be, and those for ignored
+    files and attributes outside of the work tree, each with a value that changes with it; None if these files are not
+    known.
     """
 
     words: tuple[str, ...]
@@ -160,13 +163,14 @@ class Settings(Struct, frozen=True):
         return 20 if self.format == "sha1" else 32
 
     def are_current(self) -> bool:
-        """Blocking."""
+        """Whether the files are unchanged, so that the settings still apply. Blocking."""
         return self.files is not None and versions(self.files) == self.files
 
 
 class Repository(Struct, frozen=True):
-    """Where a work tree and its git directories are. ``own`` has the index, ``common`` objects, refs and configuration;
-    they differ in a linked work tree. ``private``: both are in the server's data (``private.py``)."""
+    """Where a work tree and its git directories are. ``own`` contains the index, ``common`` objects, refs and
+    configuration; they differ in a linked work tree. ``private``: whether both are in the server's data
+    (``private.py``)."""
 
     root: Path
     own: Path
@@ -186,7 +190,7 @@ def find(directory: Path) -> Repository | None:
             if own is not None:
                 common = _line_of(own / "commondir")
                 return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file has; links in a circle
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have; a loop of links
         return None
     return None
 
@@ -250,13 +254,13 @@ def _line_of(file: Path) -> str | None:
 
 
 def program() -> str | None:
-    """git from PATH, but never by a relative entry: the current directory is the project."""
+    """The path of git, or None. Relative entries of PATH are not used: the current directory is the project."""
     found = shutil.which("git")
     return found if found is not None and os.path.isabs(found) else None
 
 
 class Git:
-    """One operation's git. ``folder`` is its own, for files that exist as long as it does; ``index`` is one of them."""
+    """git for one operation. ``folder`` is for files, such as ``index``, that exist only as long as the operation."""
 
     def __init__(
         self,
@@ -275,11 +279,11 @@ class Git:
         self._shell = shell
         self.settings = Settings((), FORMATS[0], None)
         self._once: dict[tuple[str, ...], tuple[int, str, str]] = {}
-        """Answers that ``once`` has got."""
+        """The results of ``once``, by its arguments."""
         self.texts: dict[str, str | None] = {}
-        """Contents by their ids, as far as this operation has read or written them; None for what is not text."""
+        """Contents by object id, as far as this operation has read or written them; None for one that is not text."""
         self.sizes: dict[str, int] = {}
-        """Bytes of contents by their ids, as far as this operation knows them."""
+        """Sizes of contents in bytes, by object id, as far as this operation knows them."""
         self._private = {
             "GIT_DIR": str(folder / "git"),
             "GIT_WORK_TREE": str(repository.root),
@@ -308,8 +312,8 @@ class Git:
         return place | {"GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
 
     async def configuration(self) -> list[tuple[str, str]]:
-        """All settings of the person and the repository, as names and values; of several values, the last one is valid.
-        Raises ``GitFailed``."""
+        """All settings of the user and the repository, as names and values; if a name occurs several times, the last
+        value applies. Raises ``GitFailed``."""
         code, listed, complaint = await self._command(["config", "--list", "-z"], self._place, seconds=SETTINGS_SECONDS)
         if code:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
@@ -324,7 +328,7 @@ class Git:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
         if (
             complaint and (await self._command(["rev-parse", "--git-dir"], place))[0]
-        ):  # it has been left out of the list
+        ):  # its configuration is not in the list
             raise NoCheckpoint(
                 "Checkpoints are not available here: the installed git does not support the repository's format."
             )
@@ -353,7 +357,8 @@ class Git:
         return Settings(tuple(word for setting in given for word in ("-c", setting)), format, read)
 
     async def see_head(self) -> None:
-        """From now on HEAD is the commit that is checked out; until then, it names no commit."""
+        """Copies the repository's HEAD into this operation's git directory, whose own HEAD does not name a commit
+        before that."""
         await asyncio.to_thread(self._copy_head)
 
     def _copy_head(self) -> None:
@@ -364,22 +369,22 @@ class Git:
     async def run(
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """Exit code, output and complaint. Bytes that are not UTF-8 survive as surrogates."""
+        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates."""
         return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Its output. Raises ``GitFailed``."""
+        """Runs git and returns its output. Raises ``GitFailed`` if it fails."""
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
-        """As ``run``, but for what can't change during an operation, such as objects named by their ids: git is started the
-        first time only."""
+        """Like ``run``, but for what can't change during an operation, such as objects named by their ids: git is
+        started only the first time."""
         if words not in self._once:
             self._once[words] = await self.run(*words)
         return self._once[words]
 
     async def read_once(self, *words: str) -> str:
-        """As ``once``. Raises ``GitFailed``."""
+        """Like ``once``, but returns only the output. Raises ``GitFailed`` if the command fails."""
         return _output(words, *await self.once(*words))
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
@@ -389,11 +394,11 @@ class Git:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)
 
     async def as_person(self, script: str, seconds: float, what: str) -> tuple[int, str]:
-        """Runs a shell script in the root of the work tree, in which ``$git`` is the person's own git: with their
-        configuration, identity, hooks and signing, but with the limits of an agent. Returns its exit code and the end of its
-        output. ``what``: the words for it in an error.
+        """Runs a shell script in the root of the work tree, in which ``$git`` is the user's own git: with their
+        configuration, identity, hooks and signing, but with the limits of an agent. Returns its exit code and the end
+        of its output. ``what``: the words for it in an error.
 
-        What the script runs longer than ``seconds`` gets SIGTERM, the script itself does not. Raises ``GitFailed`` if it does
+        After ``seconds``, what the script runs gets SIGTERM, but not the script itself. Raises ``GitFailed`` if it does
         not end then.
         """
         given = environment(os.environ, str(self.repository.root), "")
@@ -412,13 +417,13 @@ class Git:
         return code, await asyncio.to_thread(self._end_of_output)
 
     async def remove_at_end(self, file: Path | None) -> None:
-        """The shell removes this file when it ends, also because the server has died; None if it no longer does. Raises
-        ``GitFailed``."""
+        """Makes the shell remove this file when it ends, even if that is because the server has died; None cancels
+        that. Raises ``GitFailed``."""
         what = "-" if file is None else shlex.quote(f"rm -f {shlex.quote(str(file))}")
         await self._line(f"trap {what} EXIT", SECONDS, "a lock")
 
     def _end_of_output(self) -> str:
-        """Blocking."""
+        """The end of the output of a script. Blocking."""
         with (self.folder / "out").open("rb") as file:
             file.seek(max(0, (self.folder / "out").stat().st_size - LONGEST_COMPLAINT))
             return file.read(LONGEST_COMPLAINT).decode(errors="replace")
@@ -435,8 +440,8 @@ class Git:
         return code, *(await asyncio.to_thread(self._finished, words))
 
     async def _line(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
-        """Runs a line of the shell. Returns its exit code. ``terminates``: what has not ended in time gets SIGTERM first.
-        Raises ``GitFailed``."""
+        """Runs a line in the shell. Returns its exit code. ``terminates``: whether what has not ended in time gets
+        SIGTERM first. Raises ``GitFailed``."""
         assert self._shell.stdin is not None
         try:
             self._shell.stdin.write(os.fsencode(f"{line}; echo $?\n"))
@@ -453,7 +458,7 @@ class Git:
         return int(code)
 
     async def _reply(self, seconds: float) -> bytes | None:
-        """The next line of the shell; None if it does not come in time."""
+        """The next line that the shell prints; None if there is none in time."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         try:
@@ -467,7 +472,7 @@ class Git:
         return shlex.quote(str(self.folder / name))
 
     def _finished(self, words: Sequence[str]) -> tuple[str, str]:
-        """Output and complaint of a command that has ended. Blocking."""
+        """The output and error output of a finished command. Raises ``GitFailed`` if it is too large. Blocking."""
         said = self.folder / "out"
         if said.stat().st_size > LARGEST_OUTPUT:
             raise GitFailed(f"git printed more than {LARGEST_OUTPUT // MB} MB for: {' '.join(words)[:200]}")
@@ -477,7 +482,7 @@ class Git:
 
 
 def _output(words: Sequence[str], code: int, said: str, complaint: str) -> str:
-    """Raises ``GitFailed``."""
+    """The output of a command. Raises ``GitFailed`` if its exit code is not 0."""
     if code:
         raise GitFailed(f"git {words[0]} exited with code {code}: {complaint.strip()[:500]}")
     return said
@@ -492,10 +497,10 @@ async def opened(
     known: Settings | None = None,
     find: Callable[[Path], Repository | None] = find,
 ) -> AsyncIterator[Git | None]:
-    """git for one operation in ``directory``; None if it is not in a work tree or there is no git.
-    ``endings``: the tasks in which the processes are ended, so that this is completed if the operation is cancelled; they
-    must not be cancelled. ``known``: the settings of an earlier operation, which save git from being started for them.
-    ``find``: finds the repository of ``directory``.
+    """git for one operation in ``directory``; None if it is not in a work tree or git is not installed. ``endings``:
+    the tasks in which the processes are ended, so that this is completed if the operation is canceled; they must not be
+    canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them. ``find``:
+    finds the repository of ``directory``.
 
     Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
     """
@@ -533,8 +538,8 @@ async def opened(
 
 @contextlib.asynccontextmanager
 async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
-    """``mark``: a part of its name that cannot be guessed. The name is known before the folder exists, so that it is removed
-    even if its creation is cancelled.
+    """A folder for one operation. ``mark``: a part of its name that can't be guessed. The name is known before the
+    folder exists, so that it is removed even if its creation is canceled.
     """
     folder = await asyncio.to_thread(lambda: Path(tempfile.gettempdir(), f"{FOLDER}{os.getpid()}-{mark}"))
     try:
@@ -581,7 +586,7 @@ def _make(folder: Path, repository: Repository, format: str) -> None:
 
 
 def _setting(item: str) -> tuple[str, str]:
-    """Name and "=value"; a setting without a value is true and has no "=", as ``git -c`` takes it."""
+    """The name of a setting, and "=value"; a setting without a value is true and has no "=", as ``git -c`` takes it."""
     name, separator, value = item.partition("\n")
     return name, "=" + value if separator else ""
 
@@ -601,7 +606,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
         files.add(file)
         name, value = _setting(item)
         if re.fullmatch(r"include(if\..*)?\.path", name, re.DOTALL):
-            if value.startswith("=%("):  # from where git was installed
+            if value.startswith("=%("):  # relative to where git was installed
                 return None
             named = os.path.expanduser(value.removeprefix("="))
             files.add(os.path.join(os.path.dirname(file), named))
@@ -623,7 +628,7 @@ def versions(files: Iterable[str]) -> Versions:
 
 
 def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
-    """git looks for these below HOME, which is another one for our git."""
+    """Adds the default paths of ``NAMES_A_FILE``: git looks for them below HOME, which is different for our git."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
         chosen

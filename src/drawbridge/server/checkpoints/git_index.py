@@ -23,11 +23,11 @@ GITLINK: Final = 0o160000
 
 _EXTENDED: Final = 0x4000
 _STAT_BYTES: Final = 40
-"""Times, device, inode, mode (the bytes 24 to 28), owner and size, before the object's id."""
+"""Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 28), owner and size."""
 
 
 class Index(Struct, frozen=True):
-    """``entries``: path → mode and object id. ``digest`` does not depend on what git only remembers of a file's times: it is
+    """``entries``: path → mode and object id. ``digest`` does not depend on the file times that git remembers: it is
     the same after a ``git status`` that has refreshed the index."""
 
     entries: dict[str, tuple[int, bytes]]
@@ -39,7 +39,7 @@ NO_INDEX: Final = Index({}, b"")
 
 def read(file: Path, id_bytes: int) -> Index | None:
     """The index in ``file``; ``NO_INDEX`` if there is no such file. None for one that is damaged, too large, split or
-    sparse: only git can say what it contains. ``id_bytes``: of an object id, 20 or 32. Blocking."""
+    sparse: only git can say what it contains. ``id_bytes``: the size of an object id, 20 or 32. Blocking."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -58,12 +58,13 @@ def read(file: Path, id_bytes: int) -> Index | None:
 
 
 def may_have_repositories(file: Path) -> bool:
-    """Whether ``read`` could find an entry with the mode ``GITLINK``; a much quicker look. Blocking; raises OSError."""
+    """Whether ``read`` could find an entry with the mode ``GITLINK``; much faster. Blocking; raises OSError."""
     return GITLINK.to_bytes(4, "big") in file.read_bytes()
 
 
 def _parsed(data: bytes, id_bytes: int) -> Index:
-    """Raises ``ValueError``, ``IndexError`` or ``struct.error`` for what is not a whole index of a known kind."""
+    """Parses an index. Raises ``ValueError``, ``IndexError`` or ``struct.error`` unless it is whole and of a known
+    kind."""
     version = int.from_bytes(data[4:8], "big")
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("not an index of a known version")
@@ -97,7 +98,7 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
 
 
 def _variable_length(data: bytes, at: int) -> tuple[int, int]:
-    """git's "offset encoding" of a number, and where it ends."""
+    """Reads a number in git's "offset encoding". Returns it, and where it ends."""
     byte = data[at]
     value = byte & 0x7F
     while byte & 0x80:
@@ -108,7 +109,7 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
-    """Raises ``ValueError`` for one that changes which files there are: their names begin with a small letter."""
+    """Raises ``ValueError`` for an extension that changes which files there are: its name begins in lower case."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
             raise ValueError("it requires an extension that is not supported")
@@ -122,17 +123,17 @@ Listing: TypeAlias = list[tuple[str, bool]]
 
 
 class Beside(Struct, frozen=True):
-    """What is in a directory beside its tracked files, with paths relative to it. ``untracked``: files, ignored or not, as
-    ``git ls-files --others --directory`` has them: a directory without a tracked file is one entry that ends with
-    a slash. ``ignore_files``: each ``.gitignore``, tracked or not, that applies to a tracked file."""
+    """What is in a directory in addition to its tracked files, with paths relative to it. ``untracked``: files, ignored
+    or not, as ``git ls-files --others --directory`` lists them: a directory without a tracked file is one entry that
+    ends with a slash. ``ignore_files``: each ``.gitignore``, tracked or not, that applies to a tracked file."""
 
     untracked: frozenset[str]
     ignore_files: frozenset[str]
 
 
 def folders(tracked: Iterable[str]) -> set[str]:
-    """The directories that contain these files, at any depth; "" is the first. Raises ``ValueError`` if their paths have
-    more than ``LARGEST_INDEX`` characters: an index can name directories that no file system has."""
+    """The directories that contain these files, at any depth, including "" for the top. Raises ``ValueError`` if their
+    paths have more than ``LARGEST_INDEX`` characters: an index can name directories that no file system has."""
     above: set[str] = {""}
     room = LARGEST_INDEX
     for path in tracked:
@@ -159,7 +160,8 @@ def listings(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
 
 
 def beside(listed: Mapping[str, Listing], tracked: Collection[str]) -> Beside:
-    """``listed``: the listing of each of the ``folders`` of ``tracked``."""
+    """The untracked files, and the ``.gitignore`` files in the folders of the tracked files. ``listed``: the listing of
+    each of the ``folders`` of ``tracked``."""
     untracked: set[str] = set()
     ignore_files: set[str] = set()
     for folder, entries in listed.items():

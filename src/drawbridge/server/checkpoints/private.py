@@ -1,8 +1,8 @@
 """The private repository of a directory that is not in a git work tree.
 
-It is in the server's data: git gets it as its git directory, and the person's directory as its work tree. Nothing is written
-into that directory, and nothing in it is taken for a repository. ``.gitattributes`` has no effect, so all files are
-stored and restored as their bytes; ``.gitignore`` has.
+It is in the server's data: git uses it as its git directory, and the user's directory as its work tree. No data of the
+repository is written into that directory, and nothing in it is taken for a repository. ``.gitattributes`` has no
+effect, so all files are stored and restored byte for byte; ``.gitignore`` has an effect.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint, Repo
 logger = logging.getLogger("drawbridge.server")
 
 NAME: Final = "repository"
-"""Of the git directory, in the folder that belongs to the checkpoints."""
+"""The name of the git directory in the folder that belongs to the checkpoints."""
 
 IGNORED: Final = (
     # dependencies
     *("node_modules/", "bower_components/", "jspm_packages/", ".venv/", "venv/", "virtualenv/", "site-packages/"),
     *(".bundle/", "Pods/", ".pnpm-store/", ".yarn/cache/", ".eggs/", "*.egg-info/"),
-    # what is built
+    # build output
     *("target/", "build/", "dist/", "_build/", "DerivedData/", "__pycache__/", "*.pyc", "*.o", "*.class"),
     *(".next/", ".nuxt/", ".svelte-kit/", ".output/", ".dart_tool/", ".gradle/", ".terraform/"),
     # caches
@@ -40,7 +40,7 @@ IGNORED: Final = (
     # other version control, and what desktops and editors leave
     *(".hg/", ".svn/", ".jj/", ".bzr/", ".DS_Store", "Thumbs.db", "*.swp", "*.swo"),
 )
-"""What is left out, as in a ``.gitignore``; the directory's own ones may include some of it again (``!build/``)."""
+"""What is left out, as in a ``.gitignore``; the directory's own ones can include some of it again (``!build/``)."""
 
 CONFIGURATION: Final = "[core]\n\tbare = false\n\trepositoryFormatVersion = 0\n\tsharedRepository = 0600\n"
 """With the last line no other user can read what git writes there."""
@@ -52,24 +52,25 @@ LARGEST_FILE: Final = 10 * MB
 """Bytes; a larger file is left out, unless an earlier checkpoint of the same run contains it."""
 
 MOST_LARGE: Final = 1_000
-"""Files and repositories inside that are left out one by one."""
+"""Large files and nested repositories that are left out one by one."""
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 300 * MB
-"""Of all files together."""
+"""The maximum number of files, and of bytes of all files together."""
 
 LIST_SECONDS: Final = 5.0
 """Seconds in which git has to list the files."""
 
 REST_SECONDS: Final = 600.0
-"""Seconds in which a directory that was too large is not looked at before a run: each look would delay the run."""
+"""Seconds for which a directory that was too large is not checked before a run: each check would delay the run."""
 
 MOST_STORED: Final = 2_000 * MB
 """Bytes of the repository; with more, only the latest run's checkpoints and the review are kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""What is no longer in any checkpoint is removed once an hour, and also with more files than this in the repository."""
+"""Objects that are no longer in any checkpoint are removed once an hour, or if the repository has more files than
+this."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
@@ -91,11 +92,11 @@ class PrivateRepository:
         self._place = folder / NAME
         self._directory = directory
         self._too_large: tuple[float, TooLarge] | None = None
-        """Since when it is known to be too large, and why."""
+        """When the directory was found to be too large (``time.monotonic``), and why; None if it is not."""
 
     @property
     def exists(self) -> bool:
-        """Blocking."""
+        """Whether the repository was created. Blocking."""
         return self._place.is_dir()
 
     def repository(self) -> Repository | None:
@@ -113,7 +114,7 @@ class PrivateRepository:
         return Repository(self._directory.resolve(), self._place, self._place, private=True)
 
     def _create(self) -> None:
-        """Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
+        """Creates the repository. Raises ``NoCheckpoint``, ``DrawbridgeError`` or OSError."""
         directory = self._directory.resolve(strict=True)
         inside = (Path.home().resolve(), self._place.resolve())
         if any(directory in (place, *place.parents) for place in inside):
@@ -143,21 +144,21 @@ class PrivateRepository:
         return found if own is not None and own.is_dir() and not own.is_symlink() else None
 
     def remove(self) -> None:
-        """Blocking."""
+        """Removes the repository. Blocking."""
         shutil.rmtree(self._place, ignore_errors=True)
 
     def check_again_later(self) -> None:
-        """Raises ``TooLarge`` if the directory was too large a moment ago."""
+        """Raises ``TooLarge`` if the directory was found to be too large less than ``REST_SECONDS`` ago."""
         if self._too_large is not None and time.monotonic() - self._too_large[0] < REST_SECONDS:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """Looks again at a directory that was too large. Raises ``TooLarge`` if it still is."""
+        """Checks a directory again that was too large. Raises ``TooLarge`` if it still is."""
         if self._too_large is not None:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:
-        """The pathspecs of what belongs to a checkpoint, for git's standard input, NUL after each. Raises ``TooLarge``."""
+        """The pathspecs of what belongs to a checkpoint, as git's input, each followed by NUL. Raises ``TooLarge``."""
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
@@ -175,13 +176,13 @@ class PrivateRepository:
         return error
 
     def _left_out(self, listed: str) -> list[str]:
-        """Large files that no checkpoint contains, and repositories inside. Blocking. Raises ``TooLarge``."""
+        """The large files that no checkpoint contains, and the nested repositories. Blocking. Raises ``TooLarge``."""
         left_out, count, size = list[str](), 0, 0
         for mark, path in _listed(listed):
             if path.endswith("/"):
                 left_out.append(path)
                 continue
-            with contextlib.suppress(OSError):  # one that is gone
+            with contextlib.suppress(OSError):  # a file that is gone
                 bytes = os.lstat(self._directory / path).st_size
                 if mark == "?" and bytes > LARGEST_FILE:
                     left_out.append(path)
@@ -202,7 +203,7 @@ class PrivateRepository:
         await git.update("--force-remove", filter(None, listed.split("\0")))
 
     def is_full(self) -> bool:
-        """Blocking."""
+        """Whether the repository is larger than ``MOST_STORED``. Blocking."""
         return sum(size for _, size in self._objects()) > MOST_STORED
 
     async def collect(self, git: Git, *, now: bool) -> None:
@@ -218,7 +219,7 @@ class PrivateRepository:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
 
     def _is_due(self) -> bool:
-        """Blocking."""
+        """Whether it is time for ``collect``. Blocking."""
         collected = self._place / "collected"
         try:
             age = time.time() - collected.stat().st_mtime

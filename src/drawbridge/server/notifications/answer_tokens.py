@@ -1,7 +1,7 @@
 """Tokens that are in notifications: each lets the browser that was notified decide on one approval, and nothing else.
 
-The token is in the encrypted push alone, so that the browser's service worker needs no token of the device. It is kept as a
-hash, in memory: the approvals of a server that has ended are withdrawn, or asked again.
+The token is only in the encrypted push, so the browser's service worker does not need the device's token. Its hash is
+kept in memory: the approvals of a server that has ended are withdrawn, or requested again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ SECONDS: Final = 3_600.0
 """Seconds for which a token is valid: as long as a push service keeps an urgent push."""
 
 MOST: Final = 1_000
-"""The maximum of valid tokens; the oldest ones end first."""
+"""The maximum number of valid tokens; the oldest ones become invalid first."""
 
 
 class Answerable(Struct, frozen=True):
-    """What a token is for. ``endpoint``: of the subscription that was notified; ``device_id``: None for the owner's."""
+    """What a token is for. ``endpoint``: that of the subscription that was notified; ``device_id``: None for the
+    owner."""
 
     project_id: str
     approval_id: str
@@ -35,7 +36,7 @@ class Answerable(Struct, frozen=True):
 
 
 class AnswerTokens:
-    """Thread-safe."""
+    """The tokens that were issued. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,9 +1,9 @@
-"""The events that a person is notified of while nobody has the page open, and the texts of these notifications. Pure.
+"""The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
-They contain the project's name, and the tool of an approval, or how a run ended and how much there is to review; never a
-path, a prompt or an agent's text, since they leave this machine through services of third parties. The exception is a push
-to a browser whose person has asked for actions in notifications: it contains the command of an approval, if that is short,
-so that the person can decide on it without opening the page. A push is encrypted for its browser.
+They contain the project's name, and the tool of an approval, or how a run ended and how much there is to review; never
+a path, a prompt or an agent's text, since they leave this machine through third-party services. The exception is a push
+to a browser whose user has turned on actions in notifications: it contains the command of an approval request, if that
+is short, so that the user can decide on it without opening the web UI. A push is encrypted for its browser.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ LONGEST_COMMAND: Final = 120
 
 
 class Notice(Struct, frozen=True):
-    """``approval_id``: of the approval that an agent waits for; empty if none does. ``command``: what the approval is about, if
-    that is a command which a notification shows in full. ``review``: it is about the review, and leads there.
+    """``approval_id``: the approval that an agent waits for; empty if there is none. ``command``: what the approval is
+    about, if that is a command which a notification shows in full. ``review``: whether it is about the review, and
+    leads there.
     """
 
     project_id: str
@@ -50,7 +51,7 @@ class Notice(Struct, frozen=True):
 
 def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged | None = None) -> Notice | None:
     """The notification of an event of the project in ``directory``; None if nobody has to be notified. ``review``: what there
-    is to review after a run; None if nothing is.
+    is to review after a run; None if there is nothing.
     """
     project = _name(directory.name)
     match event:
@@ -74,7 +75,7 @@ def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged
 
 
 def closed(event: Event) -> str | None:
-    """The id of the approval that this event has resolved or withdrawn."""
+    """The id of the approval that this event has resolved or withdrawn; None for any other event."""
     match event:
         case ApprovalResolved() | PermissionWithdrawn():
             return event.approval_id
@@ -85,20 +86,20 @@ def whole_command(asked: ApprovalRequested) -> str:
     """The command that an approval is about, if a notification can show it, and there is nothing else to see; otherwise ""."""
     if asked.tool_name != SHELL or asked.proposal is not None or asked.link_targets or asked.blocked_path:
         return ""
-    if asked.risks:  # the page marks them, and a notification can't
+    if asked.risks:  # the web UI marks them, and a notification can't
         return ""
     given = asked.given or {}
     command = given.get("command")
     if given.keys() - {"command", "description"} or not isinstance(command, str):
         return ""
-    # Not printable are line breaks, and characters that are invisible or change the direction of the text.
+    # Line breaks are not printable, nor are characters that are invisible or change the direction of the text.
     shown = command.isprintable() and command.strip() == command and 0 < len(command) <= LONGEST_COMMAND
     return command if shown else ""
 
 
 def push_payload(notice: Notice, token: str | None = None) -> bytes:
-    """The content of the push message, for the page's service worker. ``token``: for the decision, if the device may decide,
-    its person wants to do so in notifications, and this one shows the whole command.
+    """The content of the push message, for the web UI's service worker. ``token``: the token for the decision, if the
+    device may decide, its user wants to do so in notifications, and this one shows the whole command.
     """
     fields: dict[str, Any] = {"title": notice.title, "body": notice.body, "project": notice.project_id}
     if notice.review:

@@ -1,8 +1,8 @@
 """Sends notifications: by Web Push to the browsers that have subscribed, and to the owner's webhook.
 
 Notifications are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a push
-service that does not answer does not delay the webhook. A failed one is retried twice; above the limit they are
-dropped and logged.
+service that does not answer does not delay the webhook. A failed notification is retried twice. If too many are
+waiting, further ones are dropped and logged.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
 
 PATIENCE: Final = 3.0
-"""Seconds that a person who has the page open has to answer an approval, before others are notified."""
+"""Seconds that a person who has the web UI open has to answer an approval request before others are notified."""
 
 REVIEW_SECONDS: Final = 3.0
-"""How long the notification of a run's end waits for the numbers of the review: they follow the checkpoint after the run."""
+"""Seconds that the notification of a run's end waits for the numbers of the review: they follow the checkpoint after
+the run."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
-"""The maximum of notifications that wait."""
+"""The maximum number of notifications that wait."""
 
 TEST_SECONDS: Final = 15.0
-"""How long a person waits for the result of a test."""
+"""Seconds that a user waits for the result of a test."""
 
 TEST_PAUSE: Final = 5.0
 """Seconds between two tests of a device."""
@@ -58,7 +59,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Failed(Exception):
-    """The service did not accept it. ``again``: a retry may help. ``status``: of the HTTP response; 0 without one."""
+    """The service did not accept a notification. ``again``: whether a retry may help. ``status``: that of the HTTP
+    response; 0 without one."""
 
     def __init__(self, text: str, *, again: bool, status: int = 0) -> None:
         super().__init__(text)
@@ -123,7 +125,7 @@ class Sender:
 
 class Notifier:
     """``published`` receives the events about approvals, runs and reviews. ``public`` and ``host``: names of this machine, for
-    the push services' complaints.
+    the address at which push services can complain.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class Notifier:
         self._next_tests: dict[str | None, float] = {}
         """Device → when it may send another test; infinite during one."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
-        """Approvals of which nobody was notified yet."""
+        """The timers of approvals that nobody has been notified of yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
         """By project: a run's end that waits for the numbers of the review."""
         self._reviews: dict[str, ReviewChanged] = {}
@@ -180,10 +182,11 @@ class Notifier:
             self._notify(notification, directory)
 
     def _run_ended(self, project_id: str, announced: Announced) -> None:
-        """The checkpoint after the run is not complete yet. Without one the review may be open all the same, by earlier runs
-        or because somebody has looked at it during this one.
+        """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. Even
+        without a checkpoint, the review may be open, because of earlier runs or because somebody has opened it during
+        this one.
         """
-        self._notify_of_end(project_id)  # of the run before, which nothing may replace
+        self._notify_of_end(project_id)  # of the run before, whose notification must not be lost
         loop = asyncio.get_running_loop()
         later = loop.call_later(self._review_seconds, self._notify_of_end, project_id)
         self._ends[project_id] = later, announced
@@ -192,7 +195,7 @@ class Notifier:
         self._reviews.pop(project_id, None)
         if review.state == "open":
             self._reviews[project_id] = review
-        if review.by is None:  # a decision is not what the run has left
+        if review.by is None:  # not a decision, but what the run has left to review
             self._notify_of_end(project_id)
 
     def _notify_of_end(self, project_id: str) -> None:
@@ -216,7 +219,7 @@ class Notifier:
         """Sends a notification, once. Returns the problem, as a sentence for people; None if the push service has accepted
         it. Raises ``ClientError`` if the device sends tests too often.
 
-        Any device may send a test, so one that fails is the device's problem, and not one of the server.
+        Any device may send a test, so a test that fails is the device's problem, not the server's.
         """
         wait = self._next_tests.get(browser.device_id, 0.0) - time.monotonic()
         if wait > 0:
@@ -251,14 +254,14 @@ class Notifier:
             return f"The push service {browser.service} did not accept the notification: {error}."
         except Exception:
             logger.exception("internal error: a test notification was not sent")
-            return "The server could not send the notification. Its log has the reason."
+            return "The server could not send the notification. See the server's log for the reason."
         if browser not in list(self.subscriptions):
             return "This browser's push subscription has expired. Turn notifications off and on again."
         return None
 
     def identify(self, token: str) -> Identity | None:
-        """The identity that the token of a notification gives: its device's, for that one approval. None if the token is not
-        valid, the browser has unsubscribed, or its device may no longer decide.
+        """The identity for a notification's token: that of its device, limited to one approval. None if the token is
+        not valid, the browser has unsubscribed, or its device may no longer decide.
         """
         found = self._tokens.find(token)
         if found is None or not any(one.endpoint == found.endpoint and one.actions for one in self.subscriptions):
@@ -269,7 +272,7 @@ class Notifier:
         return msgspec.structs.replace(identity, scope=DECIDES, only=(found.project_id, found.approval_id))
 
     def problems(self) -> list[str]:
-        """The push services that do not work, as sentences for people: of those that a browser still uses."""
+        """The push services that do not work, as sentences for people; only those that a browser still uses."""
         used = {one.service for one in self.subscriptions}
         refused = {service: why for service, why in dict(self._refused).items() if service in used}
         remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
@@ -311,7 +314,7 @@ class Notifier:
         self._refused.pop(to.service, None)
 
     def _post(self, to: Subscription, notification: Notice) -> None:
-        """Removes the subscription if it has ended. Raises ``Failed``."""
+        """Sends one push. Removes the subscription if it has ended. Raises ``Failed``."""
         key = self.subscriptions.private_key
         token = None
         if notification.command and to.actions and self._decides(to.device_id):

@@ -41,7 +41,8 @@ SERVICES: Final = (
 posts to: any other address could be one inside the server's own network."""
 
 OF_ONE_DEVICE: Final = 10
-"""The maximum of subscriptions; above it the oldest is removed. A browser creates a new one now and then."""
+"""The maximum number of a device's subscriptions; if there are more, the oldest is removed. A browser creates a new one
+now and then."""
 
 AUTH_BYTES: Final = 16
 LONGEST_ENDPOINT: Final = 2_000
@@ -58,8 +59,8 @@ trailing dot or a fragment differently from a check before it.
 class Subscription(Struct, frozen=True):
     """The subscription of one browser, as in the Push API: where to post, and the keys to encrypt for it (base64url).
 
-    ``device_id``: None for the owner's. ``actions``: its person wants to decide in notifications, which may then contain a
-    command.
+    ``device_id``: None for the owner's. ``actions``: whether its user wants to decide in notifications, which may then
+    contain a command.
     """
 
     endpoint: str
@@ -108,7 +109,7 @@ class Subscriptions:
         return packed(point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def add(self, new: Subscription) -> None:
-        """Raises ``ClientError`` if it is not a usable subscription, and ``NotPrivate``."""
+        """Adds a subscription. Raises ``ClientError`` if it is not usable, and ``NotPrivate``."""
         new = self._checked(new)
         with self._lock:
             others = [one for one in self._file.subscriptions if one.endpoint != new.endpoint]
@@ -118,7 +119,7 @@ class Subscriptions:
             self._write(msgspec.structs.replace(self._file, subscriptions=[*kept, new]))
 
     def subscribe(self, command: commands.PushSubscribe, who: Identity) -> None:
-        """Raises ``ClientError`` and ``NotPrivate``."""
+        """Adds a subscription of this device. Raises ``ClientError`` and ``NotPrivate``."""
         if who.key is not None:
             raise ClientError("NOT_SUPPORTED", "Only devices with a token can receive notifications.")
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id, command.actions))
@@ -167,7 +168,7 @@ class Subscriptions:
     def _read(self) -> _File:
         try:
             file = msgspec.json.decode(self._path.read_bytes(), type=_File)
-            # An earlier version may have accepted others.
+            # An earlier version may have accepted other endpoints.
             file.subscriptions = [one for one in file.subscriptions if self._posted_to(one.endpoint) == one.endpoint]
             return file
         except FileNotFoundError:
@@ -206,7 +207,7 @@ def _is_point(data: bytes) -> bool:
 
 
 LIFETIME: Final = {True: 3_600, False: 600}
-"""Seconds for which a service keeps an urgent push, or one that is not, for a phone that is off."""
+"""Whether a push is urgent → the seconds for which a service keeps it for a phone that is off."""
 
 SIGNED_SECONDS: Final = 12 * 3_600
 """Seconds for which a signature is valid; services accept at most 24 hours."""

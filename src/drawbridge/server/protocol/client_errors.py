@@ -29,7 +29,7 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it."),
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than the limit."),
-    # identity and rights
+    # identity and permissions
     "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
     "TOKEN_REVOKED": Kind("The device's token was revoked. The connection is closed, with 4403 if it was open."),
     "TOKEN_EXPIRED": Kind("The device's token has expired. The connection is closed, with 4403 if it was open."),

@@ -1,8 +1,9 @@
 """The commands that clients send to the agent server, one Struct each, and how a message is read. Pure.
 
-A message is ``{"type", "project_id"?, "data"?, "request_id"?}``; a command is its ``data`` with the other two added.
-Which ``type`` has which Struct, and everything else about a command, is its row in ``app.command_table``. What the
-server sends is in ``messages`` and ``replies``. The page for clients is docs/protocols/client.md.
+A message is ``{"type", "project_id"?, "data"?, "request_id"?}``; a command is its ``data`` with ``project_id`` and
+``request_id`` added. The row of a command in ``app.command_table`` has its ``type``, its Struct and everything else
+about it. What the server sends is in ``messages`` and ``replies``. The documentation for clients is
+docs/protocols/client.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ decision, and the error of a run."""
 
 
 class Command(Struct, kw_only=True):
-    """``request_id`` is the message's, not its data's."""
+    """``request_id`` is that of the message; it is not in its ``data``."""
 
     request_id: str | None = None
 
@@ -67,7 +68,7 @@ class Auth(Command, kw_only=True):
 
 
 class Pair(Command, kw_only=True):
-    """Exchanges a one-time code for a token. ``name``: the device's name, unless its owner has chosen one."""
+    """Exchanges a one-time code for a token. ``name``: the device's name, unless the server's owner has chosen one."""
 
     code: Annotated[str, Meta(min_length=1, max_length=40)]
     name: Identifier | None = None
@@ -78,10 +79,11 @@ class SshChallenge(Command):
 
 
 class SshAuth(Command, kw_only=True):
-    """``signature``: as ``ssh-keygen -Y sign -n drawbridge`` makes it, of the bytes that ``ssh_keys.challenge`` has.
+    """``signature``: of what ``ssh_keys.challenge`` returns, as ``ssh-keygen -Y sign -n drawbridge`` creates it.
 
-    ``host``: the name, with its port if it has one, that the client has connected to; ``certificate``: the SHA-256, in
-    hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if they differ.
+    ``host``: the host name, with the port if there is one, that the client has connected to; ``certificate``: the
+    SHA-256, in hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if
+    it differs.
     """
 
     nonce: Identifier
@@ -106,7 +108,9 @@ class Unsubscribe(Command, kw_only=True):
 
 
 class ProjectCreate(Command, kw_only=True):
-    """``agent``: the one that runs in it unless an ``execute`` names another. ``join``: as ``project_join`` right after."""
+    """``agent``: the agent that runs in the project unless an ``execute`` names another. ``join``: also joins the
+    project, like ``project_join``.
+    """
 
     path: Text
     agent: Identifier | None = None
@@ -172,8 +176,8 @@ class AgentKill(ProjectCommand):
 
 
 class AgentInterrupt(ProjectCommand, kw_only=True):
-    """``all``: also removes the queued prompts, whoever has sent them, which needs the scope ``run``. ``schedule``: cancels
-    what the idle agent has scheduled, and interrupts no run.
+    """``all``: also removes the queued prompts, no matter who sent them, which requires the ``run`` scope.
+    ``schedule``: cancels what the idle agent has scheduled, and does not interrupt a run.
     """
 
     all: bool = False
@@ -194,14 +198,14 @@ class QueueEdit(ProjectCommand, kw_only=True):
 
 
 class QueueMove(ProjectCommand, kw_only=True):
-    """``before``: the run that follows it then; null: it is the last one."""
+    """Moves a queued prompt. ``before``: the run that it is placed before; null: it becomes the last one."""
 
     run_id: Identifier
     before: Identifier | None = None
 
 
 class QueueSendNow(ProjectCommand, kw_only=True):
-    """The prompt is the next one, and the active run is interrupted for it."""
+    """Makes a queued prompt the next one, and interrupts the active run for it."""
 
     run_id: Identifier
 
@@ -229,8 +233,9 @@ class ReviewGet(ProjectCommand):
 class ReviewDecide(ProjectCommand, kw_only=True):
     """Decides a part of the open review: ``hunks`` by their ids, ``files`` by their paths, or ``all``.
 
-    ``version``: that of the review that the person has seen. It is required for ``files`` and ``all``, so that nothing is
-    decided that was not shown. ``text`` is for one hunk, without a ``decision``: what it gets instead of its new lines.
+    ``version``: the version of the review that the user has seen. It is required for ``files`` and ``all``, so that
+    nothing is decided that was not shown. ``text``: for a single hunk and without a ``decision``, the text that
+    replaces its new lines.
     """
 
     decision: Literal["keep", "undo"] | None = None
@@ -242,11 +247,12 @@ class ReviewDecide(ProjectCommand, kw_only=True):
 
 
 class ReviewComment(ProjectCommand, kw_only=True):
-    """Without a ``comment_id`` writes a comment as a draft: ``path``, ``line``, ``quote`` and ``text`` are required then.
+    """Without a ``comment_id``, writes a comment as a draft, which requires ``path``, ``line``, ``quote``, and ``text``
+    or ``suggestion``.
 
-    ``quote``: the lines ``line`` to ``end_line`` (from 1) of that ``side``, as the person has seen them. With a ``comment_id``:
-    gives a draft another ``text`` and ``suggestion``, or removes it (``remove``), or resolves or reopens a comment that was
-    sent (``resolved``).
+    ``quote``: the lines ``line`` to ``end_line`` (from 1) of that ``side``, as the user has seen them. With a
+    ``comment_id``, gives a draft another ``text`` and ``suggestion``, removes it (``remove``), or resolves or reopens a
+    comment that was sent (``resolved``).
     """
 
     comment_id: Identifier | None = None
@@ -262,8 +268,8 @@ class ReviewComment(ProjectCommand, kw_only=True):
 
 
 class ReviewSubmit(ProjectCommand, kw_only=True):
-    """Sends all drafts to the agent, as one prompt. ``drafts``: their version that the person has seen. ``text``: what the
-    prompt begins with.
+    """Sends all drafts to the agent, as one prompt. ``drafts``: the version of the drafts that the user has seen.
+    ``text``: the beginning of the prompt.
     """
 
     drafts: Identifier
@@ -275,8 +281,8 @@ class ReviewWithdraw(ProjectCommand, kw_only=True):
 
 
 class ReviewCommit(ProjectCommand, kw_only=True):
-    """Commits what was kept in the review. ``branch``: the name of a new one; null: on the current one. ``files``: of the kept
-    files only these paths; empty: all.
+    """Commits what was kept in the review. ``branch``: the name of a new branch for the commit; null: the current
+    branch. ``files``: the paths of the kept files to commit; empty: all of them.
     """
 
     message: Annotated[str, Meta(min_length=1, max_length=50_000)]
@@ -285,15 +291,15 @@ class ReviewCommit(ProjectCommand, kw_only=True):
 
 
 class PullRequest(Struct, frozen=True, kw_only=True):
-    """Of the current branch, into the default branch of the repository."""
+    """A pull request from the current branch into the default branch of the repository."""
 
     title: Annotated[str, Meta(min_length=1, max_length=1_000)]
     body: Annotated[str, Meta(max_length=30_000)] = ""
 
 
 class ReviewPush(ProjectCommand, kw_only=True):
-    """Pushes the current branch, and then creates a pull request if one is given. ``version``: that of the ``push`` in the
-    review that the person has seen.
+    """Pushes the current branch, and then creates a pull request if one is given. ``version``: the version of the
+    review's ``push`` that the user has seen.
     """
 
     version: Identifier
@@ -340,7 +346,7 @@ class Sessions(InProjects, kw_only=True):
 
 
 class SessionMessages(ProjectCommand, kw_only=True):
-    """Requests the end of a session's conversation, or what is before the position ``before`` (of an earlier reply)."""
+    """Requests the end of a session's conversation, or what precedes ``before`` (a position from an earlier reply)."""
 
     session_id: Identifier
     before: Identifier | None = None
@@ -348,8 +354,8 @@ class SessionMessages(ProjectCommand, kw_only=True):
 
 
 class SessionExport(ProjectCommand, kw_only=True):
-    """Requests a session, or without ``session_id`` the whole history of the project, as a file: its next piece after the
-    position ``after`` (of an earlier reply)."""
+    """Requests a session, or without ``session_id`` the whole history of the project, as a file: its next piece after
+    the position ``after`` (from an earlier reply)."""
 
     session_id: Identifier | None = None
     format: Literal["markdown", "jsonl"] = "markdown"
@@ -370,7 +376,7 @@ class SessionDelete(ProjectCommand, kw_only=True):
 
 
 class Search(InProjects, kw_only=True):
-    """Requests the records that contain all words of ``query``; with an empty one all records that have a text.
+    """Requests the records that contain all words of ``query``; if it is empty, all records that have a text.
 
     ``kinds``: only texts of these kinds. ``before``: the ``next`` of an earlier reply.
     """
@@ -383,7 +389,9 @@ class Search(InProjects, kw_only=True):
 
 
 class PermissionResponse(ProjectCommand, kw_only=True):
-    """``updated_input``: the tool runs with this input instead; if it is too large for a message, ``updated_input_blob``."""
+    """``updated_input``: the tool runs with this input instead. ``updated_input_blob``: a blob with that input, if it
+    is too large for a message.
+    """
 
     approval_id: Identifier
     decision: Literal["allow", "deny"]
@@ -413,7 +421,7 @@ class BlobGet(Command, kw_only=True):
 
 
 class DirList(Command, kw_only=True):
-    """``path`` "" asks for the allowed roots; "~" at its beginning is the home directory of the server's user."""
+    """``path`` "" requests the allowed roots; a leading "~" is the home directory of the server's user."""
 
     path: str
 
@@ -435,10 +443,11 @@ PathInProject = Annotated[str, Meta(max_length=4_096)]
 
 
 class FileList(ProjectCommand, kw_only=True):
-    """One level of the project's directory, or with ``query`` the files and directories of the whole project that match it,
-    the best first.
+    """Requests the entries of one directory, or with ``query`` the files and directories in the whole project that
+    match it, best first.
 
-    ``path``: a directory, relative to the project; "" is the project itself. ``limit``: of the matches of ``query``.
+    ``path``: the directory, relative to the project; "" is the project itself. ``limit``: the maximum number of matches
+    for ``query``.
     """
 
     path: PathInProject = ""
@@ -453,7 +462,7 @@ class FileRead(ProjectCommand, kw_only=True):
 
 
 class FileChanges(ProjectCommand, kw_only=True):
-    """What has changed in a file since the last commit. ``path``: as for ``file_read``; also of a file that was deleted."""
+    """Requests what has changed in a file, even a deleted one, since the last commit. ``path``: as for ``file_read``."""
 
     path: Annotated[PathInProject, Meta(min_length=1)]
 
@@ -472,8 +481,9 @@ class DeviceRevoke(Command, kw_only=True):
 
 
 class PairCreate(Command, kw_only=True):
-    """Creates a pairing code for one device. ``name``: the device's, which otherwise chooses one. ``origin``: where the device
-    will open the page, such as ``https://agents.example``; without it, the address that this client has connected to.
+    """Creates a pairing code for one device. ``name``: the device's name; null lets the device choose one. ``origin``:
+    the address at which the device will open the web UI, such as ``https://agents.example``; null: the one that this
+    client has connected to.
     """
 
     scope: Literal["view", "approve", "run", "admin"]
@@ -491,7 +501,7 @@ class Usage(Command, kw_only=True):
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
 
-# notifications to browsers whose page is closed
+# notifications to browsers in which the web UI is not open
 
 
 class PushKey(Command):
@@ -499,8 +509,8 @@ class PushKey(Command):
 
 
 class PushSubscribe(Command, kw_only=True):
-    """The browser's ``PushSubscription``: it is notified of approvals and of runs that end. ``actions``: the person wants to
-    decide in notifications, which then contain the command of an approval if it is short.
+    """The browser's ``PushSubscription``, which is notified of approval requests and of runs that end. ``actions``: the
+    user wants to decide in notifications, which then contain the command of an approval request if it is short.
     """
 
     endpoint: Text
@@ -520,7 +530,7 @@ class PushTest(Command, kw_only=True):
 
 
 LONGEST_NAME: Final = 80
-"""Characters of a name of a client's own that an error repeats."""
+"""The maximum number of characters that an error repeats of a name that the client chose."""
 
 
 class _Envelope(Struct):
@@ -540,7 +550,7 @@ def _decoder(request: type[Command]) -> msgspec.json.Decoder[Command]:
 
 
 def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
-    """Read one message. ``requests``: the Struct of each ``type``.
+    """Parses one message. ``requests``: the Struct of each ``type``.
 
     Raises ``ClientError``; ``request_id_of`` then returns the id of the request.
     """
@@ -598,8 +608,8 @@ def _no_json() -> ClientError:
 
 
 def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
-    """Turns an error of msgspec into a text and a field. msgspec's are "Expected `str`, got `int` - at `$.a[1]`", or
-    "Object missing required field `a` - at `$`"."""
+    """Turns an error of msgspec into a ``ClientError`` with its field. The texts of msgspec are "Expected `str`, got
+    `int` - at `$.a[1]`", or "Object missing required field `a` - at `$`"."""
     problem, at, where = str(error).rpartition(" - at `$")
     problem, where = (problem, where) if at else (where, "")
     problem = (

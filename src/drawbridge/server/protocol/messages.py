@@ -1,7 +1,7 @@
 """The messages that the agent server also sends without a request, and how every message is encoded. Pure.
 
-A message is ``{"type", "project_id"?, "seq"?, "data", "request_id"?}``. Whatever belongs to a project's history carries
-its ``seq`` at the top. An agent's own JSON is embedded unchanged: it is never decoded and encoded again.
+A message is ``{"type", "project_id"?, "seq"?, "data", "request_id"?}``. Whatever belongs to a project's history has its
+``seq`` at the top level. An agent's own JSON is embedded unchanged: it is never decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ MESSAGE_BYTES: Final = 1_000_000
 """The maximum size of a client's message, in bytes: the specification's 1 MB."""
 
 FRAME_BYTES: Final = 1_000_000
-"""The maximum size of a message of the server, in bytes. A larger one is sent as a preview; ``blob_get`` has the whole."""
+"""The maximum size of a message from the server, in bytes. A larger one is sent as a preview; ``blob_get`` returns it
+whole."""
 
 PIECE_BYTES: Final = 512 * 1024
-"""Bytes of a blob in one message: with base64 they fit both limits."""
+"""The maximum size of the piece of a blob in one message, in bytes: in base64, it is within both limits."""
 
 BLOB_BYTES: Final = 32 * 1024 * 1024
 """The maximum size of a blob that a client uploads, in bytes."""
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 class Truncated(Struct, frozen=True):
-    """The message is a preview; ``blob_get`` of ``blob_id`` has all ``bytes`` of it."""
+    """The message is a preview; ``blob_get`` of ``blob_id`` returns the whole message, which has ``bytes`` bytes."""
 
     blob_id: str
     bytes: int
@@ -69,7 +70,7 @@ class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProposalOf(Struct, frozen=True):
-    """The change to one file that an approval is about."""
+    """The change to one file that an approval request is about."""
 
     path: str
     old_text: str
@@ -91,19 +92,22 @@ Kind = Literal[
     "move",
     "tool",
 ]
-"""What an approval is about; "tool": anything else."""
+"""What an approval request is about; "tool": anything else."""
 
 
 class Title(Struct, frozen=True, omit_defaults=True):
-    """ "Claude wants to edit" and "src/bridge.py": ``path`` is relative to the project, or absolute outside it."""
+    """What the agent wants, such as "Claude wants to edit" and "src/bridge.py". ``path``: relative to the project, or
+    absolute outside it.
+    """
 
     text: str
     path: str | None = None
 
 
 class Risk(Struct, frozen=True):
-    """A part of the input to look at twice: ``start`` to ``end`` of the text in ``field``, in UTF-16 code units; both 0 if
-    the whole field is meant. ``field``: its name in ``input``, with a dot before a nested one; empty if none has it.
+    """A part of the input to look at twice: ``start`` to ``end`` of the text in ``field``, in UTF-16 code units; both
+    are 0 if the whole field is meant. ``field``: its name in ``input``, with a dot before a nested name; empty if no
+    field has the part.
     """
 
     code: str
@@ -114,8 +118,8 @@ class Risk(Struct, frozen=True):
 
 
 class Always(Struct, frozen=True, omit_defaults=True):
-    """What ``remember`` would change, in words. ``suggestion``: its index in ``suggestions``. ``saved_in``: the file in which
-    the agent saves it; empty if it lasts as long as the session.
+    """What ``remember`` would change, in words. ``suggestion``: its index in ``suggestions``. ``saved_in``: the file in
+    which the agent saves it; empty if it lasts only as long as the session.
     """
 
     text: str
@@ -124,15 +128,15 @@ class Always(Struct, frozen=True, omit_defaults=True):
 
 
 class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A question of an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON.
-    ``form`` "acp": the input is a tool call of the Agent Client Protocol; "fields": its members are the fields of a tool.
-    ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: its paths that lead through a
-    symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why it is asked, in the agent's words.
-    ``blocked_path``: the path that it may not use unasked.
+    """A question from an agent that waits for a person's decision. ``input`` and ``suggestions`` are the agent's JSON.
+    ``form`` "acp": the input is a tool call of the Agent Client Protocol; "fields": its members are the fields of a
+    tool. ``changeable``: the decision may contain an ``updated_input``. ``link_targets``: the paths in the request that
+    lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why the agent
+    asks, in its own words. ``blocked_path``: the path that the agent must not use without asking.
 
-    ``kind``, ``title``, ``risks`` and ``always`` are the words for people, the same for all clients. ``remember`` applies
-    everything in ``always``. ``editable``: the fields of ``input`` that a decision may change.
-    ``summary``: "Run a command", without a path or anything else of the input: the text of a notification.
+    ``kind``, ``title``, ``risks`` and ``always`` describe the request to people, in the same words in all clients.
+    ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that a decision may change.
+    ``summary``: the text of a notification, such as "Run a command", without a path or any other part of the input.
     """
 
     approval_id: str
@@ -159,7 +163,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Waiting(Struct, frozen=True):
-    """The summary of an open approval, as in lists."""
+    """The summary of an open approval request, for lists."""
 
     approval_id: str
     tool_name: str
@@ -169,11 +173,11 @@ class Waiting(Struct, frozen=True):
 DeskState = Literal["working", "waiting", "finished", "ended"]
 
 ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
-"""Modes in which the agent changes files without asking. In auto mode it still asks about plans, its own questions and what
-was blocked three times in a row; hooks can make it ask in any mode."""
+"""Modes in which the agent changes files without asking. In auto mode it still asks about plans and what was blocked
+three times in a row, and asks its own questions; hooks can make it ask in any mode."""
 
 IN_TERMINAL: Final = "asked in the terminal: it can now be answered only there"
-"""The reason of a withdrawn approval that only the agent's own dialog still asks about."""
+"""The reason of a withdrawal after which the request can be answered only in the agent's own dialog."""
 
 
 TERMINAL_NAME: Final = "desk"
@@ -181,14 +185,15 @@ TERMINAL_NAME: Final = "desk"
 
 
 class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An agent that a person has started in a terminal of the server's machine.
+    """An agent that a person has started in a terminal on the server's machine.
 
-    ``state`` "waiting": for a decision; "finished": for the person's next prompt; "ended": its program has ended.
-    ``permission_mode`` is the agent's name of its mode; ``asks`` is false in those that change files without a question.
-    ``prompts``: it accepts them by ``execute``, since its terminal belongs to an editor with a bridge. ``in_terminal``:
-    an approval waits that only its own dialog can answer. ``background``: the agent's daemon hosts it, without a terminal.
-    ``background_tasks``: how many of them run while the agent itself waits for the next prompt. ``continued_in``: the id of
-    the session that continues this one, which the person has moved to the background.
+    ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
+    ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it changes files
+    without asking. ``prompts``: it accepts prompts through ``execute``, since its terminal belongs to an editor with a
+    bridge. ``in_terminal``: an approval request waits that only the agent's own dialog can answer. ``background``: the
+    agent's daemon hosts it, without a terminal. ``background_tasks``: the number of tasks that run while the agent
+    itself waits for the next prompt. ``continued_in``: the id of the session that continues this one, after the user
+    moved it to the background.
     """
 
     state: DeskState
@@ -202,7 +207,7 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewNumbers(Struct, frozen=True, kw_only=True):
-    """How much there is to decide in a review. ``added``, ``removed``: lines."""
+    """How much there is to decide in a review. ``added``, ``removed``: numbers of lines."""
 
     files: int
     hunks: int
@@ -222,7 +227,7 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     last_seq: int
     approvals: list[Waiting]
     desk: DeskInfo | None = None
-    """Of terminal sessions only."""
+    """Only for terminal sessions."""
     first_seq: int = 1
     """The number of the first record that the history still has."""
     cost_usd: float = 0.0
@@ -232,22 +237,22 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     permission_mode: str = "default"
     """The mode of the running agent, if it reports one; otherwise that of the next run. Not used for terminal sessions."""
     modes: list[str] = []
-    """The modes that can be chosen, if the agent has reported others than Claude Code's."""
+    """The modes that can be chosen, if the agent has reported modes other than Claude Code's."""
     asks: bool = True
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
-    """When the last run, which a limit of the agent's account has stopped, continues by itself."""
+    """When the last run, which a limit of the agent's account has stopped, continues automatically."""
     scheduled_until: str | None = None
-    """When the last run begins that the agent has scheduled itself. Its process is kept until then, and for a minute longer
-    while that run is due."""
+    """When the last run that the agent has scheduled itself begins. The agent's process is kept until then, and for up
+    to a minute longer while that run is due."""
     title: str = ""
-    """Of its current session: the name that a person gave it, or else its first prompt."""
+    """The title of its current session: the name that a person gave it, or else its first prompt."""
     problem: str | None = None
     """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner no longer
     allows it."""
     review: ReviewNumbers | None = None
-    """What was to be decided when the server last compared the files; null: it has not compared them yet.
-    ``update/review_changed`` reports what changes."""
+    """How much was to be decided when the server last compared the files; null: it has not compared them yet.
+    ``update/review_changed`` reports changes."""
 
 
 class PromptImage(Struct, frozen=True, omit_defaults=True):
@@ -270,8 +275,9 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run that is active (``position`` 0) or waits in the queue.
 
-    ``prompt`` is its beginning. The record ``seq`` of the history has all of it (``prompt_edited`` after an edit); ``cut`` if
-    there is more. ``by`` and ``client_id``: the client that sent it. ``attachments``: how many.
+    ``prompt`` is the beginning of its prompt; ``cut`` if there is more. The record ``seq`` of the history has the whole
+    prompt (``prompt_edited`` after an edit). ``by`` and ``client_id``: the client that sent it. ``attachments``: how
+    many it has.
     """
 
     run_id: str
@@ -293,7 +299,7 @@ class QueueChanged(Struct, frozen=True):
 
 
 class PromptEdited(Struct, frozen=True):
-    """A queued prompt was changed: ``prompt`` is what the agent will be given. ``by``, ``client_id``: who did it."""
+    """A queued prompt was changed. ``prompt``: the new text. ``by``, ``client_id``: the client that changed it."""
 
     run_id: str
     prompt: str
@@ -313,7 +319,7 @@ class ProjectJoined(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ProjectState(ProjectInfo, frozen=True, omit_defaults=True, kw_only=True):
-    """``update/project_state``: always the whole state. ``queued``: prompts that wait."""
+    """``update/project_state``: always the whole state. ``queued``: the number of prompts that wait."""
 
     run_id: str | None = None
     queued: int = 0
@@ -331,8 +337,9 @@ class SessionReset(Struct, frozen=True):
 
 
 class SessionChanged(Struct, frozen=True, omit_defaults=True):
-    """The conversation that the next run continues; with ``fork_from`` a new one with that one's context. ``agent``: the
-    conversation's agent, if a client has chosen it. ``title``: of the conversation, if that is known then.
+    """The conversation that the next run continues; with ``fork_from``, a new one with the context of that
+    conversation. ``agent``: the conversation's agent, if a client has chosen it. ``title``: the conversation's title,
+    if it is already known.
     """
 
     session_id: str
@@ -342,7 +349,7 @@ class SessionChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A person has named the session; an empty name removes it."""
+    """A person has named the session; an empty ``name`` removes its name."""
 
     session_id: str
     name: str
@@ -350,7 +357,7 @@ class SessionRenamed(Struct, frozen=True):
 
 
 class SessionDeleted(Struct, frozen=True):
-    """The records of the session were deleted. ``agent_copy``: the agent has a record of its own, which was not deleted."""
+    """The records of the session were deleted. ``agent_copy``: the agent has its own record, which was not deleted."""
 
     session_id: str
     by: str
@@ -368,7 +375,7 @@ class ExecutionKilled(Struct, frozen=True):
 
 
 class RunStarted(Struct, frozen=True, omit_defaults=True):
-    """``unprompted``: the agent continues by itself, as when a command in the background has ended."""
+    """``unprompted``: the agent began the run itself, for example because a command in the background has ended."""
 
     run_id: str
     session_id: str
@@ -389,11 +396,11 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: its connection."""
     client_id: str | None = None
     input_tokens: int | None = None
-    """The tokens that the models have read, those from a cache included, if the agent reports them."""
+    """The number of tokens that the models have read, including those from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
-    """The directory in which the agent has worked, if that is another work tree than the project's, or outside of it: changes
-    there are not among those of the run."""
+    """The directory in which the agent worked, if it is in a different work tree from the project's, or outside it: the
+    run's changes do not include changes there."""
 
 
 class ChangedFile(Struct, frozen=True):
@@ -412,8 +419,9 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has decided ``hunks`` of the review in ``files`` (numbers); ``left`` are still to be decided. With ``by`` null
-    nobody has: the files are as if everything had been decided.
+    """A person has decided on hunks of the review. ``hunks``, ``files``: how many, and in how many files; ``left``: the
+    number of hunks that are still to be decided. ``by`` null: nobody has decided anything here, but nothing is left to
+    decide.
     """
 
     files: int
@@ -425,8 +433,9 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The numbers of what is to be decided in the review: ``files``, ``hunks``, and the lines ``added`` and ``removed``.
-    ``by``, ``client_id``: who decided something; null if a run, or somebody else, has changed files.
+    """How much is to be decided in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
+    ``removed``. ``by``, ``client_id``: the client that decided something; null if a run, or somebody else, has changed
+    files.
     """
 
     state: Literal["open", "decided"]
@@ -439,13 +448,13 @@ class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A comment on the lines ``line`` to ``end_line`` (from 1) of a file in the review: of its ``new`` text, or of its ``old``
-    one, before the agent's changes.
+    """A comment on the lines ``line`` to ``end_line`` (from 1) of a file in the review: of its ``new`` text, or of its
+    ``old`` one, before the agent's changes.
 
-    ``quote``: these lines, as they were shown; ``blob``: the id of the whole text. ``suggestion``: a text that the agent is to
-    put in their place. ``state``: a ``draft`` until it is submitted; ``waiting`` until the agent of a terminal session gets it;
-    ``sent`` belongs to the run ``run_id``. ``outdated``: the lines have changed since, so that ``line`` and ``end_line`` are
-    those of then.
+    ``quote``: these lines, as they were shown; ``blob``: the id of the whole text. ``suggestion``: a text that the
+    agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the agent of a
+    terminal session gets it; ``sent`` with the run ``run_id``. ``outdated``: the lines have changed since, so ``line``
+    and ``end_line`` are their previous numbers.
     """
 
     comment_id: str
@@ -465,7 +474,9 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has written, changed, resolved or reopened a comment, which is ``comment`` now; null if it was removed."""
+    """A person has written, changed, resolved or reopened a comment. ``comment``: its new state; null if it was
+    removed.
+    """
 
     comment_id: str
     by: str
@@ -474,8 +485,8 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has committed what was kept in the review: ``commit`` is its id, ``branch`` the one that it is on
-    (``created``: a new one), ``files`` its paths. ``output``: the end of what git and its hooks printed.
+    """A person has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the branch that
+    it is on (``created``: a new one); ``files``: its paths. ``output``: the end of what git and its hooks printed.
     """
 
     commit: str
@@ -488,9 +499,9 @@ class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has pushed ``commit``, the last one of the current branch, to the ``branch`` of the ``remote``. ``output``: the
-    end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address of the one that was
-    created or exists; ``problem``: why none was created, for people.
+    """A person has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
+    of the pull request that was created or existed already; ``problem``: why none was created, for people.
     """
 
     commit: str
@@ -504,18 +515,19 @@ class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Submission(Struct, frozen=True):
-    """The ``comments`` (ids) that a prompt has sent. ``key``: what was submitted, to recognize a repeated request."""
+    """The ids of the ``comments`` that a prompt sent. ``key``: what was submitted, to recognize a repeated request."""
 
     key: str
     comments: tuple[str, ...]
 
 
 class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its ``hello``.
+    """``by`` is a name that several clients may have; ``client_id`` is the connection that decided, as in its
+    ``hello``.
 
-    ``edited``: allowed with another input than the agent's. Then ``new_text`` is what the file becomes, if the approval is
-    about a change to a file, else ``updated_input`` is that input; both are left out if they are too large. A ``message``
-    that is too large for a frame is cut and ends in "…".
+    ``edited``: allowed with a different input from the agent's. Then ``new_text`` is the resulting text of the file, if
+    the approval request is about a change to a file; otherwise ``updated_input`` is that input. Both are left out if
+    they are too large. A ``message`` that is too large for a frame is cut and ends in "…".
     """
 
     approval_id: str
@@ -545,7 +557,7 @@ class DiskWarning(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True):
-    """``memory_mb`` and ``cpu_percent`` (of one core): the server with all processes it started."""
+    """``memory_mb`` and ``cpu_percent`` (of one core) are those of the server and all processes that it has started."""
 
     projects: int
     active_sessions: int
@@ -595,13 +607,13 @@ UPDATES: Final[Mapping[str, type[Struct]]] = {
 
 
 class Answer(Struct, Generic[T], frozen=True, kw_only=True):
-    """The reply to a command, before it has its ``request_id``. ``update_type``: only of an ``update``.
+    """The reply to a command, before it has its ``request_id``. ``update_type``: set only if ``type`` is "update".
 
     ``seq``: the number of the reply's record in the project's history, if it has one.
 
-    ``then``: what follows from the command, such as the start of an accepted run. It is called exactly once, after the reply
-    was sent: the client gets its reply before the events that follow. It is called without a reply as well, if the audit
-    fails or the client has disconnected, since the command is done.
+    ``then``: does what follows from the command, such as starting an accepted run. It is called exactly once, after the
+    reply was sent, so that the client gets its reply before the events that follow. It is called without a reply as
+    well, if the audit log can't be written or the client has disconnected, since the command was carried out.
     """
 
     type: str
@@ -624,7 +636,8 @@ _DEPTHS: Final = (20, 8, 4)
 def shortened(data: bytes, limit: int) -> bytes:
     """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
 
-    A text that was cut ends in "…". If nothing helps, `{"preview": "…"}` with the first bytes.
+    A text that was cut ends in "…". If that is not enough, or ``data`` can't be decoded, the result is JSON with the
+    first bytes: `{"preview": "…"}`.
     """
     if len(data) <= limit:
         return data
@@ -678,7 +691,7 @@ def agent_message(
     seq: int | None = None,
     limit: int = FRAME_BYTES,
 ) -> bytes:
-    """The message with a line of the agent (JSON, valid UTF-8). One over the limit is sent as a preview."""
+    """An ``agent_message`` with a line of the agent (JSON, valid UTF-8). A line over the limit is sent as a preview."""
     truncated = None
     if len(line) > limit - ROOM:
         truncated = Truncated(history_blob(project_id, seq), len(line)) if seq is not None else None
@@ -695,7 +708,7 @@ def agent_message(
 
 
 def history_record(record: bytes, project_id: str, seq: int, limit: int = FRAME_BYTES) -> Raw:
-    """A line of the history for ``message_history``; one over the limit as a preview with ``truncated``."""
+    """A line of the history for ``message_history``; a line over the limit becomes a preview with ``truncated``."""
     if len(record) <= limit - ROOM:
         return Raw(record)
     smaller = shortened(record, limit - ROOM)
@@ -725,14 +738,14 @@ def error(
 
 
 ROOM: Final = 2_000
-"""Bytes of a message beside its one large part."""
+"""The bytes that are reserved for everything in a message except its one large part."""
 
 
 class Frame(Struct, frozen=True):
     """One message for many clients, as it is sent.
 
-    ``ephemeral``: of no use later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``: its
-    number in the history of its project, if it has one.
+    ``ephemeral``: useless later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``:
+    its number in the history of its project, if it has one.
     """
 
     data: bytes
@@ -752,7 +765,7 @@ class Subscriber(Protocol):
 
     @property
     def decides(self) -> bool:
-        """Whether it may decide on approvals."""
+        """Whether it may decide approval requests."""
         ...
 
     @property
@@ -762,12 +775,12 @@ class Subscriber(Protocol):
 
     @property
     def owns(self) -> bool:
-        """Whether it may do everything: also change what others have written."""
+        """Whether it may do everything, including changing what other clients have written."""
         ...
 
     @property
     def device(self) -> str | None:
-        """The device or SSH key that it belongs to; None for the owner's."""
+        """The device or SSH key that it belongs to; None if it uses the owner's token."""
         ...
 
     def sees(self, path: Path) -> bool:
@@ -775,7 +788,7 @@ class Subscriber(Protocol):
         ...
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame; never waits, never raises. Frames arrive in the order of the calls."""
+        """Queues a frame. Never waits and never raises. Frames arrive in the order of the calls."""
         ...
 
     async def room(self) -> None:

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class Reply(Struct, Generic[R], frozen=True):
-    """The message that is the reply to a command. ``name``: its ``type``; ``update_type``: if that is ``update``."""
+    """The message that replies to a command. ``name``: its ``type``; ``update_type``: set if that is ``update``."""
 
     name: str
     data: type[R]
@@ -52,7 +52,7 @@ class ProjectList(Struct, frozen=True):
 
 
 class ProjectDeleted(Struct, frozen=True):
-    """The reply to the client that has deleted it; the others receive ``update/project_deleted``."""
+    """The reply to the client that deleted the project; other clients receive ``update/project_deleted``."""
 
     project_id: str
     success: bool
@@ -88,9 +88,9 @@ History = tuple[StoredRecord, ...] | HistoryPage
 
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
-    """The reply to ``execute``. ``position``: the number of runs before it; 0 if it starts at once. ``images`` and ``files``:
-    as in the prompt's record. ``waiting``: the comments wait for the agent of a terminal session, and their run is not known
-    yet: ``run_id`` is empty."""
+    """The reply to ``execute`` and ``review_submit``. ``position``: the number of runs before this one; 0 if it starts
+    at once. ``images`` and ``files``: as in the prompt's record. ``waiting``: the comments wait for the agent of a
+    terminal session, and their run is not known yet: ``run_id`` is empty."""
 
     run_id: str
     position: int
@@ -100,8 +100,8 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 class RunChanges(Struct, frozen=True, omit_defaults=True):
-    """``diff``: unified; ``truncated`` if it, or ``files``, does not fit into a message. ``directory``: as ``RunFinished`` has
-    it."""
+    """``diff``: a unified diff; ``truncated``: the diff, or ``files``, does not fit into a message. ``directory``:
+    where the agent worked, if that is outside the project's work tree."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
@@ -114,8 +114,9 @@ class ReviewHunk(Struct, frozen=True):
     """A part of a change that is decided as a whole: ``lines``, the whole ``file``, its ``mode``, or its ``name``.
 
     ``removed`` and ``added`` are texts with their line feeds; the last line of a file may have none. ``old_start`` and
-    ``new_start``: the line that each begins with, from 1; for an empty one, the line before it. ``answers``: the ids of the
-    comments whose lines it has changed since the run that they were sent with began.
+    ``new_start``: the number of the line at which each text begins, counted from 1; for an empty text, the number of
+    the line before it. ``answers``: the ids of the comments whose lines this hunk has changed since the run that they
+    were sent with began.
     """
 
     id: str
@@ -128,17 +129,17 @@ class ReviewHunk(Struct, frozen=True):
 
 
 class ReviewImage(Struct, frozen=True):
-    """One version of an image, as ``blob_get`` returns it. ``media_type``: by the name of the file."""
+    """One version of an image. ``blob_get`` of ``blob_id`` returns it. ``media_type``: found by the file's name."""
 
     blob_id: str
     media_type: str
 
 
 class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``: numbers of
-    lines. ``old_mode``, ``new_mode``: as git has them, null where the file does not exist. ``binary``: its lines are not
-    compared, and it is decided as a whole. ``old_image``, ``new_image``: what it shows, if it is named like an image.
-    ``too_large``: its hunks do not fit into the message, and are left out.
+    """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``:
+    numbers of lines. ``old_mode``, ``new_mode``: as in git, null where the file does not exist. ``binary``: its lines
+    are not compared, and it is decided as a whole. ``old_image``, ``new_image``: the versions of the image, if the file
+    is named like one. ``too_large``: its hunks do not fit into the message, and are left out.
     """
 
     path: str
@@ -163,8 +164,9 @@ class Lines(Struct, frozen=True):
 
 
 class CommitOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What ``review_commit`` would do. ``message``: proposed from the last prompt. ``author``: whose commit it would be, as git
-    has it; without one, ``problem`` is the reason why nothing can be committed, for people. ``lines``: of the ``kept`` files.
+    """What ``review_commit`` would do. ``message``: a proposal, made from the last prompt. ``author``: the author of
+    the commit, as configured in git; if it is missing, ``problem`` is the reason why nothing can be committed, for
+    people. ``lines``: the numbers of lines for each of the ``kept`` files, by path.
     """
 
     message: str
@@ -177,10 +179,10 @@ class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What ``review_push`` would do: push the current branch to the ``branch`` of the ``remote``. ``version`` changes with the
     branch, its last commit and the remote.
 
-    ``ahead``: the number of commits that the remote's branch does not have, as far as is known; null: the remote has no
-    such branch.
-    ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the reason. ``title``, ``body``:
-    proposed for it. ``problem``: why the branch can't be pushed; the other fields are left out then. Reasons are for people.
+    ``ahead``: the number of commits that the remote's branch does not have, as far as is known; null: the remote does
+    not have the branch. ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the
+    reason. ``title``, ``body``: proposals for the pull request. ``problem``: why the branch can't be pushed; the other
+    fields are then left out. Reasons are for people.
     """
 
     version: str = ""
@@ -197,9 +199,9 @@ class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Handover(Struct, frozen=True, kw_only=True):
     """Comments that ``by`` has left with the terminal session ``project_id``, as one ``prompt``.
 
-    ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are on their way. In the
-    others they are drafts again: ``unsure`` if the agent may have got them, ``ended`` if the session ended before, ``refused``
-    if the agent has more rights now than clients may use.
+    ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are on their way.
+    In the other states they are drafts again: ``unsure`` if the agent may have got them, ``ended`` if the session ended
+    before, ``refused`` if the agent now has more permissions than clients may use.
     """
 
     project_id: str
@@ -209,13 +211,14 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 
 class Review(Struct, frozen=True):
-    """The review of a session. ``version`` changes with anything in ``files``; ``more``: files that do not fit into the
-    message. ``comments``: where they are now; ``drafts`` changes with any of those that are not sent yet.
-    ``kept``: the files, as far as they fit, with changes that were kept and are not in the last commit.
-    ``commit``: null if nothing was kept, or the owner of the server allows no commits. ``push``: null if there is nothing to
-    push or no remote, or the owner allows no pushes.
-    ``handover``: comments that were left with a terminal session; null if there are none, or the agent has them.
-    ``repository``: where the versions of the files are kept: in that of the ``project``, or in a ``private`` one in the
+    """The review of a session. ``version`` changes with anything in ``files``; ``more``: the number of files that do
+    not fit into the message. ``comments``: with their current lines; ``drafts``: a version that changes with any
+    comment that is not sent yet. ``kept``: the paths of files with kept changes that are not in the last commit, as
+    many as fit into the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
+    commits.
+    ``push``: null if there is nothing to push or no remote, or if the owner does not allow pushes. ``handover``: the
+    comments that were left with a terminal session; null if there are none, or if the agent has them. ``repository``:
+    where the versions of the files are stored: in the repository of the ``project``, or in a ``private`` one in the
     server's data, if the directory is not in a git work tree.
     """
 
@@ -250,13 +253,14 @@ SessionState = Literal["working", "waiting", "finished", "failed", "ended"]
 
 
 class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A session in the history of a project or a terminal session.
+    """A session in a project's history, or a terminal session.
 
-    ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any.
-    ``title``: the name that a person gave it (then ``named``), or else its first prompt. ``state``: as of now for the
-    ``current`` one, which the next run continues; "waiting": for a decision. ``last_line``: the end of the agent's latest text.
-    ``added`` and ``removed``: lines of files, as far as the agent has reported them. ``first_seq`` and ``last_seq``: its first
-    and last record; others may be in between. ``terminal``: a person has started it in a terminal.
+    ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported
+    any. ``title``: the name that a person gave it (then ``named``), or else its first prompt. ``state``: its present
+    state if it is the ``current`` session, which the next run continues; "waiting": for a decision. ``last_line``: the
+    end of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
+    ``first_seq`` and ``last_seq``: its first and last record; records of other sessions may be in between.
+    ``terminal``: a person has started it in a terminal.
     """
 
     project_id: str
@@ -290,8 +294,8 @@ class SessionsFound(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
-    """Records in their order. Those that only the agent itself has stored have the ``seq`` 0. ``before``: the position of what
-    is before them; null if there is nothing."""
+    """Records, in order. Those that only the agent itself has stored have the ``seq`` 0. ``before``: the position from
+    which to request the records that precede them; null if there are none."""
 
     session_id: str
     messages: tuple[StoredRecord, ...]
@@ -299,7 +303,7 @@ class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionPiece(Struct, frozen=True, omit_defaults=True):
-    """A piece of the file: all of them in their order are the whole one. ``next``: the position after it; null at the end."""
+    """A piece of the exported file; all pieces in order make it up. ``next``: the position after it; null at the end."""
 
     name: str
     media_type: str
@@ -308,8 +312,8 @@ class SessionPiece(Struct, frozen=True, omit_defaults=True):
 
 
 class SearchResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``snippet``: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are matches.
-    ``tool``: the tool of a call."""
+    """``snippet``: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are
+    matches. ``tool``: the name of the tool, if the text belongs to a tool call."""
 
     project_id: str
     seq: int
@@ -388,9 +392,10 @@ class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``path`` is relative to the project. ``size`` in bytes, of files. ``status``: of a file, as git compares it with the last
-    commit; of a directory, "M" if something in it has changed. ``link``: it is a symbolic link; kind and size are those of
-    its target, "other" if that is outside the project or does not exist. ``ignored``: git ignores it.
+    """``path`` is relative to the project. ``size``: in bytes, only for files. ``status``: how a file differs from the
+    last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted.
+    ``link``: it is a symbolic link; kind and size are those of its target, "other" if that is outside the project or
+    does not exist. ``ignored``: git ignores it.
     """
 
     path: str
@@ -429,10 +434,10 @@ class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``file_changes``. ``status``: as in ``file_list``; missing, as all that follows, if the content is that of
-    the last commit. ``old``: the text in that commit, missing for a new file; ``new``: the current text, missing for a deleted
-    file. Texts that do not fit into a message together are both missing; ``diff`` has the hunks of their unified diff then,
-    with ``truncated`` only its beginning.
+    """The reply to ``file_changes``. ``status``: as in ``file_list``; if the content is that of the last commit, this
+    field and all after it are missing. ``old``: the text in that commit, missing for a new file; ``new``: the current
+    text, missing for a deleted file. If the two texts do not fit into a message together, both are missing, and
+    ``diff`` has the hunks of their unified diff, or with ``truncated`` only its beginning.
     """
 
     path: str
@@ -447,7 +452,9 @@ class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class DeviceInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A device. ``state``: of its token. ``mine``: it is the device of the client that asks. ``connected``: now."""
+    """A device. ``state``: that of its token. ``mine``: the request came from this device. ``connected``: at the
+    moment.
+    """
 
     id: str
     name: str
@@ -471,8 +478,9 @@ class DeviceRevoked(Struct, frozen=True):
 
 
 class PairCreated(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A pairing code for one device until ``expires_at``. ``link`` opens the page with the code; ``qr`` is the QR code of the
-    link, row by row, "1" for a dark module, without the quiet zone. ``loopback``: the link works only on the server's machine.
+    """A pairing code, valid for one device until ``expires_at``. ``link`` opens the web UI with the code; ``qr`` is the
+    QR code of the link, row by row, "1" for a dark module, without the quiet zone. ``loopback``: the link works only on
+    the server's machine.
     """
 
     code: str
@@ -527,9 +535,10 @@ class Usage(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True):
-    """The runs that have ended since the server started: how many in each way; ``success_rate`` (0 to 1) of them completed.
+    """The runs that have ended since the server started. ``ended``: their number for each outcome; ``success_rate``:
+    the fraction (0 to 1) that completed.
 
-    ``median_seconds`` and ``p95_seconds`` are of the latest 1,000; null if there was none yet.
+    ``median_seconds`` and ``p95_seconds``: the durations of the latest 1,000 runs; null if none has ended yet.
     """
 
     ended: dict[str, int]
@@ -540,8 +549,8 @@ class Runs(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """``status`` "degraded" if ``problems`` (texts for people) is not empty. ``subscriptions``: of projects and topics, over
-    all clients.
+    """``status`` "degraded" if ``problems`` (texts for people) is not empty. ``subscriptions``: the number of
+    subscriptions to projects and topics, over all clients.
     """
 
     status: Literal["ok", "degraded"]
@@ -557,7 +566,7 @@ class Health(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """Limits in bytes: a client's message, a message of the server, a piece of a blob (before base64), a blob."""
+    """Limits in bytes: a client's message, a message from the server, a piece of a blob (before base64), a blob."""
 
     message_bytes: int = MESSAGE_BYTES
     frame_bytes: int = FRAME_BYTES
@@ -574,9 +583,9 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``: those
-    that can be run; ``pictures``: those of them that accept one with a prompt. ``features``: the types of message that this
-    server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here.
+    """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
+    the agents that can be run; ``pictures``: those that accept images with a prompt. ``features``: the message types
+    that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here.
     """
 
     server: str
@@ -598,8 +607,9 @@ class Authenticated(Struct, frozen=True):
 
 
 class SshChallenge(Struct, frozen=True):
-    """What to sign: ``text``, with the host name of the request and the server's certificate (its SHA-256 in hexadecimal, "-"
-    without TLS). A client signs the host and the certificate that it sees itself.
+    """``text`` is what to sign: it contains ``host``, the host name of the request, and ``certificate``, the SHA-256 of
+    the server's certificate in hexadecimal ("-" without TLS). A client signs the host and the certificate that it sees
+    itself.
     """
 
     nonce: str

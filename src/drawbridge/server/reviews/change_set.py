@@ -1,4 +1,4 @@
-"""The difference of two versions of a file in hunks that are decided one by one. Pure.
+"""The diff between two versions of a file, in hunks that are decided one by one. Pure.
 
 A ``FileChange`` has both versions and the hunks between them. Deciding some of the hunks returns another ``FileChange``: a kept
 hunk is in its old version, too, and an undone one is no longer in its new version. The hunks that remain keep their
@@ -28,10 +28,11 @@ REGULAR: Final = frozenset({"100644", "100755"})
 """git's modes of the files whose lines are compared."""
 
 ALIKE: Final = 0.5
-"""The share of a renamed file that is the same in both versions, at least. git's own default."""
+"""The minimum share of a renamed file that is the same in both versions. git's own default."""
 
 MOST_COMPARED: Final = 2_500
-"""Pairs of deleted and added files that are compared; with more, only a file with the same content is a renamed one."""
+"""Pairs of deleted and added files that are compared; if there are more, only files with the same content count as
+renamed."""
 
 Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
 
@@ -39,8 +40,8 @@ Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
 class Version(Struct, frozen=True):
     """A file at one moment.
 
-    ``mode``: as git has it. ``blob``: the id of its content; empty if only ``text`` has it yet. ``text``: None for what is not
-    compared by lines: a link, or a file that is not UTF-8 or is too large.
+    ``mode``: as in git. ``blob``: the id of its content; empty while only ``text`` contains that. ``text``: None for
+    files that are not compared by lines: links, and files that are not UTF-8 or are too large.
     """
 
     mode: str
@@ -65,7 +66,7 @@ class Hunk(Struct, frozen=True):
 
 
 class Part(NamedTuple):
-    """A hunk, the lines of the old version that it replaces, and those of the new version that it has instead."""
+    """A hunk, the lines of the old version that it replaces, and the lines of the new version that replace them."""
 
     hunk: Hunk
     removed: list[str]
@@ -73,8 +74,9 @@ class Part(NamedTuple):
 
 
 class FileChange(Struct, frozen=True):
-    """``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the order of the lines, those of the
-    mode and of the name last. ``old_path``: that of the old version, if the file was renamed; empty otherwise."""
+    """``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the order of the lines; the
+    hunks for the mode and the name are last. ``old_path``: the path of the old version if the file was renamed; empty
+    otherwise."""
 
     path: str
     old: Version | None
@@ -113,8 +115,9 @@ def lines_of(text: str) -> list[str]:
 def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
-    """The change from ``old`` to ``new``. ``decided``: ids of equal hunks that were decided before; no hunk gets one.
-    ``old_path``: of a renamed file, of which both versions are text, or have the same content."""
+    """The change from ``old`` to ``new``. ``decided``: ids of equal hunks that were decided before, which are not used
+    again. ``old_path``: the previous path of a renamed file, both versions of which are text, or have the same
+    content."""
     if old_path:
         assert old is not None
         assert new is not None, "a renamed file exists in both versions"
@@ -210,7 +213,7 @@ def renames(
     for path, old_path in known.items():
         if path in there and old_path in gone and _comparable(gone[old_path], there[path]):
             pair(path, old_path)
-    for name in (_base, lambda _: ""):  # those that were only moved to another directory first
+    for name in (_base, lambda _: ""):  # first the files that were only moved to another directory
         by_content: dict[tuple[str, str], list[str]] = {}
         for path, version in sorted(gone.items()):
             by_content.setdefault((version.blob, name(path)), []).append(path)
@@ -259,8 +262,8 @@ def _length(line: tuple[str, int]) -> int:
 def absorbed(base: Version | None, head: Version | None, now: Version | None) -> Version | None:
     """``base`` with what somebody else changed from ``head`` to ``now``.
 
-    Where that is in the same lines as an undecided hunk (or not a matter of lines), ``base`` stays as it is, so that the hunk
-    shows all of the change.
+    Where that change is in the same lines as an undecided hunk (or is not about lines), ``base`` stays as it is, so
+    that the hunk shows all of the change.
     """
     if same(head, now):
         return base
@@ -288,7 +291,7 @@ def absorbed(base: Version | None, head: Version | None, now: Version | None) ->
 
 def merged(old: Version | None, ours: Version | None, theirs: Version | None) -> Version | None:
     """``ours`` with what changed from ``old`` to ``theirs``. Raises ``Overlapping`` if both changed the same lines, or
-    something else that can't be put together."""
+    something else that can't be merged."""
     if same(old, theirs) or same(ours, theirs):
         return ours
     if same(old, ours):
@@ -330,7 +333,7 @@ def _mode_hunk(path: str, old: Version, new: Version) -> tuple[Hunk, ...]:
 
 
 def _id(*parts: str) -> str:
-    """The lengths keep parts apart that give the same text together."""
+    """A digest of the parts. It includes their lengths, because different parts can have the same concatenation."""
     digest = blake2b(digest_size=ID_BYTES)
     for part in parts:
         data = part.encode(errors="surrogateescape")
@@ -370,7 +373,7 @@ def _placed(
 
 
 def _with_parts(lines: Sequence[str], parts: Iterable[tuple[Span, Sequence[str]]]) -> list[str]:
-    """``lines`` with other lines where each of the spans is. They are in order and do not overlap."""
+    """``lines`` with other lines in place of each of the spans, which are in order and do not overlap."""
     result, at = list[str](), 0
     for span, instead in parts:
         result += lines[at : span.old_start]
@@ -380,7 +383,7 @@ def _with_parts(lines: Sequence[str], parts: Iterable[tuple[Span, Sequence[str]]
 
 
 def _apart(spans: Iterable[Span], others: Sequence[Span]) -> list[Span]:
-    """Those between which and each of ``others`` there is an unchanged line."""
+    """The spans that are separated from each of ``others`` by an unchanged line."""
     ends = [other.old_end for other in others]
     found = []
     for span in spans:

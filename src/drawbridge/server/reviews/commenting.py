@@ -1,4 +1,4 @@
-"""The comments of people on a review: drafts that are written and changed, and sent together as a prompt."""
+"""People's comments on a review: drafts that are written and changed, and sent together as a prompt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_TEXT: Final = 10_000
 
 
 def submission_key(drafts: str, text: str) -> str:
-    """What a repeated request to submit is recognized by, beside its id."""
+    """What identifies a repeated request to submit, in addition to its id."""
     return f"{drafts} {blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
@@ -39,12 +39,12 @@ class KeptComments(Protocol):
 
     @property
     def handover(self) -> Handover | None:
-        """What waits for the agent of a terminal session, or did so last."""
+        """What waits for the agent of a terminal session, or has waited last."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        """Stores and publishes a change for which ``session`` was asked. Returns the record's number for the answer, if there
-        is one for it. Raises ``ClientError`` or ``DrawbridgeError``; nothing has changed then."""
+        """Stores and publishes a change that a client has requested of ``session``. Returns the number of the record
+        for the answer, if there is one. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         ...
 
 
@@ -66,23 +66,23 @@ class Commenting:
 
     @property
     def drafts_version(self) -> str:
-        """Changes with any of the drafts. The same id may be written again after it was removed."""
+        """Changes with any of the drafts, even if a draft is removed and written again with the same id."""
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
     async def placed(self, git: Git, review: Open) -> Placed:
-        """The comments where they are now. Raises ``GitFailed``."""
+        """The comments at the lines where they are now. Raises ``GitFailed``."""
         known = list(self._comments.values())
         begun = {one.comment.comment_id for one in known if one.begun}
         return await self._review.placed(git, review, [one.comment for one in known], begun)
 
     def check_seen(self, drafts: str) -> None:
-        """Raises ``ClientError`` unless there are drafts, and they are those of this version."""
+        """Raises ``ClientError`` if there are no drafts, or if this is not their version."""
         known = [one.comment for one in self._comments.values()]
         if drafts != self.drafts_version:
             sent = next((one for one in reversed(known) if one.run_id is not None), None)
             waiting = any(one.state == "draft" for one in known)
-            text = "The drafts are not those that were shown, so they were not sent. Read the review again."
+            text = "The drafts have changed since they were shown, so they were not sent. Read the review again."
             if sent is not None and not waiting:
                 text = "The drafts were already sent."
             if not waiting and any(one.state == "waiting" for one in known):
@@ -104,8 +104,9 @@ class Commenting:
     async def comment(
         self, command: commands.ReviewComment, session: str, asker: Subscriber
     ) -> Answer[ReviewCommented]:
-        """A repeated request to write a comment gets the same comment as long as it is not removed. Raises ``ClientError``,
-        ``DrawbridgeError``, ``NoCheckpoint`` or ``GitFailed``; nothing has changed then."""
+        """Writes, changes or removes a comment. A repeated request to write a comment gets the same comment as long as
+        that is not removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint`` or ``GitFailed`` without
+        changing anything."""
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)
@@ -197,7 +198,7 @@ class Commenting:
 
 
 def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> ReviewComment:
-    """The same comment if it is resolved, or not, already. Raises ``ClientError``."""
+    """The comment after it was resolved or reopened; the same comment if it already was. Raises ``ClientError``."""
     if comment.state in ("draft", "waiting"):
         text = "A draft can't be resolved: the agent has not received it. Send it, or remove it."
         raise ClientError("VALIDATION_FAILED", text, field="data.resolved")

@@ -1,7 +1,7 @@
 """Comments on lines of a review: where the lines are after the file has changed, and the prompt that sends the comments. Pure.
 
-A comment is anchored to one text of its file. Lines that were changed, or of which nothing shows that they are still the same
-code, are not found: a comment is rather outdated than at another place.
+A comment is anchored to one text of its file. Lines that have changed, or that may no longer be the same code, are not
+found: an outdated comment is better than one in the wrong place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.server.protocol.messages import ReviewComment
 from drawbridge.text.hunks import Hunk as Span
 
 SELF_EVIDENT: Final = 3
-"""As many unchanged lines with words are the same code, whatever is around them."""
+"""The number of unchanged lines with words that are certainly the same code, whatever is around them."""
 
 SHORTEST_FENCE: Final = 3
 
@@ -30,13 +30,13 @@ class Range(Struct, frozen=True):
 
     @property
     def start(self) -> int:
-        """0-based."""
+        """The 0-based number of the first line."""
         return self.first - 1
 
 
 def followed(old: Sequence[str], changes: Sequence[Span], lines: Range) -> Range | None:
-    """Where ``lines`` of ``old`` are after these changes. None if they have changed, or if nothing but a line or two of
-    theirs is left where they were: any other code may have an equal line.
+    """Where ``lines`` of ``old`` are after these changes. None if they have changed, or if they are only a line or two
+    and nothing around them is unchanged: any other code may have an equal line.
     """
     if not changes:
         return lines
@@ -61,17 +61,18 @@ def touching(changes: Sequence[Span], lines: Range) -> list[Span]:
 
 
 def meet(start: int, end: int, other_start: int, other_end: int) -> bool:
-    """Whether two ranges of lines (0-based, ends exclusive) have a line in common. An empty one is between two lines, and meets
-    what has one of them."""
+    """Whether two ranges of lines (0-based, ends exclusive) have a line in common. An empty range is between two lines,
+    and meets a range that has one of them."""
     if start == end or other_start == other_end:
         return start <= other_end and other_start <= end
     return start < other_end and other_start < end
 
 
 def prompt_of(comments: Sequence[ReviewComment], text: str = "") -> str:
-    """One prompt of all comments. ``text``: what it begins with.
+    """One prompt with all comments. ``text``: what it begins with.
 
-    No content can look like a heading with its fence, or end a fence: fences are longer than any run of backticks in it.
+    No content can look like a heading with its fence, or end a fence, because fences are longer than any run of
+    backticks in the contents.
     """
     contents = [text, *(part for one in comments for part in (one.path, one.quote, one.text, one.suggestion or ""))]
     longest = max((len(run) for part in contents for run in re.findall("`+", part)), default=0)

@@ -1,9 +1,9 @@
 """Commits what was kept in a review: HEAD with the kept changes and nothing else.
 
-The commit is made by the person's own git, with an index of its own: whatever the person has staged or changed stays as it is.
-Their index gets the same changes, so that they are not staged in reverse. It is locked as git locks it from before HEAD is
-read until the commit is made or refused, so no other commit comes in between. What fails changes neither the index nor a
-branch nor a file; what a hook itself changes is the hook's.
+The commit is made by the user's own git, with a separate index: whatever the user has staged or changed stays as it is.
+The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as git locks it,
+from before HEAD is read until the commit is made or refused, so no other commit comes in between. A failure changes
+neither the index nor a branch nor a file, except for what a hook itself has changed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SECONDS: Final = 120.0
 """Seconds for a commit, its hooks included."""
 
 IDENTITY_SECONDS: Final = 30.0
-"""Seconds until git has read the person's name from its configuration."""
+"""Seconds that git may take to read the user's name from its configuration."""
 
 IDENTITY: Final = re.compile(r"^(.*<.*>) [0-9]+ [+-][0-9]{4}$", re.MULTILINE)
 """A line of ``git var GIT_AUTHOR_IDENT``."""
 
 UNDER_WAY: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
-"""In git's directory while a merge, cherry-pick, revert, rebase or bisection is not finished."""
+"""Files in git's directory while a merge, cherry-pick, revert, rebase or bisection is not finished."""
 
 NO_BRANCH: Final = 91
 """The exit code of the script if the branch could not be created."""
@@ -51,7 +51,8 @@ class NothingToCommit(Exception):
 
 
 class Blocked(Exception):
-    """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: of the files."""
+    """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: the
+    files that it is about."""
 
     def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -60,7 +61,7 @@ class Blocked(Exception):
 
 
 class BadBranch(Exception):
-    """The name of the new branch is not valid, or taken. The text is for people."""
+    """The name of the new branch is not valid, or is taken. The text is for people."""
 
     def __init__(self, text: str, *, exists: bool) -> None:
         super().__init__(text)
@@ -95,8 +96,8 @@ class Head(NamedTuple):
 
 
 async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry, Entry]]:
-    """What was kept and is not in the last commit as it is: path → the entries before and after; nothing where no commit can be
-    made. Raises ``GitFailed``."""
+    """The changes that were kept and are not in the last commit in the same form: path → the entries before and after.
+    Empty where no commit can be made. Raises ``GitFailed``."""
     if git.repository.private:
         return {}
     kept = await differences(git, start, base)
@@ -110,7 +111,7 @@ async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry
 
 
 async def counted_lines(git: Git, start: str, base: str, paths: Collection[str]) -> dict[str, tuple[int, int]]:
-    """For each path the numbers of lines that are added and removed from ``start`` to ``base``. Raises ``GitFailed``."""
+    """The numbers of lines that are added and removed from ``start`` to ``base``, by path. Raises ``GitFailed``."""
     if not paths:
         return {}
     listed = await git.read(*PATCH, "--relative", "--numstat", "-z", start, base, "--", ".")
@@ -122,16 +123,16 @@ async def counted_lines(git: Git, start: str, base: str, paths: Collection[str])
 
 
 def _number(text: str) -> int:
-    """A dash is for a binary file."""
+    """A number as ``git diff-tree --numstat`` prints it. A dash, which stands for a binary file, counts as 0."""
     return int(text) if text.isdigit() else 0
 
 
 async def commit(
     git: Git, start: str, base: str, files_now: str, message: str, branch: str | None, files: Collection[str] = ()
 ) -> Committed:
-    """Commits what was kept from ``start`` to ``base``, commits of a review. ``files_now``: the files as they are.
-    ``branch``: the name of a new one, which is checked out then.
-    ``files``: only these paths, as people see them.
+    """Commits what was kept from ``start`` to ``base``, which are commits of a review. ``files_now``: a commit of the
+    files as they are. ``branch``: the name of a new branch, which is then checked out. ``files``: the only paths to
+    commit, as people see them.
 
     Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused`` or ``GitFailed``.
     """
@@ -197,9 +198,10 @@ async def _check_state(git: Git, head: Head, branch: str | None) -> None:
 
 
 async def author_of(git: Git) -> str:
-    """Name and address of the person in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` or ``GitFailed``."""
+    """The user's name and address as in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` or
+    ``GitFailed``."""
     script = '"$git" var GIT_AUTHOR_IDENT && "$git" var GIT_COMMITTER_IDENT'
-    code, output = await git.as_person(script, IDENTITY_SECONDS, "the person's name")
+    code, output = await git.as_person(script, IDENTITY_SECONDS, "the user's name")
     found = IDENTITY.search(output)
     if code or found is None:
         text = (
@@ -210,7 +212,7 @@ async def author_of(git: Git) -> str:
 
 
 async def head_of(git: Git) -> Head:
-    """Raises ``GitFailed``."""
+    """What is checked out. Raises ``GitFailed``."""
     await git.see_head()
     code, ref, _ = await git.run("symbolic-ref", "--quiet", "HEAD")
     name = "" if code else ref.strip()
@@ -223,7 +225,8 @@ async def _tree_of(git: Git, head: Head) -> str:
 
 
 async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -> dict[str, Version | None]:
-    """For each path (before, there, wanted): what is there, with the change from before to wanted. Raises ``Blocked``."""
+    """Applies changes to files. ``entries``: for each path, the version before the change, the one that is there, and
+    the one after the change. Returns, by path, the new versions of the files that change. Raises ``Blocked``."""
     texts = await loaded_texts(git, [entry for three in entries.values() for entry in three])
     new: dict[str, Version | None] = {}
     overlapping = []
@@ -244,7 +247,7 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 
 @contextlib.asynccontextmanager
 async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
-    """The lock of the person's index, as git makes it. Removed at the end unless it has become the index."""
+    """Locks the user's index as git does. The lock file is removed at the end unless it has become the index."""
     lock = index.with_name(index.name + ".lock")
     try:
         made = await asyncio.to_thread(_create, lock)
@@ -260,7 +263,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
 
 
 def _create(lock: Path) -> tuple[int, int]:
-    """Blocking."""
+    """Creates the lock file. Returns its device and inode. Blocking."""
     descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         found = os.fstat(descriptor)
@@ -270,7 +273,7 @@ def _create(lock: Path) -> tuple[int, int]:
 
 
 def _remove(lock: Path, made: tuple[int, int]) -> None:
-    """Blocking."""
+    """Removes the lock file, unless another file has its name now. Blocking."""
     with contextlib.suppress(OSError):
         found = lock.lstat()
         if (found.st_dev, found.st_ino) == made:
@@ -280,7 +283,7 @@ def _remove(lock: Path, made: tuple[int, int]) -> None:
 async def _prepare_index(
     git: Git, lock: Path, now: Mapping[str, tuple[Entry, Entry]], new: Mapping[str, Version | None]
 ) -> None:
-    """Makes the lock the person's index with the changes that are committed. Raises ``Blocked``."""
+    """Writes the user's index, with the changes that are committed, to the lock file. Raises ``Blocked``."""
     index, copy = lock.with_name("index"), git.folder / "person"
     known = await asyncio.to_thread(git_index.read, index, git.settings.id_bytes)
     if known is None:
@@ -309,7 +312,7 @@ async def _prepare_index(
 
 
 def _fill(copy: Path, lock: Path) -> None:
-    """Blocking. The index's own time is part of how git knows that files are unchanged."""
+    """Copies the index with its time, which is part of how git knows that files are unchanged. Blocking."""
     shutil.copyfile(copy, lock)
     shutil.copymode(copy, lock)
     times = copy.stat()
@@ -317,7 +320,8 @@ def _fill(copy: Path, lock: Path) -> None:
 
 
 async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch: str | None) -> tuple[int, str]:
-    """Commits the tree; then the lock becomes the index. Otherwise HEAD and the branches are as before."""
+    """Commits the tree and makes the lock file the index. If that fails, HEAD and the branches are as before. Returns
+    the exit code and the output."""
     index = git.folder / "committed"
     own = {"GIT_INDEX_FILE": str(index)}
     await git.read("read-tree", tree, environment=own)
@@ -356,4 +360,5 @@ else
 fi
 exit $code
 """
-"""The shell itself ignores SIGTERM, so this is completed if the commit is ended: it took too long, or the server has ended."""
+"""The shell itself ignores SIGTERM, so the script is completed even if the commit is ended because it took too long, or
+because the server has ended."""

@@ -53,7 +53,8 @@ async def loaded_texts(git: Git, entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def _parsed(output: bytes) -> dict[str, str | None]:
-    """The output of ``cat-file --batch``: contents by their ids, None for what is not UTF-8. Blocking. Raises ``GitFailed``."""
+    """Parses the output of ``cat-file --batch``: id → text, or None for what is not UTF-8 text. Blocking. Raises
+    ``GitFailed``."""
     texts, at = dict[str, str | None](), 0
     while at < len(output):
         end = output.find(b"\n", at)
@@ -73,7 +74,7 @@ def _text(data: bytes) -> str | None:
 
 
 async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dict[str, Version | None]:
-    """The same with ids for the contents that only exist as texts yet. Raises ``GitFailed``."""
+    """``versions`` with ids for the contents that only exist as texts so far. Raises ``GitFailed``."""
     texts = sorted({one.text for one in versions.values() if one and not one.blob and one.text is not None})
     if not texts:
         return dict(versions)
@@ -92,8 +93,8 @@ async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dic
 
 
 async def tree_with(git: Git, start: str, new: Mapping[str, Version | None]) -> str:
-    """The tree of ``start`` with other versions of some files. One that is where a directory was, or below another file,
-    takes the place of that. Raises ``GitFailed``."""
+    """The tree of ``start`` with other versions of some files. A file also replaces a directory with its path, or a
+    file that is where one of its directories has to be. Raises ``GitFailed``."""
     own = {"GIT_INDEX_FILE": str(git.folder / "review")}
     await git.read("read-tree", start, environment=own)
     await put(git, new, own)
@@ -104,7 +105,7 @@ async def put(git: Git, new: Mapping[str, Version | None], index: Mapping[str, s
     """Puts versions of some files into the index that the environment ``index`` names. Raises ``GitFailed``."""
     prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
     none = f"0 {'0' * 2 * git.settings.id_bytes}"
-    # A file that is gone makes room for a directory of its name.
+    # Files that are gone come first, because they make room for directories of the same name.
     lines = [f"{none}\t{prefix}{path}\0" for path, one in new.items() if one is None]
     lines += [f"{one.mode} {one.blob}\t{prefix}{path}\0" for path, one in new.items() if one is not None]
     await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines), environment=index)

@@ -29,10 +29,10 @@ from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, 
 from drawbridge.server.store.texts import clean
 
 LONGEST_OUTPUT: Final = 10_000
-"""Characters of what git and its hooks have printed that clients get."""
+"""Characters that clients receive of the output of git and its hooks."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""Colors and the like, for a terminal."""
+"""Escape sequences for a terminal, such as colors."""
 
 LARGEST_KEPT: Final = 50_000
 """Bytes of the list of kept files, as JSON."""
@@ -55,14 +55,14 @@ IMAGES: Final = {
     "png": "image/png",
     "webp": "image/webp",
 }
-"""The ends of the names of files that browsers can show as images, and their media types."""
+"""The extensions of files that browsers can show as images, and their media types."""
 
 IMAGE: Final = "review_"
-"""What the id of an image's blob begins with, after that of the session. The rest is git's id of the content."""
+"""The prefix of the id of an image's blob, after the session's id. The rest is git's id of the content."""
 
 
 def wish_of(command: commands.ReviewDecide, by: str) -> Wish:
-    """Raises ``ClientError``."""
+    """The decision that a client requests. Raises ``ClientError`` if the request is not valid."""
     if sum(map(bool, (command.hunks, command.files, command.all))) != 1:
         text = "A decision applies to hunks, files, or all: name exactly one of them."
         raise ClientError("VALIDATION_FAILED", text, field="data.hunks")
@@ -140,7 +140,7 @@ def not_pushed(error: CannotPush | NotPushed) -> ClientError:
 
 
 def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
-    """None where there is nothing that a push could be about."""
+    """What clients see of a possible push; None if there is nothing that could be pushed."""
     match found:
         case CannotPush(reason="remote"):
             return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")
@@ -177,7 +177,7 @@ def counted(review: Open) -> ReviewNumbers:
 
 
 def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
-    """``asker``: the client that has decided something."""
+    """The review's numbers as clients see them. ``asker``: the client that has decided something."""
     return ReviewChanged(
         state="open" if review.files else "decided",
         **msgspec.structs.asdict(counted(review)),
@@ -187,7 +187,7 @@ def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
 
 
 def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[int, int]]) -> replies.CommitOffer:
-    """``author``: or why nobody can commit. ``kept``: as ``Review.kept`` returns it."""
+    """``author``: the author of a commit, or why nobody can commit. ``kept``: as ``Review.kept`` returns it."""
     lines = {shown_path(path): replies.Lines(*numbers) for path, numbers in kept.items()}
     fitting = {path: lines[path] for path in _fitting(sorted(lines))}
     if isinstance(author, Blocked):
@@ -196,7 +196,8 @@ def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[i
 
 
 class Shown(Struct, frozen=True):
-    """A file as it was in a reply. ``made_of``: what that depends on; ``size``: bytes as JSON."""
+    """A file as it was in a reply. ``made_of``: what it was built from (it is reused while that is unchanged);
+    ``size``: its size as JSON, in bytes."""
 
     made_of: tuple[object, ...]
     file: replies.ReviewFile
@@ -214,9 +215,9 @@ def reply(
     handover: replies.Handover | None = None,
     before: Mapping[str, Shown] = MappingProxyType({}),
 ) -> tuple[replies.Review, dict[str, Shown]]:
-    """As much of the review as fits into one message. ``session``: its id. ``drafts``: their version; ``kept``: the paths of
-    kept files. ``before``: the files of an earlier reply by their paths; most are the same after a decision. Returns those of
-    this one, too."""
+    """A reply with as much of the review as fits into one message. ``session``: its id. ``drafts``: the version of the
+    drafts; ``kept``: the paths of kept files. ``before``: the files of an earlier reply by their paths; most are
+    unchanged after a decision. Also returns the files of this reply."""
     shown_kept = tuple(_fitting(sorted(map(shown_path, kept))))
     room = FRAME_BYTES - ROOM - len(msgspec.json.encode((shown_kept, placed.comments, commit, push, handover)))
     files: list[replies.ReviewFile] = []
@@ -285,7 +286,8 @@ def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFil
 
 
 def _image(session: str, path: str, version: Version | None) -> replies.ReviewImage | None:
-    """None for what is not named like an image, and for texts: those are shown as lines."""
+    """The image in a version of a file. None if the name is not that of an image, or the version is text, which is
+    shown as lines."""
     media_type = IMAGES.get(path.rpartition(".")[2].lower())
     if media_type is None or version is None or version.text is not None or version.mode not in REGULAR:
         return None

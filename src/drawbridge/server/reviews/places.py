@@ -20,11 +20,11 @@ from drawbridge.text.hunks import Hunk as Span
 Side: TypeAlias = Literal["new", "old"]
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""A file's name is never a pattern."""
+"""The environment in which git does not read a file's name as a pattern."""
 
 
 class Commits(NamedTuple):
-    """The trees of a review. ``runs``: the refs below which the checkpoints of its runs are."""
+    """The trees of a review. ``runs``: the prefix of the refs with the checkpoints of its runs."""
 
     base: str
     head: str
@@ -41,7 +41,7 @@ class Placed(Struct, frozen=True):
 async def places(
     git: Git, commits: Commits, files: Sequence[FileChange], comments: Sequence[ReviewComment], begun: Collection[str]
 ) -> Placed:
-    """``begun``: the ids of the comments whose run has begun. Raises ``GitFailed``."""
+    """Finds the comments in the files. ``begun``: the ids of the comments whose run has begun. Raises ``GitFailed``."""
     paths = sorted({comment.path for comment in comments})
     renamed = {file.path: file.old_path for file in files if file.old_path and file.path in paths}
     old = await _entries(git, commits.base, [*paths, *renamed.values()])
@@ -56,7 +56,7 @@ async def places(
 
 
 async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
-    """Of the paths that are files in the commit, which may not exist."""
+    """The entries of those paths that are files in the commit; empty if the commit does not exist."""
     code, listed, _ = await git.run("ls-tree", "-z", commit, "--", *paths, environment=LITERAL)
     if code:
         return {}
@@ -69,7 +69,7 @@ async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Ent
 
 
 class _Comparing:
-    """``texts``: by the ids of the contents; ``old``, ``new``, ``before``: the entries of the files in the review's trees, and
+    """``texts``: by content id; ``old``, ``new``, ``before``: the entries of the files in the review's trees, and
     before each run. Blocking."""
 
     def __init__(
@@ -100,7 +100,7 @@ class _Comparing:
         return Placed(tuple(found), answers)
 
     def _place(self, comment: ReviewComment, blob: str | None) -> Range | None:
-        """Where the lines of a comment are in this text."""
+        """Where the lines of a comment are in this text; None if they are not found."""
         lines = Range(comment.line, comment.end_line)
         if blob == comment.blob:
             return lines
@@ -125,7 +125,7 @@ class _Comparing:
             return [hunk for hunk in hunks if any(_meet(hunk.span, change) for change in changes)]
         if place is None:
             return []
-        # The removed lines may be there again beside those of the hunk.
+        # The removed lines may have been added again next to the lines of the hunk.
         hunks = [hunk for hunk in hunks if meet(hunk.span.old_start, hunk.span.old_end, place.start, place.last)]
         return [hunk for hunk in hunks if any(_meet(hunk.span, change, around=1) for change in changes)]
 
@@ -143,6 +143,6 @@ def _blob(entry: Entry | None) -> str | None:
 
 
 def _meet(hunk: Span, change: Span, around: int = 0) -> bool:
-    """Whether a hunk contains some of the new lines of a change, or the place from which lines were removed. ``around``: as
-    many lines before and after the change count as well."""
+    """Whether a hunk contains some of the new lines of a change, or the place from which lines were removed.
+    ``around``: the number of lines before and after the change that count as well."""
     return meet(hunk.new_start, hunk.new_end, change.new_start - around, change.new_end + around)

@@ -1,7 +1,8 @@
-"""Pushes the current branch and creates a pull request, with the person's own git and ``gh`` or ``glab``, as in their shell.
+"""Pushes the current branch and creates a pull request, with the user's own git and ``gh`` or ``glab``, as in a shell.
 
-What is offered is read from the configuration and the refs, without a program that they name. A request names the version
-of what was offered: an agent may have written the configuration, or made another commit, since a person has seen it.
+The offer is read from the configuration and the refs, without running a program that they name. A request contains the
+version of the offer, because an agent may have written the configuration, or made another commit, since a person has
+seen it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOVED: Final = 92
 """The exit code of the script if the branch is not at the commit that was shown."""
 
 ADDRESS: Final = re.compile(r"https://[^\s<>\"'\x00-\x1f\x7f]+/(?:pull|merge_requests)/[0-9]+(?![^\s.,)])")
-"""``gh pr create`` and ``glab mr create`` print the address of what they have created."""
+"""Matches the address of what ``gh pr create`` and ``glab mr create`` have created, which they print."""
 
 Reason: TypeAlias = Literal["detached", "moved", "no_remote", "no_repository", "program", "remote", "unborn"]
 
@@ -39,7 +40,7 @@ Program: TypeAlias = Literal["gh", "glab"]
 
 
 class CannotPush(Exception):
-    """Nothing can be pushed here, or no pull request be created. The text is for people."""
+    """Nothing can be pushed here, or a pull request can't be created. The text is for people."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -59,9 +60,10 @@ class NotPushed(Exception):
 class Target(Struct, frozen=True, kw_only=True):
     """Where the current branch is pushed to.
 
-    ``local``, ``branch``: its name here and at the remote. ``ahead``: the number of commits that the remote's branch does not
-    have; None if there is none, as far as is known here. ``program``: creates a pull request; None if ``why_not`` gives the
-    reason, for people. ``subject``, ``body``: of the last commit.
+    ``local``, ``branch``: its name here and on the remote. ``ahead``: the number of commits that the remote's branch
+    does not have; None if the remote does not have such a branch, as far as is known here. ``program``: the program
+    that creates a pull request; None if there is none, for the reason ``why_not``, which is for people. ``subject``,
+    ``body``: of the last commit.
     """
 
     version: str
@@ -78,7 +80,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class Pushed(Struct, frozen=True):
-    """What was pushed. ``pull_request``: its address, if it is known. ``problem``: why none was created; empty otherwise."""
+    """What was pushed. ``pull_request``: its address, if it is known. ``problem``: why it was not created; empty
+    otherwise."""
 
     target: Target
     output: str
@@ -87,7 +90,7 @@ class Pushed(Struct, frozen=True):
 
 
 async def target_of(git: Git) -> Target:
-    """Raises ``CannotPush`` or ``GitFailed``."""
+    """Where the current branch would be pushed to. Raises ``CannotPush`` or ``GitFailed``."""
     if git.repository.private:
         raise CannotPush("no_repository", "the directory is not in a git work tree")
     head = await head_of(git)
@@ -127,10 +130,10 @@ async def target_of(git: Git) -> Target:
 
 
 async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> Pushed:
-    """Pushes the current branch; never by force. ``version``: of the ``Target`` that the person has seen. ``pull_request``:
-    title and body of the one to create.
+    """Pushes the current branch, never by force. ``version``: the version of the ``Target`` that the user has seen.
+    ``pull_request``: the title and the body of a pull request to create.
 
-    Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``; then nothing was pushed, as far as git knows.
+    Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``; in that case, nothing was pushed, as far as git knows.
     """
     target = await target_of(git)
     moved = CannotPush("moved", "the branch, its last commit or its remote is not what was shown")
@@ -189,7 +192,7 @@ async def _ahead(git: Git, there: str, commit: str) -> int | None:
 
 
 def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
-    """What creates a pull request, or why nothing does. Blocking."""
+    """The program that creates a pull request, or None and the reason. Blocking."""
     installed = _installed()
     host = next(filter(None, map(_host, urls)), "")
     named: Program | None = "gh" if "github" in host else "glab" if "gitlab" in host else None
@@ -204,14 +207,15 @@ def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
 
 
 def _installed() -> dict[Program, str]:
-    """The paths of the programs. Blocking. Not by a relative entry of PATH: the current directory may be the project."""
+    """The paths of the programs. Relative entries of PATH are ignored, because the current directory may be the
+    project. Blocking."""
     programs: Iterable[Program] = ("gh", "glab")
     found = {name: shutil.which(name) for name in programs}
     return {name: path for name, path in found.items() if path is not None and os.path.isabs(path)}
 
 
 def _host(url: str) -> str:
-    """Empty for a path."""
+    """The host in a remote's address; empty for a path."""
     if "://" in url:
         try:
             return (urlsplit(url).hostname or "").lower()
@@ -222,7 +226,7 @@ def _host(url: str) -> str:
 
 
 def _command(program: Program, branch: str, title: str, body: str) -> list[str]:
-    """Blocking."""
+    """The command that creates a pull request. Blocking."""
     path = _installed().get(program, program)
     if program == "gh":
         return [path, "pr", "create", "--title", title, "--body", body]
@@ -242,8 +246,8 @@ if [ -z "${GIT_SSH_COMMAND-}${GIT_SSH-}" ] && ! "$git" config --get core.sshComm
     export GIT_SSH_COMMAND='ssh -o BatchMode=yes'
 fi
 """
-"""Whatever needs an answer fails instead of waiting for one: nobody is at the server's terminal or screen. A
-person's own way of calling ssh stays as it is; without a terminal it can't ask either."""
+"""Whatever needs an answer fails instead of waiting for one: nobody is at the server's terminal or screen. The user's
+own way of calling ssh stays as it is; without a terminal, it can't ask either."""
 
 _PUSH: Final = f"""
 [ "$("$git" rev-parse --verify --quiet "$ref^{{commit}}")" = "$commit" ] || exit {MOVED}

@@ -28,24 +28,24 @@ class Remembered(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes, as JSON."""
+        """The comment's size as JSON, in bytes."""
         return len(msgspec.json.encode(self.comment)) + 1
 
     def now(self, *, begun: bool = False, **changed: object) -> Remembered:
-        """As it is after a change. ``changed``: fields of the comment."""
+        """The comment as it is after a change. ``changed``: the fields of it that are different."""
         comment = msgspec.structs.replace(self.comment, **changed)
         return Remembered(comment, self.seq, self.changes + 1, begun)
 
 
 def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[int, int]:
-    """The number and the bytes of all comments that are not resolved, with this one among them."""
+    """The number of all comments that are not resolved, including this one, and their size in bytes."""
     kept = [one for id, one in comments.items() if id != comment.comment_id and one.comment.state != "resolved"]
     return len(kept) + 1, sum(one.size for one in kept) + Remembered(comment).size
 
 
 def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | None, seq: int) -> None:
-    """A comment was written or changed, or removed (None). ``seq``: the record of that. Makes room by dropping the oldest
-    resolved comments."""
+    """Stores a comment that was written or changed; None removes it. ``seq``: the record of the change. Makes room by
+    dropping the oldest resolved comments."""
     if comment is None:
         comments.pop(id, None)
         return
@@ -59,7 +59,7 @@ def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | No
 
 
 def send(comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False) -> None:
-    """Those of them that exist were sent with this run."""
+    """Marks those of the comments that exist as sent with this run."""
     for id in ids:
         if id in comments:
             comments[id] = comments[id].now(begun=begun, state="sent", run_id=run_id)

@@ -28,14 +28,14 @@ NOTHING_TO_REVIEW: Final = Open().version
 
 
 class Store(Protocol):
-    """What a review uses of the store of a session, which is above it."""
+    """What a review uses of a session's store, which is in the layer above it."""
 
     @property
     def closed(self) -> bool: ...
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """What there is to decide, as lists show it."""
+        """What is left to decide, as lists show it."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
@@ -56,7 +56,8 @@ class Beside(Struct, frozen=True):
 
 
 class Reviewing:
-    """``stores``: those of the sessions that share the review, by their ids; a managed session has its review for itself."""
+    """``stores``: the stores of the sessions that share the review, by session id; a managed session does not share its
+    review."""
 
     def __init__(
         self,
@@ -67,7 +68,8 @@ class Reviewing:
         stores: Mapping[str, Store],
         beside: Callable[[Git], Awaitable[Beside]] | None = None,
     ) -> None:
-        """``name``: for the log. ``beside``: what the reply has for commits and pushes, if anything; raises ``GitFailed``."""
+        """``name``: for the log. ``beside``: returns what the reply contains about commits and pushes; raises
+        ``GitFailed``."""
         self._name = name
         self._review = review
         self._checkpoints = checkpoints
@@ -82,23 +84,24 @@ class Reviewing:
         """git's ids of the images that the latest reply names."""
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
-        """A checkpoint of a run was stored. A failure is logged: the checkpoint is there. Returns whether it has succeeded."""
+        """Extends the review to a run's checkpoint that was stored. A failure is only logged, as the checkpoint exists.
+        Returns whether it has succeeded."""
         try:
             await self._review.extend(git, run_id, when, commit)
             if when == "after":
                 self._publish(await self._review.stored(git))
         except (GitFailed, OSError) as error:
-            logger.warning("%s: its review was not extended with %s: %s", self._name, run_id, error)
+            logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True
 
     async def look(self) -> None:
-        """The files were changed, but not by a run. A failure is logged."""
+        """Updates the review after files were changed, but not by a run. A failure is logged."""
         try:
             async with self._checkpoints.operation() as git:
                 review = await self._review.current(git, self._checkpoints)
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("%s: its review was not checked: %s", self._name, error)
+            logger.warning("%s: the review was not checked: %s", self._name, error)
         else:
             self._publish(review)
 
@@ -140,7 +143,7 @@ class Reviewing:
     async def image(self, blob: str, largest: int) -> bytes:
         """A version of an image that the review shows. ``blob``: git's id; ``largest``: in bytes. Raises ``ClientError``,
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
-        # git may have any file of the repository: only what is in the review is for clients.
+        # git may return any file of the repository: clients may get only what is in the review.
         if blob not in self._images:
             raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
         async with self._checkpoints.operation() as git:
@@ -154,9 +157,9 @@ class Reviewing:
     async def decide(
         self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[ReviewReply]:
-        """Decides a part of the review; recorded in ``session``, and published like every event. ``check_at_rest`` raises
-        ``ClientError`` during a run, in which hunks can only be kept. The caller makes one decision after the other. Raises
-        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Decides a part of the review. The decision is recorded in ``session``, and published like every event.
+        ``check_at_rest`` raises ``ClientError`` during a run, in which hunks can only be kept. The caller has to make
+        one decision at a time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         own = self._stores.get(session)
         if own is None:  # a terminal session that was removed from the list
             raise no_project()
@@ -180,8 +183,8 @@ class Reviewing:
         return await self._reply(session, review, placed, beside)
 
     async def placed(self, drafts: str) -> Placed:
-        """The comments where they are now. ``drafts``: the version of those that are to be sent. Raises ``ClientError``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The comments at the lines where they are now. ``drafts``: the version of the drafts that are to be sent.
+        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
         async with self._checkpoints.operation() as git:
             review = await self._review.current(git, self._checkpoints)

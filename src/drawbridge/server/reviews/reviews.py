@@ -1,12 +1,12 @@
-"""The open review of a session: two trees in its repository, and the operations on them.
+"""The open review of a session: commits in its repository, and the operations on them.
 
-The difference from *base* to *head* is what the agent changed and nobody has decided. The difference from *start* to *base*
-is what was kept and not committed from the review. All three are commits below a private ref
+The diff from *base* to *head* is what the agent changed and nobody has decided. The diff from *start* to *base* is what
+was kept and not committed from the review. All three are commits below a private ref
 (``refs/drawbridge/<project>/review/base`` and so on), so they outlive the server.
 
-The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after`` once it
-has ended. What changes during a run is the agent's; what changes at any other time is somebody else's, and is absorbed into
-base and start. A run whose end no server has seen is over when the review is looked at next.
+The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
+once it has ended. What changes during a run is the agent's work; what changes at any other time is somebody else's, and
+is absorbed into base and start. A run whose end no server has seen is over the next time that the review is read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, v
 from drawbridge.server.reviews.places import Commits, Placed, Side, places
 
 REMEMBERED: Final = 500
-"""Decided hunks whose ids are remembered."""
+"""The maximum number of decided hunks whose ids are remembered."""
 
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
@@ -59,8 +59,8 @@ Decision: TypeAlias = Literal["keep", "undo", "edit"]
 class Wish(Struct, frozen=True):
     """What a person decides, and about which hunks: ``hunks`` are ids and ``files`` paths as clients see them.
 
-    ``version``: that of the review that the person has seen; ``files`` and ``all`` are refused if it is another one now.
-    ``text``: the lines that one hunk gets instead of its new ones.
+    ``version``: the version of the review that the person has seen; ``files`` and ``all`` are refused if it has
+    changed. ``text``: the lines that replace the new lines of one hunk.
     """
 
     by: str
@@ -80,7 +80,7 @@ class Decided(Struct, frozen=True):
 
 
 class HunkGone(Exception):
-    """A hunk or a file is no longer in the review. ``decided``: if a person has decided the hunk."""
+    """A hunk or a file is no longer in the review. ``decided``: how, if a person has decided the hunk."""
 
     def __init__(self, what: str, decided: Decided | None = None) -> None:
         super().__init__(what)
@@ -89,7 +89,7 @@ class HunkGone(Exception):
 
 
 class ReviewMoved(Exception):
-    """The review is not the one that the person has seen."""
+    """The review is no longer the one that the person has seen."""
 
 
 class NoLines(Exception):
@@ -135,7 +135,8 @@ class _Notes(Struct, frozen=True):
 
 
 class _Trees(NamedTuple):
-    """The commits of a review. ``run``: whose changes head contains last. ``is_running``: its end has not been seen."""
+    """The commits of a review. ``run``: the last run whose changes head contains. ``is_running``: its end has not been
+    seen."""
 
     start: str
     base: str
@@ -145,7 +146,7 @@ class _Trees(NamedTuple):
 
 
 class _Compared(Struct, frozen=True):
-    """The hunks between two versions, as they were left by decisions: a new comparison could give others."""
+    """The hunks between two versions, as decisions have left them: a new comparison could find different ones."""
 
     old: tuple[str, str] | None
     new: tuple[str, str] | None
@@ -159,16 +160,17 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run that this server has seen the beginning of; None for any that has not ended."""
+        """The latest run whose beginning this server has seen; None if any run that has not ended is to count as
+        active."""
         self._compared: dict[str, _Compared] = {}
-        """By path."""
+        """The latest comparison of each file, by path."""
 
     def continues(self) -> None:
-        """The server was restarted during a run that is still active."""
+        """Notes that a run that began before the server was restarted is still active."""
         self._run = None
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """A checkpoint was stored. Raises ``GitFailed``."""
+        """Extends the review to a checkpoint that was stored. Raises ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             start = base = commit
@@ -189,7 +191,7 @@ class Review:
         return (await self._look(git, checkpoints))[1]
 
     async def stored(self, git: Git) -> Open:
-        """The review as it was left, without a look at the files. Raises ``GitFailed``."""
+        """The review as it is stored, without reading the files. Raises ``GitFailed``."""
         trees = await self._trees(git)
         return (
             Open(private=git.repository.private)
@@ -198,8 +200,9 @@ class Review:
         )
 
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
-        """Decides hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``, ``NotEditable``, ``NoCheckpoint``,
-        ``Changed`` or ``GitFailed``; nothing has changed then, unless git itself was ended while it wrote the files."""
+        """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
+        ``NotEditable``, ``NoCheckpoint``,
+        ``Changed`` or ``GitFailed`` without changing anything, unless git itself was ended while it wrote the files."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
@@ -219,7 +222,7 @@ class Review:
         if news:
             tree = await tree_with(git, trees.head, news)
             lost = (await differences(git, trees.head, tree)).keys() - news
-            if lost:  # a file would take the place of a directory, or the other way round
+            if lost:  # a file would replace a directory, or vice versa
                 raise Changed(sorted(map(shown_path, lost)))
             await checkpoints.write(git, trees.head, tree, list(news))
             title = f"{trees.run} {'now' if trees.is_running else 'after'}"
@@ -237,8 +240,8 @@ class Review:
     async def commit(
         self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
-        """Commits what was kept, or of that only the ``files``. Raises as ``committing.commit`` does; nothing has changed
-        then."""
+        """Commits what was kept, or only the ``files`` of it. Raises what ``committing.commit`` raises, without
+        changing anything."""
         trees, _ = await self._look(git, checkpoints)
         if trees is None:
             raise NothingToCommit
@@ -248,9 +251,9 @@ class Review:
         return done
 
     async def kept(self, git: Git, *, counted: bool) -> dict[str, tuple[int, int]]:
-        """The files with changes that were kept and not committed: path → the numbers of lines that these add and remove, 0
-        for a binary file, and everywhere unless they are to be ``counted``. What the last commit contains is not among them
-        from then on. Raises ``GitFailed``."""
+        """The files with changes that were kept and not committed: path → the numbers of added and removed lines, which
+        are 0 for a binary file, and for every file unless ``counted``. What the last commit contains no longer counts
+        as kept from then on. Raises ``GitFailed``."""
         trees = await self._trees(git)
         kept = await differences(git, trees.start, trees.base) if trees else {}
         if trees is None or not kept:
@@ -287,7 +290,7 @@ class Review:
         return await places(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
-        """git keeps these contents, on which there are comments, as long as the review exists. Raises ``GitFailed``."""
+        """Makes git keep these contents, which have comments, as long as the review exists. Raises ``GitFailed``."""
         listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
         there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
         tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))
@@ -295,7 +298,8 @@ class Review:
         await git.read("update-ref", "--no-deref", f"{self._refs}/comments", commit)
 
     async def _look(self, git: Git, checkpoints: Checkpoints) -> tuple[_Trees | None, Open]:
-        """Makes head the files as they are now."""
+        """Updates head to the files as they are now. Returns the review's commits (None if there are none) and the
+        review."""
         trees = await self._trees(git)
         if trees is None:
             await checkpoints.check_size(git)
@@ -315,19 +319,20 @@ class Review:
         return trees, await self._between(git, trees, await self._decided(git, trees))
 
     async def _trees(self, git: Git) -> _Trees | None:
-        """None for a project without a run; also where another program has made something else of the refs."""
+        """The review's commits. None for a project without a run, and if another program has turned the refs into
+        something else."""
         form = "--format=%(refname:lstrip=-1) %(objecttype) %(objectname) %(contents:subject)"
         listed = (line.split(" ", 3) for line in (await git.read("for-each-ref", form, f"{self._refs}/")).splitlines())
         found = {name: (commit, title) for name, kind, commit, title in listed if kind == "commit"}
         if not {"base", "head"} <= found.keys():
             return None
         (base, _), (head, title) = found["base"], found["head"]
-        start, _ = found.get("start", found["base"])  # an earlier version had none
+        start, _ = found.get("start", found["base"])  # earlier versions had no start
         run, _, when = title.rpartition(" ")
         return _Trees(start, base, head, run, when != "after")
 
     async def _set(self, git: Git, start: str, base: str, head: str) -> None:
-        """All or none. What an agent may have made of these refs is replaced, and not followed."""
+        """Sets all refs, or none. Refs that an agent may have made symbolic are replaced, and not followed."""
         lines = (
             f"option no-deref\nupdate {self._refs}/{name} {commit}\n"
             for name, commit in (("start", start), ("base", base), ("head", head))
@@ -344,7 +349,7 @@ class Review:
         return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
-        """start with what somebody else changed from the former base to ``base``."""
+        """start with what somebody else changed from the previous base to ``base``."""
         if not await differences(git, trees.start, trees.base):
             return base
         new = await self._absorbed(git, trees.start, trees.base, base)
@@ -353,7 +358,7 @@ class Review:
         return await committed(git, await tree_with(git, trees.start, new), "start", await filtered_of(git, base))
 
     async def _absorbed(self, git: Git, base: str, head: str, now: str) -> dict[str, Version | None]:
-        """The files of ``base`` into which something is absorbed that was changed from ``head`` to ``now``."""
+        """The files of ``base`` that absorb what was changed from ``head`` to ``now``, with that change."""
         theirs = await differences(git, head, now)
         ours = await differences(git, base, head) if theirs else {}
         new: dict[str, Version | None] = {}
@@ -395,7 +400,7 @@ class Review:
     def _compare(
         self, entries: Mapping[str, tuple[Entry, Entry]], loaded: Mapping[str, str], decided: Collection[str]
     ) -> list[FileChange]:
-        """Blocking."""
+        """The changed files, with their hunks. Blocking."""
         sides = _versions(entries, loaded)
         renamed = self._renames(sides)
         old_paths = set(renamed.values())
@@ -415,7 +420,7 @@ class Review:
         return [file for file in files if file.hunks]
 
     def _renames(self, sides: Mapping[str, tuple[Version | None, Version | None]]) -> dict[str, str]:
-        """As ``renames``; those that clients know stay. Blocking."""
+        """Finds renames as ``renames`` does; those that clients know stay. Blocking."""
         return renames(sides, {path: known.old_path for path, known in self._compared.items() if known.old_path})
 
     async def _check_known(self, git: Git, trees: _Trees, paths: Iterable[str]) -> None:
@@ -451,7 +456,7 @@ def _chosen(review: Open, wish: Wish, decided: Mapping[str, Decided]) -> dict[st
 
 
 def _decided(file: FileChange, ids: Collection[str], wish: Wish) -> FileChange:
-    """Raises ``NotEditable``."""
+    """The file after the decision on the hunks ``ids``. Raises ``NotEditable``."""
     match wish.decision:
         case "keep":
             return decide(file, keep=ids)

@@ -1,5 +1,6 @@
-"""The clients that have joined a session or follow a topic, and what they receive of the events: which of them, and as which
-message. One frame for all of them, with the same bytes live and in a replay of the history. Pure.
+"""The clients that have joined a session or follow a topic: which events they receive, and as which messages. Pure.
+
+All clients receive an event in the same frame, with the same bytes live and in a replay of the history.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]
 
 
 class Audience:
-    """All clients by their ids. Sessions are named by the ids of projects and terminal sessions.
+    """All clients by their ids. A session is identified by the id of its project or terminal session.
 
-    A client that has joined and is still sent the records it has missed is *catching up*: new records reach it in their order.
+    A client that has joined and is still being sent the records that it has missed is *catching up*: it receives new
+    records after these, in order.
     """
 
     def __init__(self, broadcast: Broadcast) -> None:
@@ -58,7 +60,7 @@ class Audience:
         self._catching_up.setdefault(project_id, {})[client.id] = client
 
     def end_catching_up(self, project_id: str, client: Subscriber) -> None:
-        """The client has stopped catching up, whether it has succeeded or not."""
+        """``client`` has stopped catching up, whether it has succeeded or not."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
 
     def leave(self, project_id: str, client: Subscriber) -> None:
@@ -69,18 +71,18 @@ class Audience:
                 some.pop(project_id, None)
 
     def gone(self, client: Subscriber) -> None:
-        """The client has disconnected."""
+        """Removes a client that has disconnected."""
         for project_id in {*self._joined, *self._catching_up}:
             self.leave(project_id, client)
         self.unfollow(list(self._topics), client)
 
     def forget(self, project_id: str) -> None:
-        """The session was removed. Another one may get its id later."""
+        """Forgets the clients of a session that was removed. Another session may get its id later."""
         self._joined.pop(project_id, None)
         self._catching_up.pop(project_id, None)
 
     def follow(self, topics: Sequence[str], client: Subscriber) -> None:
-        """Unknown topics ("stats") are ignored."""
+        """``client`` receives the events of these topics from now on. Unknown topics ("stats") are ignored."""
         for topic in topics:
             if topic in self._topics:
                 self._topics[topic][client.id] = client
@@ -91,14 +93,14 @@ class Audience:
                 self._topics[topic].pop(client.id, None)
 
     def joined(self, project_id: str) -> dict[str, Subscriber]:
-        """The clients that receive the session's events at once."""
+        """The clients that receive the session's events immediately."""
         return self._joined.get(project_id, {})
 
     def is_catching_up(self, project_id: str, client_id: str) -> bool:
         return client_id in self._catching_up.get(project_id, {})
 
     def all_joined(self, project_id: str) -> dict[str, Subscriber]:
-        """The joined clients, with those that are still catching up."""
+        """The joined clients, including those that are still catching up."""
         return {**self.joined(project_id), **self._catching_up.get(project_id, {})}
 
     def followers(self, topic: str, path: Path) -> dict[str, Subscriber]:
@@ -106,13 +108,13 @@ class Audience:
         return {id: client for id, client in self._topics[topic].items() if client.sees(path)}
 
     def can_decide(self, project_id: str, path: Path) -> bool:
-        """Whether a connected client receives approvals of this session and may decide on them."""
+        """Whether a connected client receives this session's approval requests and may decide them."""
         clients = {**self._topics["approvals"], **self.all_joined(project_id)}.values()
         return any(client.decides and client.sees(path) for client in clients)
 
     def published(self, announced: Announced) -> None:
-        """The receiver "clients" of the event bus. Clients that have joined receive every event, others those of the topics
-        that they follow."""
+        """The "clients" receiver of the event bus. Clients that have joined receive every event, others those of the
+        topics that they follow."""
         event, project_id = announced.event, announced.project_id or ""
         # A client can't catch up with a session that was removed.
         is_over = isinstance(event, ProjectGone)
@@ -135,7 +137,7 @@ class Audience:
 
 
 def frame(announced: Announced) -> Frame:
-    """What clients receive when the event happens. An agent's line goes in as it came."""
+    """The frame that clients receive when the event happens. An agent's line is in it unchanged."""
     seq, timestamp = (announced.seq if isinstance(announced, Stored) else None), announced.timestamp
     project_id, event = announced.project_id, announced.event
     match event:

@@ -1,8 +1,8 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
-A client can ask for less than the owner allows, never for more: an option above its ceiling is refused by name, and
-what a client leaves open is filled with the ceiling, so that leaving it open does not avoid it. The same ceilings apply
-to what a decision lets the agent remember.
+A client can ask for less than the owner allows, never for more: an option above its ceiling is refused with an error
+that names it, and an option that a client omits is set to its ceiling, so that omitting it does not avoid it. The same
+ceilings apply to what a decision lets the agent remember.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ HARMLESS: Final[Mapping[str, str]] = {
     "effort": "costs, which the budgets bound",
     "partial_messages": "what is reported, not what is done",
 }
-"""Options without a ceiling → why. A new option has to be in one of the two before it can be requested."""
+"""Options without a ceiling → why. A new option has to be in ``COVERED`` or here before it can be requested."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool by which Claude Code asks to continue in the mode "default"."""
+"""The tool by which Claude Code asks to leave plan mode and continue in the "default" mode."""
 
 
 LEAST_USD: Final = 0.01
-"""A run is not started with less than this."""
+"""A run is not started if less than this is left of a budget."""
 
 DAYS_KEPT: Final = 3
-"""A clock that is set back, or a journey west, must not grant a day's budget twice."""
+"""Days whose costs are kept, so that setting the clock back, or traveling west, does not grant a day's budget twice."""
 
 _LENIENCE: Final[Mapping[str, int]] = {
     "plan": 0,
@@ -67,25 +67,27 @@ _LENIENCE: Final[Mapping[str, int]] = {
     "auto": 3,
     BYPASS: 4,
 }
-"""The modes, by how much each does without asking."""
+"""The modes → how much each does without asking; a higher number means more."""
 
 
 class Ceilings(Struct, frozen=True):
-    """``None`` and empty tuples: no ceiling. The defaults allow what a person at the terminal would be asked about."""
+    """The owner's limits; ``None`` and empty tuples mean that there is none. The defaults allow what a person at the
+    terminal would be asked about."""
 
     modes: tuple[str, ...] = CLIENT_MODES
-    """If these are not all modes, a client that names none gets "default" if it is among them, or else the first."""
+    """The modes that clients may choose. Unless these are all modes, a client that chooses none gets "default" if it is
+    among them, or else the first."""
     skip_permissions: bool = False
     commits: bool = False
-    """Whether a client may commit: that runs the hooks and the signing of the person's git."""
+    """Whether a client may commit: this runs the hooks and the signing of the user's git."""
     pushes: bool = False
-    """Whether a client may push and create pull requests: that uses the person's access to their remotes."""
+    """Whether a client may push and create pull requests: this uses the user's access to their remotes."""
     mcp_config: bool = False
-    """MCP servers are programs that are started: off unless the owner enables them."""
+    """Whether a client may set MCP servers, which are programs that are started: off unless the owner enables it."""
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
-    """Names of models, with ``*`` for anything. A client that names none gets the first that has no ``*``."""
+    """Names of models, with ``*`` for anything. A client that chooses none gets the first one without ``*``."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     project_budget_usd: float | None = None
@@ -93,17 +95,19 @@ class Ceilings(Struct, frozen=True):
     day_budget_usd: float | None = None
     """US dollars for all runs of one day, local time, in all projects."""
     restricted: bool = False
-    """Every run is ``restricted``, whatever the client requests."""
+    """Whether every run is ``restricted``, whatever the client requests."""
     hours: tuple[int, int] | None = None
-    """Hours of the day, from the first to before the second, local time; (22, 6) spans midnight."""
+    """The hours in which agents may run, in local time, from the first up to the second; (22, 6) spans midnight."""
 
 
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: the agent's own modes.
+    """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: whether the
+    agent has its own modes.
 
-    Raises ``ClientError`` that names the option: PERMISSION_DENIED, for a directory INVALID_PATH.
+    Raises a ``ClientError`` that names the option: PERMISSION_DENIED, INVALID_PATH for a directory, or
+    VALIDATION_FAILED for a model name that is not valid.
     """
     check_hours(ceilings, now)
     if asked.dangerously_skip_permissions and not ceilings.skip_permissions:
@@ -138,14 +142,15 @@ def modes(ceilings: Ceilings) -> list[str]:
 def checked_mode(
     ceilings: Ceilings, mode: str, field: str = "data.options.permission_mode", *, own_modes: bool = False
 ) -> str:
-    """Raises ``ClientError`` (PERMISSION_DENIED)."""
+    """Returns ``mode``. Raises ``ClientError`` (PERMISSION_DENIED) if clients may not choose it."""
     if not mode_fits(ceilings, mode, own_modes=own_modes):
         raise _denied("permission_mode", f"must be one of {', '.join(ceilings.modes)}", field)
     return mode
 
 
 def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.model") -> str:
-    """Raises ``ClientError`` (VALIDATION_FAILED, PERMISSION_DENIED)."""
+    """Returns ``model``. Raises ``ClientError``: VALIDATION_FAILED if the name is not valid, PERMISSION_DENIED if
+    clients may not choose it."""
     if model and not MODEL_NAME.fullmatch(model):
         text = f'{field}: it is not a valid model name, such as "opus".'
         raise ClientError("VALIDATION_FAILED", text, field)
@@ -164,7 +169,8 @@ def check_hours(ceilings: Ceilings, now: datetime) -> None:
 def check_allowed(
     ceilings: Ceilings, tool_name: str, suggestions: Raw, remember: bool, usable: Callable[[str], bool]
 ) -> None:
-    """Checks that clients may allow this. Raises ``ClientError`` (PERMISSION_DENIED); the approval stays open then."""
+    """Checks that clients may allow this tool call and, with ``remember``, let the agent remember ``suggestions``.
+    Raises ``ClientError`` (PERMISSION_DENIED); the approval request stays open then."""
     if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
         text = "The owner does not let agents leave plan mode. The request is still open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
@@ -174,8 +180,8 @@ def check_allowed(
 
 
 def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) -> Iterator[str]:
-    """The first of an agent's suggestions that the owner does not allow to be remembered; None if all are allowed. They are in
-    Claude Code's format (2.1.329), or unknown.
+    """Describes an agent's suggestions that the owner does not allow to be remembered. They are in Claude Code's format
+    (2.1.329), or unknown.
     """
     for one in remembered(suggestions):
         match one:
@@ -194,7 +200,7 @@ def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) 
 
 
 def _rule(suggested: object) -> str:
-    """A rule in the form that ``allowed_tools`` has."""
+    """A suggested rule in the form that is used in ``allowed_tools``."""
     match suggested:
         case {"toolName": str() as name, "ruleContent": str() as content}:
             return f"{name}({content})"
@@ -208,7 +214,8 @@ def _rule_fits(ceilings: Ceilings, rule: str) -> bool:
 
 
 def _is_one_rule(rule: str) -> bool:
-    """Two rules in one text, such as "Bash(git log) Bash(rm *)", would both be accepted by the name of the first."""
+    """Whether the text is a single rule: of two rules in one text, such as "Bash(git log) Bash(rm *)", a pattern for
+    the first would also accept the second."""
     name, _, content = rule.partition("(")
     depth = 0
     for at, sign in enumerate(content):
@@ -219,7 +226,8 @@ def _is_one_rule(rule: str) -> bool:
 
 
 def _fits(text: str, patterns: Iterable[str]) -> bool:
-    """Only a pattern's ``*`` matches anything: a ``*`` in the rule itself must not pass as a single character."""
+    """Whether one of the patterns matches the whole text. Only ``*`` is special in a pattern: with ``?``, a ``*`` in
+    the text could pass as a single character."""
     return any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), text, re.DOTALL) for one in patterns)
 
 
@@ -228,7 +236,8 @@ def _all_modes(ceilings: Ceilings) -> bool:
 
 
 def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool:
-    """``own_modes``: the agent may have modes of its own. Such a mode is allowed if every mode is."""
+    """Whether clients may choose the mode. ``own_modes``: whether the agent may have its own modes, which are allowed
+    if all other modes are."""
     known = word(mode) if own_modes else mode
     if known == BYPASS:
         return ceilings.skip_permissions
@@ -236,7 +245,7 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
-    """Whether a mode that an agent reports is allowed: one that asks more than an allowed one is."""
+    """Whether a mode that an agent reports is allowed: one that asks at least as much as an allowed mode is."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)
@@ -268,7 +277,8 @@ def _model(ceilings: Ceilings, asked: str | None) -> str | None:
 
 
 def _fallback(ceilings: Ceilings, asked: str | None) -> str | None:
-    """Claude Code takes several with commas between (2.1.329)."""
+    """Checks and returns the models: Claude Code accepts several, separated by commas (2.1.329). Raises ``ClientError``
+    if clients may not choose one of them."""
     for one in () if asked is None else asked.split(","):
         checked_model(ceilings, one.strip(), "data.options.fallback_model")
     return asked
@@ -295,9 +305,9 @@ def is_open(hours: tuple[int, int], hour: int) -> bool:
 class Budgets:
     """The budgets of projects and days in US dollars, and what runs have cost as far as agents report it.
 
-    A project's budget is for all its runs, a day's for all projects'; a day begins at local midnight. What a run costs is
-    known when it ends (Claude Code 2.1.329 does not report it sooner), so each begins with what is left as its own budget:
-    runs at the same time can each spend that amount, but not more.
+    A project's budget is for all its runs, a day's budget for the runs of all projects; a day begins at local midnight.
+    The cost of a run is known when it ends (Claude Code 2.1.329 does not report it sooner), so each run begins with
+    what is left as its own budget: runs at the same time can each spend that amount, but not more.
 
     ``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created
     again does not get a new budget.
@@ -310,7 +320,7 @@ class Budgets:
         self._of_days: defaultdict[str, float] = defaultdict(float)
 
     def spent_before(self, directory: str, total: float, days: Mapping[str, float]) -> None:
-        """Adds the costs in one project's records, after a start."""
+        """Adds the costs in one project's records when the server is started."""
         self._of_projects[directory] += total
         for day, amount in days.items():
             self._of_days[day] += amount
@@ -344,7 +354,7 @@ def day_of(moment: datetime) -> str:
 
 
 def forget_old(days: dict[str, float]) -> None:
-    """Removes all days but the latest."""
+    """Removes all but the latest ``DAYS_KEPT`` days."""
     for day in sorted(days)[:-DAYS_KEPT]:
         del days[day]
 

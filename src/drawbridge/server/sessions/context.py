@@ -31,22 +31,22 @@ class Limits(Struct, frozen=True):
     runs_at_once: int = 4
     queue: int = 20
     idle_seconds: float = 300.0
-    """Without any output of the agent; not counted while a person is asked."""
+    """Seconds without any output of the agent; not counted while a person is being asked."""
     total_seconds: float | None = None
     warm_processes: int = 4
     checkpoints: bool = True
     """Whether a checkpoint is taken before and after each run."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
-    """Resident memory of one agent with all that it started, in bytes."""
+    """The most resident memory that one agent may use with everything that it has started, in bytes."""
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
     continue_limited: bool = False
-    """Whether a run that a limit of its agent's account has stopped continues by itself when the limit is reset."""
+    """Whether a run that a limit of its agent's account has stopped continues automatically when the limit is reset."""
 
 
 class Slots:
-    """The slots for runs at the same time, in the order of the requests."""
+    """The slots for simultaneous runs, given in the order of the requests."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -98,11 +98,12 @@ class Context:
         self.slots = Slots(limits.runs_at_once)
         self.idle = IdlePool(limits.warm_processes, limits.warm_seconds)
         self.at_work: dict[str, Callable[[ClientError], None]] = {}
-        """How the run of each project that has one is stopped, by the project's id."""
+        """Project id → the function that stops the project's run, if there is one."""
 
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """Starts an agent's process, which is recorded in case of a crash, and watched. The directory may have changed since
-        the run was accepted. When the process has exited, the caller has to call ``running.ended``."""
+        """Starts an agent's process, which is recorded in case of a crash, and whose memory is watched. Raises
+        ``AgentUnusable`` if agents may not run in the directory: it may have changed since the run was accepted. When
+        the process has exited, the caller has to call ``running.ended``."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", problem)
@@ -117,7 +118,7 @@ class Context:
         return reported_mode_fits(self.ceilings, mode, own_modes=self.has_own_modes(agent))
 
     def offers(self, mode: str, agent: str) -> bool:
-        """Whether a client may choose that mode of the agent's."""
+        """Whether clients may choose that mode for the agent."""
         return mode_fits(self.ceilings, mode, own_modes=self.has_own_modes(agent))
 
     def has_own_modes(self, agent: str) -> bool:
@@ -129,8 +130,8 @@ class Context:
         return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
 
     def granted(self, directory: str, options: Options) -> Options:
-        """The budget that a run may begin with at this moment. Raises ``ClientError``: not in this directory, out of
-        hours, or out of budget."""
+        """The options with the budget that a run may begin with at this moment. Raises ``ClientError`` if agents may
+        not run in this directory or at this hour, or if a budget is used up."""
         self.check_place(Path(directory))
         now = datetime.now()
         check_hours(self.ceilings, now)

@@ -30,7 +30,7 @@ TIMES = 5
 """How many times in a row a run may continue."""
 
 PAUSE_SECONDS = 60.0
-"""Seconds before the second time, and that much more before each further one."""
+"""The shortest delay before the second time, in seconds; it grows by as much with each further time."""
 
 LOOK_SECONDS: Final = 60.0
 """Seconds between two checks of the time: the wall clock may be set, and the machine may sleep."""
@@ -61,7 +61,7 @@ class Continuing:
         self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._begun: str | None = None
-        """The run that has continued by itself, and how many there were in a row."""
+        """The last run that continued automatically; ``_times``: how many of them there were in a row."""
         self._times = 0
 
     @property
@@ -97,7 +97,7 @@ class Continuing:
         self.look()
 
     def forget(self) -> bool:
-        """A person has continued by hand. Returns whether a run was waiting to continue."""
+        """Cancels the plan: a person has continued by hand. Returns whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()

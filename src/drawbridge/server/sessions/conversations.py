@@ -16,7 +16,7 @@ from drawbridge.server.protocol.replies import SessionInfo
 IN_USE: Final = (
     "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
 )
-"""Two processes would write one record, and neither would learn what the other does."""
+"""Two processes would write the same record, and neither would learn what the other does."""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
@@ -38,24 +38,24 @@ async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> l
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether it can be resumed, as far as that is known without asking the agent."""
+    """Whether the conversation can be resumed, as far as that is known without asking the agent."""
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
 
 
 def stored(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the agent has a record of its own of the conversation, as far as its files show that. Blocking."""
+    """Whether the agent has its own record of the conversation, as far as its files show that. Blocking."""
     return agent is not None and agent.sessions is not None and agent.sessions.known(path, session_id)
 
 
 def title(agent: Agent | None, path: Path, session_id: str) -> str | None:
-    """The title that the agent's own record gives the conversation. Blocking."""
+    """The conversation's title in the agent's own record; None if it has none. Blocking."""
     return None if agent is None or agent.sessions is None else agent.sessions.title(path, session_id)
 
 
 def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[int]:
-    """The processes that have a conversation open, except those of the process trees of ``own``. Blocking."""
+    """The processes that have a conversation open, except those in the process trees of ``own``. Blocking."""
     if agent is None or agent.sessions is None:
         return []
     ours = set(own)

@@ -1,6 +1,6 @@
-"""The current conversation of a managed session: the one that its next run continues, and how it becomes another one.
+"""The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
-Its id is part of the session's memory, which follows from the records; what is not recorded is here.
+Its id is part of the session's memory, which follows from the records; this module has what is not recorded.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class CurrentConversation:
         self._worker = worker
         self._forget_state = forget_state
         self.fork_from: str | None = None
-        """The conversation of the agent that the next run continues as a copy."""
+        """The agent's conversation of which the next run continues a copy, if any."""
         self.is_held = False
-        """Nothing may continue it now."""
+        """Whether nothing may continue it now."""
 
     @property
     def _memory(self) -> Memory:
         return self._store.memory
 
     def snapshot(self, title: str) -> messages.SessionChanged:
-        """What ``restore`` needs. ``title``: as people see it."""
+        """Returns what ``restore`` needs. ``title``: the title that people see."""
         return messages.SessionChanged(self._memory.session_id, self.fork_from, self._memory.agent, title)
 
     def restore(self, former: messages.SessionChanged) -> None:
@@ -55,53 +55,57 @@ class CurrentConversation:
         self._store.record(former)
 
     def is_of_another(self, agent: str) -> bool:
-        """Whether it is one of another agent than ``agent``, which can't continue it."""
+        """Whether the conversation belongs to an agent other than ``agent``, which can't continue it."""
         return bool(self._memory.session_id or self.fork_from) and self._memory.agent not in ("", agent)
 
     def change_agent(self, title: str | None) -> None:
-        """The next run begins one of another agent. ``title``: its title, if its prompt is recorded already."""
+        """Records that the next run begins a conversation with another agent. ``title``: its title, if its prompt is
+        recorded already."""
         self.fork_from = None
         self._store.record(messages.SessionChanged("", title=title))
 
     def identified(self, session_id: str, prompt: str) -> None:
-        """The agent has said which one it continues. ``prompt``: of the active run; it is before this in the history."""
+        """Records the conversation that the agent continues, as it has reported. ``prompt``: the prompt of the active
+        run, which is before this in the history."""
         self.fork_from = None
         before = self._memory.session_id
         if session_id == before:
             return
-        # The former one could not be continued.
+        # The previous conversation could not be continued.
         title = titled(prompt) if before else ""
         self._store.record(messages.SessionChanged(session_id, title=title or None))
         if before:
             self._forget_state()
 
     async def is_lost(self, agent: str) -> bool:
-        """Whether its agent has not written it down. ``agent``: the one of the session, if no other is known."""
+        """Whether the agent has ended without storing the conversation. ``agent``: the session's agent, for a
+        conversation whose agent is not known."""
         memory, session_id = self._memory, self._memory.session_id
         if not memory.unproven or not await self._worker.is_lost(memory.agent or agent, memory):
             return False
         return not self.is_held and memory.unproven and memory.session_id == session_id
 
     def lose(self) -> None:
-        """The agent does not have it; the next prompt begins another one."""
+        """Gives up the conversation, which the agent has not stored; the next prompt begins a new one."""
         self._store.record(messages.SessionChanged(""))
         self._forget_state()
 
     def resume(self, session_id: str, title: str | None, agent: str, *, fork: bool) -> None:
-        """The next prompt continues that conversation, or a copy of it."""
+        """Makes the next prompt continue that conversation, or a copy of it."""
         self.fork_from = session_id if fork else None
         self._forget_state()
         self._store.record(messages.SessionChanged("" if fork else session_id, self.fork_from, agent, title))
 
     def reset(self, asker: Subscriber | None = None) -> tuple[messages.SessionReset, int | None]:
-        """The next prompt begins a new one. Returns the record and its number for the reply to ``asker``."""
+        """Makes the next prompt begin a new conversation. Returns the record, and its number for the reply to
+        ``asker``."""
         reset = messages.SessionReset(self._memory.session_id, "", self._store.data.id)
         self.fork_from = None
         self._forget_state()
         return reset, self._store.record(reset, asker)
 
     def hold(self) -> None:
-        """Nothing may continue it until ``release``: it is about to be deleted."""
+        """Keeps everything from continuing the conversation until ``release``: it is about to be deleted."""
         self.is_held = True
 
     def release(self) -> None:
@@ -109,7 +113,7 @@ class CurrentConversation:
 
     async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
         """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they name.
-        Raises ``DrawbridgeError``; the conversation continues then.
+        Raises ``DrawbridgeError``; the conversation can be continued then.
         """
         if is_current:
             await self._worker.end()

@@ -1,8 +1,8 @@
-"""Disk use: of each history, and of all data of the server; and the limits for both.
+"""The disk use of each history and of all the server's data, and the limits for both.
 
-At 80 % of a limit a warning is sent, at the limit no run begins and active runs are stopped; a warning is given
-once, and again only after it was well below. Sizes of histories are known without reading the disk; the rest is
-measured now and then.
+At 80% of a limit a warning is sent; at the limit no run begins, and active runs are stopped. A warning is sent once,
+and again only after the use was well below the limit. The sizes of histories are known without reading the disk; the
+rest is measured now and then.
 """
 
 from __future__ import annotations
@@ -40,29 +40,30 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Sizes(Struct, frozen=True):
-    """The maximum bytes of a project's history, and of all data of the server."""
+    """The limits in bytes for a project's history and for all the server's data."""
 
     project: int = 2_000 * MB
     data: int = 20_000 * MB
 
 
 class Disk:
-    """``publish`` gets a ``DiskWarning`` at each crossing: of a project and its directory, or of none and ``data``."""
+    """``publish`` receives a ``DiskWarning`` when a limit is crossed, with the project and its directory, or without a
+    project and with ``data``."""
 
     def __init__(self, data: Path, sizes: Sizes, publish: Callable[[Announced], None]) -> None:
         self._publish = publish
         self._data = data
         self._sizes = sizes
         self._histories: dict[str, tuple[str, int]] = {}
-        """Project id → its directory, and the size."""
+        """Project id → its directory, and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
-        """Project id, or "" for all, or DISK; and where."""
+        """The limits that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:
-        """Sets the bytes of a project's history. From any thread; warnings are sent from the
-        main thread only, those of others with the next ``look``."""
+        """Sets the size of a project's history, in bytes. May be called from any thread; outside of the main thread,
+        warnings are only sent at the next ``look``."""
         with self._changing:
             self._total += size - self._size(id)
             self._histories[id] = (directory, size)
@@ -77,7 +78,7 @@ class Disk:
             self._crossed = {key for key in self._crossed if key[0] != id}
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Forgets those that are no longer projects or terminal sessions."""
+        """Forgets all but these projects and terminal sessions."""
         for id in [id for id in self._histories if id not in ids]:
             self.gone(id)
 
@@ -86,11 +87,11 @@ class Disk:
 
     @property
     def too_much(self) -> bool:
-        """True if all data has reached the limit."""
+        """Whether the server's data has reached its limit."""
         return self._total + self._rest >= self._sizes.data
 
     def measure(self) -> None:
-        """Measures what else the server stores. Blocking."""
+        """Measures what the server stores in addition to histories. Blocking."""
         self._rest = sum(map(_size, _files(self._data)))
 
     def look(self) -> None:
@@ -102,7 +103,7 @@ class Disk:
             self._free()
 
     def refusal(self, id: str, more: int = 0) -> ClientError | None:
-        """Why ``more`` bytes of an agent exceed the owner's limits; None if they do not. Does not read the disk."""
+        """Why ``more`` bytes from an agent exceed the owner's limits; None if they do not. Does not read the disk."""
         for what, used, limit, flag in (
             ("The history of this project uses", self._size(id), self._sizes.project, "--max-history"),
             ("This server's data uses", self._total + self._rest, self._sizes.data, "--max-data"),
@@ -117,7 +118,7 @@ class Disk:
         return None
 
     def check(self, id: str) -> None:
-        """Whether a run may begin. Raises ``ClientError``."""
+        """Raises ``ClientError`` if no run may begin."""
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
@@ -128,7 +129,7 @@ class Disk:
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:
-        """For people, without a path."""
+        """The limits that were reached, as texts for people, without paths."""
         full = sorted(id for id, at in self._crossed if at == 1)
         return [
             f"{f'The history of {id}' if id else WHOLE} has reached its limit: new runs are refused." for id in full
@@ -164,7 +165,7 @@ class Disk:
 
 
 def _files(data: Path) -> Iterator[Path]:
-    """All except the histories of projects and of terminal sessions, whose sizes are known."""
+    """All files except the histories of projects and of terminal sessions, whose sizes are known."""
     for directory, folders, files in os.walk(data):
         if Path(directory).parent in (data / "projects", data / "desk"):
             folders[:] = [name for name in folders if name != "logs"]

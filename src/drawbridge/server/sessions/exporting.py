@@ -36,8 +36,8 @@ async def piece(
     format: Literal["markdown", "jsonl"],
     after: str | None,
 ) -> SessionPiece:
-    """The piece after a position (None for the first one). ``parts``: the session, or None for all of the history. ``waited``:
-    what happened to its prompts in the queue.
+    """The piece after a position (None for the first one). ``parts``: those of the session, or None for the whole
+    history. ``waited``: what happened to its prompts in the queue.
 
     Raises ``ClientError``.
     """
@@ -45,7 +45,7 @@ async def piece(
     written = Markdown(session.history, waited).record if format == "markdown" else jsonl
     ranges = [(1, None)] if parts is None else [(part.first_seq, part.last_seq) for part in parts]
     try:
-        # Long records take long to read and to encode.
+        # Long records are slow to read and to encode.
         text, position = await asyncio.to_thread(_piece, session.history, ranges, written, *_position(after))
     except HistoryUnreadable:
         session.store.check_there()
@@ -88,11 +88,12 @@ def _records(history: History, ranges: Sequence[tuple[int, int | None]], seq: in
 
 
 def _position(after: str | None) -> tuple[int, int]:
-    """The record that was written last as a whole, and how many characters of the next one were."""
+    """Reads a position: the last record that was written completely, and how many characters of the next one were.
+    Raises ``ClientError`` if it is not valid."""
     seq, _, characters = (after or "0").partition(".")
     if not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (seq, characters or "0")):
         raise ClientError(
-            "VALIDATION_FAILED", "`after` is not valid: use the `next` of the previous answer.", "data.after"
+            "VALIDATION_FAILED", "`after` is not valid. Use the `next` of the previous reply.", "data.after"
         )
     return int(seq), int(characters or 0)
 
@@ -103,14 +104,14 @@ def jsonl(record: Record) -> str:
 
 
 class Markdown:
-    """Writes records to be read by people."""
+    """Writes records as Markdown, for people."""
 
     def __init__(self, history: History, waited: Mapping[str, Waited]) -> None:
         self._history = history
         self._waited = waited
 
     def record(self, record: Record) -> str:
-        """Empty for a record that people need not see. Blocking."""
+        """Returns the record as Markdown, or an empty text if it contains nothing for people. Blocking."""
         found = _decoded(record)
         if found is None:
             return ""
@@ -124,7 +125,7 @@ class Markdown:
         return _of_server(message.get("subtype"), message.get("message"), when)
 
     def _prompt(self, message: dict[str, Any], when: str) -> str:
-        """With the text that the agent was given."""
+        """The prompt as Markdown, with the text that the agent received."""
         run = message.get("run_id")
         waited = self._waited.get(run) if isinstance(run, str) and not message.get("steer") else None
         edit, drop = (self._of_queue(seq) for seq in ((waited.edited, waited.dropped) if waited else (None, None)))
@@ -137,7 +138,7 @@ class Markdown:
         return f"## {_line(message.get('by')) or 'Prompt'}, {when} UTC\n\n{text}{attached}\n\n{''.join(notes)}"
 
     def _of_queue(self, seq: int | None) -> dict[str, Any] | None:
-        """What the record of an edit or a removal contains; None without one."""
+        """What the record of an edit or a removal contains; None if there is no such record."""
         page = None if seq is None else self._history.read(after_seq=seq - 1, limit=1)
         found = _decoded(page.records[0]) if page is not None and page.records else None
         given = _get(found, "message", "message")
@@ -145,7 +146,7 @@ class Markdown:
 
 
 def _decoded(record: Record) -> dict[str, Any] | None:
-    """None if it contains a number that is out of range."""
+    """The record as JSON; None if it contains a number that is out of range, or is nested too deeply."""
     try:
         found: dict[str, Any] = msgspec.json.decode(record.line)
     except (msgspec.DecodeError, RecursionError):
@@ -184,7 +185,7 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             return f"> The changes of a run were undone by {word('by')}\n\n"
         case "review_decided" if word("by"):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}.get(word("decision"), "decided")
-            return f"> Changes of the agent were {how} by {word('by')}\n\n"
+            return f"> The agent's changes were {how} by {word('by')}\n\n"
         case "session_reset":
             return f"---\n\nNew session, {when} UTC\n\n"
         case "session_changed" if word("fork_from"):
@@ -196,7 +197,7 @@ def _of_server(subtype: object, given: object, when: str) -> str:
 
 
 def _decision(given: object) -> str:
-    """The decision, with the edit of the person as a whole."""
+    """The decision as Markdown, with the whole text if the user has edited it."""
     how = "Accepted" if _get(given, "decision") == "allow" else "Rejected"
     edits = " with edits" if _get(given, "edited") is True else ""
     comment = _line(_get(given, "message"))

@@ -1,8 +1,8 @@
 """What has changed in one file of a project since the last commit, as clients may see it.
 
-Whoever asks may have a scope that only reads. The current text is read as ``files`` reads it. git gives the committed one,
-with the confinement and without the repository's configuration, as for checkpoints (``git``), and only of a path that
-clients may see. No filter runs, so a file that has one is compared as its bytes.
+A client may have a scope that only allows reading. The current text is read as in ``files``. The committed text comes
+from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only for a
+path that clients may see. No filter runs, so the bytes of a file that has one are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AT_ONCE: Final = 2
 """Files that are compared at the same time."""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""A file's name is never a pattern, or a path from the top of the work tree (":/name")."""
+"""With this, git takes a file's name neither for a pattern nor for a path from the top of the work tree (":/name")."""
 
 REGULAR: Final = ("100644", "100755")
 
@@ -39,7 +39,7 @@ DIFF: Final = ("diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-col
 
 
 class _Committed(Struct, frozen=True):
-    """What the last commit has of a file. ``size`` in bytes; ``name``: of the content, for git."""
+    """A file in the last commit. ``size``: in bytes; ``name``: the name by which git finds its content."""
 
     mode: str
     size: int
@@ -54,13 +54,13 @@ class Comparisons:
         self._memory = memory
         self._free = asyncio.Semaphore(AT_ONCE)
         self._endings = BackgroundTasks(logger)
-        """They are not cancelled: each waits for the end of git's processes."""
+        """These tasks are not canceled: each waits until git's processes have ended."""
 
     async def close(self) -> None:
         await self._endings.wait()
 
     async def of(self, project: Project, given: str) -> FileChanges:
-        """Raises ``ClientError``."""
+        """How a file differs from the last commit. Raises ``ClientError``."""
         parts = await asyncio.to_thread(project.parts, given)
         new = await asyncio.to_thread(_present, project, parts)
         async with self._free:
@@ -104,7 +104,7 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
         raise files.unsupported("in the last commit it is a link or another repository")
     if committed.size > LARGEST_TEXT:
         raise files.too_large(committed.size, LARGEST_TEXT)
-    # A checkout has line ends as git is configured, but what an agent writes need not.
+    # Line endings in a checkout follow git's configuration, but those that an agent writes may not.
     how = "--filters" if new is not None and "\r\n" in new else "blob"
     data = (await git.read("cat-file", how, committed.name)).encode(errors="surrogateescape")
     if len(data) > LARGEST_TEXT:
@@ -116,7 +116,7 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
 
 
 async def _committed(git: Git, path: str) -> _Committed | None:
-    """Returns None if there is no commit yet, or the last one does not contain the file."""
+    """The file in the last commit; None if there is no commit yet, or the last one does not contain the file."""
     code, commit, _ = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if code:
         return None
@@ -131,7 +131,7 @@ async def _committed(git: Git, path: str) -> _Committed | None:
 
 
 async def _is_tracked(git: Git, path: str) -> bool:
-    """Whether it is in the person's own index."""
+    """Whether the file is in the user's own index."""
     with_index = LITERAL | {"GIT_INDEX_FILE": str(git.repository.own / "index"), "GIT_OPTIONAL_LOCKS": "0"}
     listed = await git.read("ls-files", "--cached", "-z", "--", path, environment=with_index)
     return path in listed.split("\0")
@@ -140,7 +140,7 @@ async def _is_tracked(git: Git, path: str) -> bool:
 async def _fitting(
     git: Git, path: str, status: Literal["M", "A", "D", "?"], old: str | None, new: str | None
 ) -> FileChanges:
-    """Both texts, or what differs if they are too large for a message."""
+    """Both texts, or their diff if they are too large for a message."""
     if await asyncio.to_thread(lambda: len(msgspec.json.encode([old, new])) <= LARGEST_SHOWN):
         return FileChanges(path=path, status=status, old=old, new=new)
     names = [git.folder / "old", git.folder / "new"]
@@ -151,7 +151,7 @@ async def _fitting(
     if code not in (0, 1):
         raise GitFailed(f"git diff exited with code {code}: {complaint.strip()[:500]}")
     diff, truncated = await asyncio.to_thread(beginning_of, patch)
-    # What is before the first hunk has names of temporary files.
+    # The part before the first hunk contains the names of temporary files.
     return FileChanges(path=path, status=status, diff=diff[diff.find("\n@@ ") + 1 :], truncated=truncated)
 
 

@@ -1,8 +1,8 @@
-"""The list of a project's files: which there are, which git ignores, which have changed; and the search in it.
+"""The list of a project's files: which ones exist, which git ignores, and which have changed; and the search in it.
 
-In a git work tree git makes the list, with the confinement and without the repository's configuration, as for checkpoints
-(``git``). Elsewhere the directories are walked, within limits. A list is kept for a short time, so that a person who types a
-name waits for it once.
+In a git work tree, git makes the list; it runs confined and without the repository's configuration, as for checkpoints
+(``git``). Elsewhere the directories are walked, within limits. A list is kept for a short time, so that a user who
+types a name waits for it only once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GIT_SECONDS: Final = 10.0
 WALK_SECONDS: Final = 2.0
 
 MOST_FILES: Final = 100_000
-"""Files in a list, and changes."""
+"""The maximum number of files in a list, and of changed files."""
 
 MOST_WALKED: Final = 20_000
 """Entries that are looked at without git."""
@@ -56,7 +56,7 @@ AT_ONCE: Final = 2
 """Lists that are made at the same time."""
 
 NOT_WALKED: Final = frozenset({"node_modules", "__pycache__"})
-"""Directories that are left out without git, beside hidden ones."""
+"""Directories that are left out when files are listed without git, in addition to hidden ones."""
 
 LIST: Final = ("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", ".")
 STATUS: Final = (
@@ -89,12 +89,12 @@ class FileIndex(Struct, frozen=True):
         return {above for path, status in self.changed.items() if status == "D" for above in _above(path)}
 
     def ignores(self, path: str) -> bool:
-        """Whether git ignores it, or it is a directory in which there is nothing else."""
+        """Whether git ignores the path, or it is a directory that contains only what git ignores."""
         return self.git and self.complete and path not in self.files and path not in self.directories
 
 
 async def listed(project: Project, path: str, indexes: FileIndexes) -> FileEntries:
-    """One directory, with what git knows of its entries. Raises ``ClientError``."""
+    """The entries of one directory, with what git knows of them. Raises ``ClientError``."""
     try:
         found, more = await asyncio.to_thread(files.entries, project, path)
     except ClientError as missing:
@@ -107,7 +107,7 @@ async def listed(project: Project, path: str, indexes: FileIndexes) -> FileEntri
 
 
 def _was_deleted(project: Project, path: str, index: FileIndex) -> bool:
-    """Whether it was a directory with files of the last commit. Raises ``ClientError``. Blocking."""
+    """Whether the path was a directory with files that were deleted. Raises ``ClientError``. Blocking."""
     return "/".join(project.parts(path)) in index.directories_of_deleted()
 
 
@@ -154,11 +154,11 @@ def _matching(project: Project, path: str, query: str, limit: int, index: FileIn
 
 
 class _Wanted:
-    """A query: its characters have to occur in the path in this order, in either case."""
+    """A query: its characters have to occur in the path in this order, regardless of case."""
 
     def __init__(self, query: str) -> None:
         self._query = "".join(query.casefold().split())
-        # Each part has one way to match, so no path takes long.
+        # Each part can match in only one way, so no path takes long.
         self._pattern = re.compile("".join(f"[^{re.escape(one)}]*+{re.escape(one)}" for one in self._query))
 
     def matches(self, path: str) -> bool:
@@ -182,7 +182,7 @@ class _Wanted:
 
 
 class _List:
-    """The list of one project. ``make`` makes it, with git's settings of the last time."""
+    """The file list of one project. ``make`` makes it, given git's settings from the last time."""
 
     def __init__(
         self, make: Callable[[Settings | None], Awaitable[tuple[FileIndex, Settings | None]]], tasks: BackgroundTasks
@@ -195,13 +195,14 @@ class _List:
         self._made_at = 0.0
 
     async def current(self) -> FileIndex:
-        """Raises ``ClientError`` if it can't be made."""
+        """The list; waits for a new one if it is older than ``KEPT_SECONDS``. Raises ``ClientError`` if there is
+        none."""
         age = time.monotonic() - self._made_at
         if (self._index is None or age > FRESH_SECONDS) and self.making is None:
             self.making = self._tasks.start(self._renew(), "listing the files of a project")
             self.making.add_done_callback(self._made)
         if self.making is not None and (self._index is None or age > KEPT_SECONDS):
-            # Others may wait for it too, so it is not cancelled with this request.
+            # Others may wait for it too, so it is not canceled with this request.
             await asyncio.wait([self.making])
         if self._index is None:
             raise ClientError(
@@ -218,7 +219,7 @@ class _List:
 
 
 class FileIndexes:
-    """The lists of several projects, those that were used last."""
+    """The lists of the projects that were used last."""
 
     def __init__(self, confinement: Confinement, memory: MemoryWatch) -> None:
         self._confinement = confinement
@@ -227,14 +228,14 @@ class FileIndexes:
         self._free = asyncio.Semaphore(AT_ONCE)
         self._tasks = BackgroundTasks(logger)
         self._endings = BackgroundTasks(logger)
-        """They are not cancelled: each waits for the end of git's processes."""
+        """These tasks are not canceled: each waits until git's processes have ended."""
 
     async def close(self) -> None:
         await self._tasks.close()
         await self._endings.wait()
 
     async def of(self, project: Project) -> FileIndex:
-        """Raises ``ClientError`` if it can't be made."""
+        """The list of the project. Raises ``ClientError`` if it can't be made."""
         found = self._lists.pop(project, None) or _List(partial(self._make, project), self._tasks)
         self._lists[project] = found
         while len(self._lists) > LISTS_KEPT:
@@ -250,7 +251,7 @@ class FileIndexes:
                 return await asyncio.to_thread(_walked, project), None
 
     async def _by_git(self, project: Project, known: Settings | None) -> tuple[FileIndex, Settings] | None:
-        """None if the project is not in a git work tree."""
+        """The list as git makes it, and git's settings; None if the project is not in a git work tree."""
         async with (
             asyncio.timeout(GIT_SECONDS),
             opened(project.root, self._confinement, self._memory, self._endings, known) as git,
@@ -258,7 +259,7 @@ class FileIndexes:
             if git is None:
                 return None
             await git.see_head()
-            # The person's own index, which git reads and does not refresh.
+            # The user's own index, which git reads and does not refresh.
             with_index = {"GIT_INDEX_FILE": str(git.repository.own / "index"), "GIT_OPTIONAL_LOCKS": "0"}
             listed = await git.read(*LIST, environment=with_index)
             changes = await git.read(*STATUS, environment=with_index)
@@ -268,8 +269,8 @@ class FileIndexes:
 
 
 def _index(project: Project, listed: str, changes: str, inside: str) -> FileIndex:
-    """``listed`` and ``changes``: what ``LIST`` and ``STATUS`` have printed. ``inside``: the project's path in the work
-    tree, and a slash."""
+    """Makes the list. ``listed`` and ``changes``: the output of ``LIST`` and ``STATUS``. ``inside``: the project's path
+    in the work tree, with a slash at its end, or empty."""
     shown = _Shown(project)
     named = [path for path in listed.split("\0", MOST_FILES)[:MOST_FILES] if path]
     complete = listed.count("\0") <= MOST_FILES
@@ -287,7 +288,7 @@ def _index(project: Project, listed: str, changes: str, inside: str) -> FileInde
 
 
 class _Shown:
-    """Which paths clients may see. Directories are looked at once."""
+    """Which paths clients may see. Each directory is checked only once."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -305,7 +306,7 @@ class _Shown:
 
 
 def _above(path: str) -> Iterator[str]:
-    """The directories that contain it, without the project's own."""
+    """The directories that contain the path, except for the project's own."""
     while (slash := path.rfind("/")) > 0:
         path = path[:slash]
         yield path
@@ -327,7 +328,7 @@ def parsed(changes: str) -> Iterator[tuple[str, Status]]:
 
 
 def _walked(project: Project) -> FileIndex:
-    """Without git: hidden directories and ``NOT_WALKED`` are left out. Blocking."""
+    """The list as it is made without git; hidden directories and ``NOT_WALKED`` are left out. Blocking."""
     shown, until = _Shown(project), time.monotonic() + WALK_SECONDS
     files: set[str] = set()
     directories: set[str] = set()

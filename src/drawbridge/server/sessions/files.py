@@ -1,11 +1,11 @@
 """The files of a project, as clients may see them: one directory, or the content of one file, never outside the project.
 
-Whoever asks may have a scope that only reads, so a path is opened part by part, relative to the directory before it, and no
-part may be a symbolic link. A link is followed only as text, before that: its target must be inside of the project too.
-What the privacy list names is neither listed nor read, and neither are git's own files (an address in them may contain a
-password), hidden files directly in the home directory, and the server's own data.
+A client may have a scope that only allows reading, so a path is opened part by part, relative to the directory before
+it, and no part may be a symbolic link. Links are resolved before that, as text: the target must be inside the project
+too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL in them may contain
+a password), hidden files directly in the home directory, and the server's own data.
 
-The functions block; ``Project`` is cheap.
+The functions block; creating a ``Project`` is cheap.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from drawbridge.server.protocol.replies import FileContent, FileEntry
 
 LARGEST_TEXT: Final = 2 * 1024 * 1024
 LARGEST_IMAGE: Final = 10 * 1024 * 1024
-"""Bytes of a file that is read."""
+"""The largest text and the largest image that are read, in bytes."""
 
 LARGEST_SHOWN: Final = FRAME_BYTES * 3 // 4
-"""Bytes of a text in a reply, as JSON. Of a larger one the reply contains the beginning."""
+"""The largest text in a reply, in bytes as JSON. Of a larger one, the reply contains only the beginning."""
 
 BEGINNING: Final = 100_000
 """Characters of the beginning of a text that is too large for a reply: at most six bytes each in JSON."""
@@ -47,7 +47,7 @@ MOST_SCANNED: Final = 20_000
 GIT: Final = ".git"
 
 PREFIX: Final = "file:"
-"""What the id of such a blob begins with; no client can upload one that does."""
+"""The prefix of the ids of blobs that are files of a project; no client can upload a blob with such an id."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -61,7 +61,7 @@ _SIGNATURES: Final = (
 )
 
 _BMP_HEADERS: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
-"""Sizes of the second header of a bitmap. Texts begin with its signature, "BM", too."""
+"""Sizes of the second header of a bitmap. They are checked because texts can also begin with its signature, "BM"."""
 
 Version = tuple[int, int, int, int]
 
@@ -82,7 +82,7 @@ class Project(Struct, frozen=True):
     privacy: Privacy
 
     def hides(self, parts: Sequence[str]) -> bool:
-        """Whether a path in the project, or a directory that it leads through, is not for clients."""
+        """Whether a path in the project, or a directory that it leads through, is hidden from clients."""
         return not all(self.shows("/".join(parts[:index]), part) for index, part in enumerate(parts))
 
     def shows(self, folder: str, name: str) -> bool:
@@ -117,7 +117,7 @@ class Project(Struct, frozen=True):
         return followed
 
     def directory(self, parts: Sequence[str]) -> int:
-        """Opens a directory. Raises ``ClientError``."""
+        """Opens a directory. Returns its file descriptor. Raises ``ClientError``."""
         try:
             at = os.open(self.root, _DIRECTORY)
             try:
@@ -136,7 +136,7 @@ class Project(Struct, frozen=True):
         return at
 
     def file(self, parts: Sequence[str]) -> tuple[int, os.stat_result]:
-        """Opens a regular file. Raises ``ClientError``."""
+        """Opens a regular file. Returns its file descriptor and its status. Raises ``ClientError``."""
         if not parts:
             raise unsupported("it is a directory")
         at = self.directory(parts[:-1])
@@ -180,7 +180,7 @@ def entries(project: Project, given: str) -> tuple[list[FileEntry], bool]:
 
 
 def order(entry: FileEntry) -> tuple[bool, str, str]:
-    """Directories first, then by name."""
+    """A sort key: directories first, then by name."""
     return entry.kind != "directory", entry.path.casefold(), entry.path
 
 
@@ -236,7 +236,7 @@ def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileCon
 
 
 def text(project: Project, parts: Sequence[str]) -> str:
-    """The text of a file, whole. Raises ``ClientError``, for an image too."""
+    """The whole text of a file. Raises ``ClientError``, also for an image."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
         raise unsupported("it is an image")
@@ -244,7 +244,7 @@ def text(project: Project, parts: Sequence[str]) -> str:
 
 
 def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Source]:
-    """The bytes of a file; of an image its media type. Raises ``ClientError``."""
+    """The bytes of a file, or the media type of an image; and its source. Raises ``ClientError``."""
     file, status = project.file(parts)
     source = Source(tuple(parts), _version(status), status.st_size)
     with os.fdopen(file, "rb") as opened:
@@ -259,13 +259,13 @@ def _content(project: Project, parts: Sequence[str]) -> tuple[bytes | str, Sourc
             data = head + opened.read(limit + 1 - len(head))
         except OSError as error:
             raise _refusal(error) from None
-    if len(data) > limit:  # it has grown, or is one of those that report no size
+    if len(data) > limit:  # it has grown, or is a file that reports no size
         raise too_large(len(data), limit)
     return data, source
 
 
 def decoded(data: bytes) -> str:
-    """Raises ``ClientError`` for what is not text."""
+    """The bytes as text. Raises ``ClientError`` if they are not UTF-8 text."""
     if b"\0" in data:
         raise unsupported("it is binary")
     try:
@@ -313,12 +313,12 @@ def image_type(head: bytes) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _real(home: str) -> str:
-    """The home directory without symbolic links: a large project has many hidden files."""
+    """The home directory without symbolic links; cached, since a large project has many hidden files."""
     return os.path.realpath(home)
 
 
 def _is_text(name: str) -> bool:
-    """A name that is not valid UTF-8 can be neither sent nor requested."""
+    """Whether a name is valid UTF-8. Other names can be neither sent nor requested."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -344,7 +344,7 @@ def _version(status: os.stat_result) -> Version:
 def _check_regular(status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise unsupported("it is a directory")
-    if stat.S_ISLNK(status.st_mode):  # a loop, or it has become one
+    if stat.S_ISLNK(status.st_mode):  # a loop, or the file has become a link
         raise missing()
     if not stat.S_ISREG(status.st_mode):
         raise unsupported("it is not a regular file")
@@ -401,7 +401,7 @@ class Sources:
         self._sources: dict[str, tuple[str, Source]] = {}
 
     def kept(self, project_id: str, source: Source) -> str:
-        """The id of its blob."""
+        """Stores a source. Returns the id of its blob."""
         blob_id = f"{PREFIX}{secrets.token_urlsafe(16)}"
         self._sources[blob_id] = project_id, source
         while len(self._sources) > MOST_SOURCES:

@@ -1,7 +1,7 @@
 """The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do with it.
 
-One thing happens at a time, on the event loop's thread. Every event is written into the history first and published then.
-Nothing here blocks: what takes time is the worker's task.
+One thing happens at a time, on the event loop's thread. Every event is first written into the history, and then
+published. Nothing here blocks: what takes time is done in the worker's tasks.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """The agent gets them at once, or after its work."""
+        """Always None: a managed agent gets the comments immediately, or when it finishes its current work."""
 
     def write(self, event: messages.ReviewCommented, session: str, asker: Subscriber) -> int | None:
         return self._store.write(event, asker)
@@ -110,7 +110,7 @@ class ManagedSession(Session):
         self.images = PromptImages(directory / "images")
         self.files = PromptFiles(directory / "files")
         self.storing = asyncio.Lock()
-        """Held from the storing of a prompt's files until it is accepted: the limit is for all together."""
+        """Held from storing a prompt's files until the prompt is accepted: the size limit is for all files together."""
         self._shown_queue: tuple[messages.RunInfo, ...] = ()
         """The queue as clients know it."""
         self._review = Review(data.id)
@@ -129,24 +129,24 @@ class ManagedSession(Session):
             lambda approval, decision: self._worker.answer(approval.question_id, decision)
         )
         self._mode: str | None = None
-        """The mode of the running agent, as far as it has reported it."""
+        """The mode that the running agent has reported, if any."""
         self._resets = 0
         """How often the agent's process was reset to an allowed mode."""
         self._elsewhere: str | None = None
-        """The directory in which the agent works, if its changes are not those of the project."""
+        """The directory in which the agent works, if changes in it are not changes to the project."""
         self._modes: tuple[str, ...] = ()
-        """The modes that it offers, if they differ from Claude Code's."""
+        """The modes that the agent offers, if they differ from Claude Code's."""
         self._agent_offers = base.AgentOffers()
         self._choosing = asyncio.Lock()
-        """One choice of options after the other, in the order in which they were made."""
+        """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
         self._reverting = asyncio.Lock()
         """Held while a run is reverted, a review is decided, or a conversation is deleted."""
         self._pushing = asyncio.Lock()
         self._pushes: dict[str, Answer[messages.ReviewPushed]] = {}
-        """The latest pushes, by their ``request_key``. After a restart the remote has what was pushed, and git and the program
-         for pull requests see that it is there."""
+        """The answers to the latest pushes, by ``request_key``. They are not needed after a restart: the remote has
+        what was pushed, and git and the program for pull requests see that it is there."""
         self._conversation = CurrentConversation(
             self.store, self.index, self.images, self.files, self._worker, self._forget_state
         )
@@ -160,13 +160,13 @@ class ManagedSession(Session):
 
     @property
     def permission_mode(self) -> str:
-        """The mode that the running agent reports; without one, that of the next run."""
+        """The mode that the running agent has reported, or else the mode of the next run."""
         next_mode = self.usual_options(self.data.agent).permission_mode
         return self._mode or next_mode or usual_mode(self._context.ceilings)
 
     def usual_options(self, agent: str) -> base.Options:
-        """The options of a run with this agent if its prompt chooses none: the project's; in a conversation in which the agent
-        has changed its mode, with that mode, if clients may choose it."""
+        """The options of a run with this agent if its prompt chooses none: the project's options. If the agent has
+        changed its mode in this conversation, they have that mode, provided that clients may choose it."""
         options, changed = self.data.options, self.data.session_mode
         if changed is None or changed.session_id != self.memory.session_id or self._conversation.is_of_another(agent):
             return options
@@ -258,8 +258,8 @@ class ManagedSession(Session):
         return answer[0]
 
     def with_stored(self, order: Order, in_use: Collection[str], *, steer: bool) -> Order:
-        """Stores what is stored of its attachments. ``in_use``: as ``files_in_use``. Raises ``ClientError``; nothing is stored
-        then. Blocking."""
+        """Stores those of the order's attachments that are kept as files or images. Returns the order with them.
+        ``in_use``: what ``files_in_use`` returned. Raises ``ClientError`` without storing anything. Blocking."""
         agent = self._context.agents.get(self._agent if steer else self._agent_of(order))
         embeds = agent.embeds if agent is not None else is_text
         attachments, files = self.files.store(order.attachments, embeds, in_use)
@@ -267,7 +267,7 @@ class ManagedSession(Session):
         return msgspec.structs.replace(order, attachments=attachments, files=files, images=images)
 
     def remove_stored(self, order: Order) -> None:
-        """The prompt was not accepted. Blocking."""
+        """Removes what ``with_stored`` has stored, because the prompt was not accepted. Blocking."""
         self.images.remove(image.id for image in order.images)
         self.files.remove(file.id for file in order.files)
 
@@ -284,7 +284,7 @@ class ManagedSession(Session):
             self._worker.spawn(asyncio.to_thread(self.files.make_room, in_use), "making room for files of prompts")
 
     def _continue(self, order: Order) -> None:
-        """A run that a limit had stopped continues by itself. Raises ``ClientError`` or ``DrawbridgeError``."""
+        """Continues a run that a limit had stopped. Raises ``ClientError`` or ``DrawbridgeError``."""
         self._check_kept()  # it is tried again later
         self._accept(order, None, queue=True)
         self.store.announce(events.RunContinued(order.run_id, order.by))
@@ -333,12 +333,12 @@ class ManagedSession(Session):
         return seq
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
-        """The reply to a request that has already begun its run: that run was allowed, whatever is allowed now."""
+        """The reply to a request that has already started its run, which was allowed then; None if it has not."""
         known = self.memory.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
     def _accepted(self, run_id: str, seq: int | None = None, order: Order | None = None) -> Answer[Accepted]:
-        """``order``: of a prompt that was accepted now."""
+        """The reply to an accepted prompt. ``order``: given if the prompt was accepted just now."""
         waiting = [run.id for run in self.queue]
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
         accepted = Accepted(run_id, position, order.images, order.files) if order else Accepted(run_id, position)
@@ -348,14 +348,14 @@ class ManagedSession(Session):
         self._asking()
 
     def _asking(self) -> None:
-        """The agent's time limits are not counted while a person is asked."""
+        """Notes whether a person is being asked: the agent's time limits are not counted then."""
         self._worker.asking(bool(self.approvals))
         if not self.approvals and self.run is not None:
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays, with what the agent has scheduled. A run that would continue
-        after a limit does not."""
+        """Asks the agent to stop this turn; its process stays, with what the agent has scheduled. If no run is active,
+        cancels one that waits for a limit to reset. Raises ``ClientError`` if there is neither."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -369,7 +369,7 @@ class ManagedSession(Session):
         return None
 
     def interrupt_all(self, asker: Subscriber) -> None:
-        """As ``interrupt``; the prompts that wait are removed, so that nothing follows."""
+        """Like ``interrupt``, but the prompts in the queue are removed first, so that nothing follows."""
         waiting = self.queue.clear()
         for run in waiting:
             self._removed(run, asker)
@@ -378,8 +378,8 @@ class ManagedSession(Session):
             self.interrupt()
 
     def cancel_schedule(self) -> None:
-        """Ends the idle process, with all that its agent has scheduled and runs in the background. Raises ``ClientError`` if
-        nothing is scheduled, and during a run, which may be what was scheduled."""
+        """Ends the idle process, with everything that its agent has scheduled or is running in the background. Raises
+        ``ClientError`` if nothing is scheduled, and during a run, which may be the scheduled one."""
         if self.run is not None:
             raise self._at_work()
         if not self._worker.is_scheduled:
@@ -387,7 +387,7 @@ class ManagedSession(Session):
         self._worker.end_soon()
 
     def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
-        """Removes a prompt that waits. Raises ``ClientError``, as the others of the queue do."""
+        """Removes a prompt from the queue. Raises ``ClientError`` if it is not there, like the other queue methods."""
         run = self.queue.find(run_id)
         title = self.title
         self.queue.remove(run)
@@ -396,7 +396,7 @@ class ManagedSession(Session):
         self._retitled(title)
 
     def _removed(self, run: Run, asker: Subscriber) -> None:
-        """The run has ended without having begun. Every client is told, also the one whose prompt it was."""
+        """Ends a run that has not started. All clients are notified, including the one that sent the prompt."""
         run.finish("interrupted")
         ended = messages.RunFinished(
             run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
@@ -404,7 +404,7 @@ class ManagedSession(Session):
         self.store.record(ended)
 
     def edit_prompt(self, run_id: str, prompt: str, asker: Subscriber) -> None:
-        """Gives a prompt that waits another text, which is in the history when this returns."""
+        """Changes the text of a prompt in the queue. The new text is in the history when this returns."""
         run = self.queue.find(run_id)
         self._context.disk.check(self.id)
         title = self.title
@@ -422,11 +422,11 @@ class ManagedSession(Session):
         self._queue_changed()
 
     def send_now(self, run_id: str) -> None:
-        """The prompt is the next one, and the active run is interrupted for it."""
+        """Moves the prompt to the front of the queue, and interrupts the active run for it."""
         run = self.queue.find(run_id)
         self.queue.remove(run)
         active, begun = self.run, self.run is not None and self.run.state is not State.QUEUED
-        if active is not None and not begun:  # it waits for its slot, and goes back to the queue
+        if active is not None and not begun:  # it waits for its slot, and returns to the queue
             self._give_up_slot()
             self.queue.add(active, first=True)
             self.run = None
@@ -436,8 +436,8 @@ class ManagedSession(Session):
         self._next()
 
     async def kill(self, asker: Subscriber) -> Answer[messages.ExecutionKilled]:
-        """Ends the run with its process; returns when both are over. The record is written then, so that the answer, which
-        replaces the record for ``asker``, arrives in the order of the records.
+        """Ends the run with its process; returns when both have ended. The record is written only then, so that the
+        answer, which replaces the record for ``asker``, arrives in the order of the records.
         """
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
@@ -453,12 +453,12 @@ class ManagedSession(Session):
         return messages.updated("execution_killed", fields, self.id, seq)
 
     async def new_session(self, asker: Subscriber) -> Answer[messages.SessionReset]:
-        """The next prompt begins a new conversation."""
+        """Makes the next prompt begin a new conversation."""
         self.check_at_rest()
         self.continuing.forget()
         fields, seq = self._conversation.reset(asker)
         self.store.save()
-        self._holds_state = True  # the specification has it after the reply
+        self._holds_state = True  # in the specification, it follows the reply
         try:
             # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
             self._worker.end_soon()
@@ -467,7 +467,7 @@ class ManagedSession(Session):
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Another conversation has its own context, to-do list and tasks."""
+        """Forgets the agent's reports: another conversation has its own context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
@@ -486,7 +486,7 @@ class ManagedSession(Session):
         return messages.updated("run_reverted", reverted, self.id, seq)
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """A checkpoint of a run was stored."""
+        """Extends the review with a checkpoint of a run that was just stored."""
         await self._reviewing.extend(git, run_id, when, commit)
 
     async def review(self) -> Answer[ReviewReply]:
@@ -518,8 +518,8 @@ class ManagedSession(Session):
         return await self._reviewing.commenting.comment(command, self.id, asker)
 
     async def submit_review(self, order: Order, drafts: str, text: str, asker: Subscriber) -> Answer[Accepted]:
-        """Sends all drafts as one prompt, as ``execute`` does. ``order``: without its prompt; ``drafts``: the version that the
-        person has seen; ``text``: what the prompt begins with. Raises as ``comment`` does."""
+        """Sends all drafts as one prompt, like ``execute``. ``order``: the order without its prompt; ``drafts``: the
+        version that the user has seen; ``text``: the beginning of the prompt. Raises the same errors as ``comment``."""
         key = submission_key(drafts, text)
         known = self.accepted_before(order.request_id, key)
         if known is not None:
@@ -531,7 +531,7 @@ class ManagedSession(Session):
             return known
         prompt, submission = self._reviewing.commenting.submission(placed, drafts, text)
         order = msgspec.structs.replace(order, prompt=prompt, review=submission)
-        # For the asker, too: the reply does not contain the prompt.
+        # The asker receives the record, too: the reply does not contain the prompt.
         return msgspec.structs.replace(self.execute(order, None, queue=True), seq=None)
 
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[ReviewReply]:
@@ -572,8 +572,8 @@ class ManagedSession(Session):
         return messages.updated("review_committed", committed, self.id, seq)
 
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, and creates a pull request if one is given. A repeated ``request_id`` pushes nothing
-        again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Pushes the current branch, and creates a pull request if one is given. Repeating a ``request_id`` does not
+        push again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         wanted = command.pull_request
         key = request_key(command.request_id or "", repr((command.version, wanted)))
         async with self._pushing:
@@ -604,10 +604,10 @@ class ManagedSession(Session):
     async def delete_session(
         self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
     ) -> Answer[messages.SessionDeleted]:
-        """Moves the records of one conversation into the new file ``trash``; nothing else of the history changes. After the
-        current conversation the next prompt begins a new one (see ``settle``).
+        """Moves the records of one conversation into the new file ``trash``; the rest of the history does not change.
+        If it is the current conversation, the next prompt begins a new one (see ``settle``).
 
-        Raises ``ClientError`` or ``DrawbridgeError``; the conversation continues then.
+        Raises ``ClientError`` or ``DrawbridgeError``; the conversation can be continued then.
         """
         self.check_at_rest()
         conversation, key = self._conversation, parts[0].key
@@ -634,7 +634,7 @@ class ManagedSession(Session):
         self._next()
 
     async def resume(self, session_id: str, title: str | None, *, fork: bool) -> None:
-        """The next prompt continues that conversation, or a copy of it. ``title``: its title, if known."""
+        """Makes the next prompt continue that conversation, or a copy of it. ``title``: its title, if known."""
         self.check_at_rest()
         self.continuing.forget()
         self._conversation.resume(session_id, title, self.data.agent, fork=fork)
@@ -643,8 +643,8 @@ class ManagedSession(Session):
         await self._worker.end()
 
     async def set_options(self, **chosen: str) -> None:
-        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs; of the active one too, as far as the agent
-        can."""
+        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, and of the active one as far as the
+        agent can change it. Raises ``ClientError`` if the agent refuses."""
         async with self._choosing:
             try:
                 await self._worker.change(**chosen)
@@ -675,7 +675,7 @@ class ManagedSession(Session):
         return self.run
 
     def check_at_rest(self) -> None:
-        """Raises ``ClientError`` unless it is."""
+        """Raises ``ClientError`` during a run, and while something is reverted, reviewed or deleted."""
         self._check_idle()
         self._check_kept()
 
@@ -701,7 +701,7 @@ class ManagedSession(Session):
         self._queue_changed()
 
     def _queue_changed(self) -> None:
-        """Publishes the queue, if it is not what clients know."""
+        """Publishes the queue, if it has changed since clients last received it."""
         queue = tuple(self._waiting_runs())
         if queue != self._shown_queue:
             self._shown_queue = queue
@@ -712,7 +712,7 @@ class ManagedSession(Session):
         self._context.at_work[self.id] = self.stop_for
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
-            # The prompt was accepted while the former agent was at work, so it is before this in the history.
+            # The prompt was accepted while the previous agent was working, so it is before this in the history.
             self._change_agent(titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
@@ -721,8 +721,8 @@ class ManagedSession(Session):
             self._context.disk.check(self.id)
             options = self._context.granted(str(self.path), self._context.within(options, agent))
         except ClientError as error:
-            # It was allowed when it was accepted, and has waited since, perhaps over a restart. In a task: the end of this run
-            # begins the next one, and this one is still being given its slot.
+            # The run was allowed when its prompt was accepted, and has waited since, perhaps across a restart. It is
+            # ended in a task: its end begins the next run, and this one is still being given its slot.
             self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
             return
         self._worker.begin(run, agent, options, self.memory, self._conversation.fork_from, self._agent_state)
@@ -731,7 +731,8 @@ class ManagedSession(Session):
         return order.agent or self.data.agent
 
     def _change_agent(self, title: str | None = None) -> None:
-        """The next run begins a conversation of another agent. ``title``: its title, if its prompt is recorded already."""
+        """Makes the next run begin a conversation with another agent. ``title``: its title, if its prompt is recorded
+        already."""
         self._conversation.change_agent(title)
         self._report_state(base.AgentState())
         self._offer(base.AgentOffers())
@@ -739,8 +740,8 @@ class ManagedSession(Session):
         self.publish_state()
 
     async def settle(self) -> None:
-        """Gives up a conversation that its agent has not written down, and waits until one that is being deleted is gone, so
-        that the next prompt is not recorded in it."""
+        """Gives up a conversation that its agent has not stored, and waits until one that is being deleted is gone, so
+        that the next prompt is not recorded in either."""
         if not self.busy and await self._conversation.is_lost(self.data.agent) and not self.busy:
             self._conversation.lose()
         while self._conversation.is_held and self._reverting.locked():
@@ -751,8 +752,8 @@ class ManagedSession(Session):
         self.ended(run, "failed", None, {"code": error.code, "message": error.text})
 
     def _begun_alone(self) -> None:
-        """The agent has begun a turn without a prompt: a run of its own, which people can follow and stop like any other.
-        Where a prompt is on its way, the turn is part of that run.
+        """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
+        any other. If a prompt is on its way, the turn is part of that prompt's run.
         """
         if self.run is not None and self.run.state is State.QUEUED:  # for its slot; this turn needs none, and may ask
             self._give_up_slot()
@@ -781,7 +782,7 @@ class ManagedSession(Session):
             self._worker.stop_soon(run)
 
     def _reported(self, report: Report) -> None:
-        """What the agent's process reports, in the order in which that happened."""
+        """Handles a report of the agent's process. Reports arrive in the order in which things happened."""
         match report:
             case base.AgentLine():
                 self._line(report)
@@ -815,7 +816,7 @@ class ManagedSession(Session):
             self.run.worked_in(self._elsewhere)
 
     def _about_itself(self, report: base.StateReported | base.OffersReported) -> None:
-        """What the agent reports about itself. A report that would fill a client's snapshot is dropped."""
+        """Publishes what the agent reports about itself. Drops a report that is too large for a client's snapshot."""
         if len(msgspec.json.encode(report)) > LONGEST_REPORT:
             logger.warning("%s: the agent's %s is too large and is not shown", self.id, type(report).__name__)
             return
@@ -850,9 +851,9 @@ class ManagedSession(Session):
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
     def _keep_mode(self, mode: str) -> None:
-        """The agent has changed its mode: by itself, or by a decision. Its next process continues this conversation in it, if
-        clients may choose that mode; another conversation does not. What it reports first is the mode that it was started in,
-        perhaps for one prompt only."""
+        """Keeps a mode that the agent has changed to, by itself or because of a decision: its next process continues
+        this conversation in that mode, if clients may choose it; other conversations do not have it. The first mode
+        that a process reports is the one that it was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
             return
         self._worker.mode_changed(mode)
@@ -862,7 +863,7 @@ class ManagedSession(Session):
             self.store.save()
 
     def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
-        """``mode``: None if the process has ended. ``offered``: None if nothing new is known."""
+        """Notes the agent's mode (None if its process has ended) and its available modes (None if not reported)."""
         before = self.permission_mode, self._modes
         self._mode = mode
         self._modes = self._modes if offered is None else offered
@@ -877,7 +878,7 @@ class ManagedSession(Session):
             self._worker.spawn(self._reset_mode(mode), "resetting the agent's mode", lambda _: self.stop_for(failure))
 
     async def _reset_mode(self, mode: str) -> None:
-        """The agent is in a mode that the owner does not allow: by its own settings, or by a decision of its own."""
+        """Resets a mode that the owner does not allow, which came from the agent's own settings or its own decision."""
         usual = usual_mode(self._context.ceilings)
         logger.warning("%s: the agent is in mode %s, which is not allowed; reset to %s", self.id, mode, usual)
         self._resets += 1
@@ -914,7 +915,7 @@ class ManagedSession(Session):
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
-        # An agent that still waits, as one that does not report its subagents, would hang.
+        # An agent that still waits for an answer would hang, for example one that does not report its subagents.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
         self.withdraw_all("the run failed" if run.outcome == "failed" else f"run {run.outcome}")
@@ -941,7 +942,7 @@ class ManagedSession(Session):
         waiting = self.queue.clear()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):
-            self._give_up_slot()  # else the end of another one's run would begin it
+            self._give_up_slot()  # else the end of another session's run would begin it
         self.withdraw_all(reason)
         await self._worker.close()
         await self.checkpoints.close()
@@ -973,7 +974,7 @@ def _run_info(run: Run, position: int) -> messages.RunInfo:
 def _run_finished(
     run: Run, cost_usd: float | None, error: dict[str, Any] | None, tokens: base.Tokens | None
 ) -> messages.RunFinished:
-    """``error``: ``code`` and ``message`` of what the run failed for, perhaps ``retry_at``."""
+    """The event for the end of ``run``. ``error``: an error's ``code`` and ``message``, perhaps with ``retry_at``."""
     assert run.outcome is not None
     failed = error if run.outcome in ("failed", "timeout") else None
     return messages.RunFinished(

@@ -1,5 +1,6 @@
-"""A project's ``metadata.json``: the specification's fields and what the server remembers; written in one piece,
-with a copy beside it.
+"""A project's ``metadata.json``: the specification's fields and what the server remembers.
+
+It is written atomically, with a copy of the previous version beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Waiting(Struct):
-    """A run that continues by itself ``at`` a time (seconds since 1970): its prompt, who sent it, and its options."""
+    """A run that continues automatically ``at`` a time (seconds since 1970): its prompt, its sender and its options."""
 
     at: float
     prompt: str
@@ -43,7 +44,8 @@ class SessionMode(Struct):
 
 class Metadata(Struct):
     """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start.
-    ``review``: what clients know of the review, since to compare the files of all projects at start would take too long."""
+    ``review``: its numbers for clients, stored because comparing the files of all projects at start would take too
+    long."""
 
     id: str
     path: str
@@ -72,7 +74,7 @@ class Newer(Exception):
 
 
 def save(directory: Path, metadata: Metadata) -> None:
-    """Writes the file. Raises ``NotPrivate`` if it can't be written; the former one is unchanged then."""
+    """Writes the file. Raises ``NotPrivate`` or OSError if it can't be written; the previous file is unchanged then."""
     data = msgspec.json.format(msgspec.json.encode(metadata), indent=2) + b"\n"
     path = directory / NAME
     if path.exists():
@@ -121,12 +123,12 @@ def load(directory: Path) -> Metadata:
 
 
 def now() -> str:
-    """RFC 3339, UTC, to the millisecond."""
+    """The current time as RFC 3339 in UTC, to the millisecond."""
     return _rfc3339(datetime.now(UTC))
 
 
 def instant(moment: datetime | None) -> str | None:
-    """RFC 3339, UTC, to the millisecond."""
+    """A time as RFC 3339 in UTC, to the millisecond."""
     return None if moment is None else _rfc3339(moment)
 
 

@@ -13,10 +13,10 @@ from drawbridge.server.events import Announced, RunFinished
 from drawbridge.server.protocol.replies import Runs
 
 BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
-"""Seconds of a run; one bucket more is for those that took longer."""
+"""The upper bounds of the buckets for the durations of runs, in seconds; one more bucket is for longer runs."""
 
 LATEST: Final = 1_000
-"""The number of latest runs that the median is computed from."""
+"""The number of latest runs that the median and the 95th percentile are computed from."""
 
 
 class Metrics:
@@ -29,7 +29,7 @@ class Metrics:
         self._latest: deque[float] = deque(maxlen=LATEST)
 
     def run_ended(self, outcome: str, seconds: float, cost_usd: float | None) -> None:
-        """``seconds`` from its start; 0 for one that never started."""
+        """Counts a run that has ended. ``seconds``: the time since its start; 0 if it never started."""
         self.runs[outcome] += 1
         self.buckets[bisect_left(BOUNDS, seconds)] += 1
         self.seconds += seconds
@@ -41,18 +41,18 @@ class Metrics:
 
 
 class RunMetrics:
-    """The receiver "metrics" of the event bus: the numbers of each project since the server started, and of all together."""
+    """The "metrics" receiver of the event bus: the metrics of each project, and of all, since the server started."""
 
     def __init__(self) -> None:
         self.total = Metrics()
         self._of_projects: dict[str, Metrics] = {}
 
     def add(self, project_id: str) -> None:
-        """The runs of this project are counted; those of others, as of sessions in terminals, are not."""
+        """Counts the runs of this project from now on; those of terminal sessions, for example, are not counted."""
         self._of_projects[project_id] = Metrics()
 
     def remove(self, project_id: str) -> None:
-        """The project is deleted. Its runs stay in the total."""
+        """Removes a project that was deleted. Its runs stay in the total."""
         self._of_projects.pop(project_id, None)
 
     def of(self, project_id: str) -> Metrics:
@@ -67,7 +67,7 @@ class RunMetrics:
 
 
 def summary(several: Iterable[Metrics]) -> Runs:
-    """The numbers of all projects together, for clients."""
+    """The metrics of several projects together, for clients."""
     several = list(several)
     runs = sum((one.runs for one in several), Counter[str]())
     latest = sorted(seconds for one in several for seconds in one._latest)

@@ -28,7 +28,8 @@ NOT_HERE = "The directory was not found, or this server does not allow it."
 
 
 def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
-    """The canonical directory. Raises ``ClientError`` that names only what the client itself has sent."""
+    """The canonical path of a directory. ``taken``: the directories of projects. Raises a ``ClientError`` that reveals
+    only what the client itself has sent."""
 
     def refusal(code: str, why: str) -> ClientError:
         return ClientError(code, why, field="data.path")
@@ -47,7 +48,7 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     # The same error for a missing path and one that is not allowed: a client learns nothing about the rest of the disk.
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
-    if _is_strange(str(real)):  # a link has led there
+    if _is_strange(str(real)):  # a link leads there
         raise refusal("INVALID_PATH", "The name of the directory contains characters that are not UTF-8.")
     for other in taken:
         if _same(real, other):
@@ -58,7 +59,7 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
 
 
 def expanded(path: str) -> str:
-    """The path with the home directory of the server's user for a "~" at its beginning."""
+    """The path, with a "~" at its beginning replaced by the home directory of the server's user."""
     return f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
 
 
@@ -79,7 +80,7 @@ def allowed(real: Path, roots: Iterable[Path]) -> bool:
 
 
 def usable(given: str, roots: Iterable[Path]) -> bool:
-    """Whether it is, by its absolute path, a directory that agents may be given beside their project's."""
+    """Whether it is the absolute path of a directory that agents may be given in addition to their project's."""
     path = Path(given)
     try:
         return path.is_absolute() and path.is_dir() and allowed(path.resolve(), roots)
@@ -107,14 +108,15 @@ def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -
 
 
 class Places:
-    """The directories in which agents may run. ``roots``: canonical ones that the owner allows; ``data``: the server's own."""
+    """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
+    the server's own."""
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
         self.roots = tuple(roots)
         self.data = data
 
     def is_own(self, path: Path) -> bool:
-        """Whether it belongs to the server's data: its tokens, its histories, its audit. No agent runs there."""
+        """Whether a path belongs to the server's data: tokens, histories and the audit log. No agent runs there."""
         return self.data.resolve() in (path, *path.parents)
 
     def problem(self, path: Path) -> str | None:
@@ -122,7 +124,7 @@ class Places:
         return problem(path, self.roots, self.is_own)
 
     def usable(self, path: str) -> bool:
-        """Whether it is a directory that agents may be given beside their project's."""
+        """Whether it is a directory that agents may be given in addition to their project's."""
         return usable(path, self.roots) and not self.is_own(Path(path).resolve())
 
     def resolve(self, given: str, taken: Iterable[Path]) -> Path:
@@ -155,7 +157,7 @@ class Places:
             text = "A file or directory with this name already exists."
             raise ClientError("INVALID_PATH", text, field="data.name") from None
         except OSError as error:
-            text = f"The directory can't be created: {error.strerror}. Choose another place."
+            text = f"The directory can't be created: {(error.strerror or 'unknown reason').lower()}. Choose another directory."
             raise ClientError("FILE_OPERATION", text, field="data.path") from None
         return new
 
@@ -234,8 +236,8 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def is_elsewhere(directory: str, project: Path) -> bool:
-    """Whether changes in ``directory`` are not changes of the project: it is outside, or in another work tree inside. Blocking
-    for as long as the disk takes."""
+    """Whether changes in ``directory`` are not changes to the project: it is outside the project, or in another work
+    tree inside it. Blocking for as long as the disk takes."""
     place, root = Path(os.path.realpath(directory)), Path(os.path.realpath(project))
     between = [one for one in (place, *place.parents) if root in one.parents]
     return not (place == root or root in place.parents) or any(os.path.exists(one / ".git") for one in between)

@@ -1,10 +1,11 @@
-"""The agent processes of this server: a pool of idle ones, and a record of all, so that the next start ends those that a crash
-has left.
+"""The agent processes of this server: a pool of idle ones, and a record of all of them.
 
-A supervisor ends its agent when the server dies; this is for cases in which it could not: killed together with the
-server, or on a system where it can't find children that went away. ``running.json`` names each agent by the mark that
-everything it starts has in its environment, and by process id and start time. A process id alone proves nothing: it is
-used again.
+From the record, the next start of the server ends those that a crash has left behind.
+
+A supervisor ends its agent when the server dies; the record is for cases in which it can't: it was killed together with
+the server, or it runs on a system where it can't find children that went away. ``running.json`` identifies each agent
+by the mark that is in the environment of everything it starts, and by process id and start time. A process id alone
+proves nothing, since it is reused.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ from drawbridge.core.private_files import write_private
 FILE: Final = "running.json"
 
 SAME_START_SECONDS: Final = 1.0
-"""Start times are computed from the boot time, which clock corrections change slightly."""
+"""The tolerance for start times, which are computed from the boot time: clock corrections change it slightly."""
 
 LEAST_AVAILABLE: Final = 0.1
-"""Of the machine's memory. Below that idle processes go, one at each look; one of ``claude`` has some 200 MB."""
+"""The share of the machine's memory that must be available. Below that, one idle process is ended at each check; an
+idle ``claude`` uses some 200 MB."""
 
 MOST_SCHEDULED: Final = 8
-"""Idle processes that are kept because their agents have scheduled something, beside the others."""
+"""Idle processes that are kept because their agents have scheduled something, in addition to the others."""
 
 LOOK_SECONDS = 5.0
 
@@ -47,7 +49,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Entry(Struct):
-    """``pid`` is 0 until it is known; ``started`` in seconds since 1970."""
+    """An agent process. ``pid`` is 0 until it is known; ``started`` is in seconds since 1970."""
 
     mark: str
     pid: int = 0
@@ -55,15 +57,15 @@ class Entry(Struct):
 
 
 class Running:
-    """The file in ``data``. If it can't be written, that is logged, and agents run nevertheless."""
+    """The record of agent processes, a file in ``data``. If it can't be written, this is logged; agents run anyway."""
 
     def __init__(self, data: Path) -> None:
         self._file = data / FILE
         self._entries: dict[str, Entry] = {}
 
     async def start(self, begin: Start, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """As ``begin``; the process is in the file from before its start until ``ended``, which the caller has to call when
-        the process has exited. If it can't be started, that is done here."""
+        """Starts a process with ``begin``. It is in the file from before its start until ``ended``, which the caller
+        has to call when the process has exited. If it can't be started, that is done here."""
         self._entries[launch.mark] = Entry(launch.mark)
         self._save()
         try:
@@ -90,7 +92,7 @@ class Running:
             logger.error("the list of running agents can't be saved for recovery after a crash: %s", error)
 
     def end_leftovers(self) -> None:
-        """Ends the processes that an earlier server has left. Blocking; before the first agent is started."""
+        """Ends the processes that an earlier server has left behind. Blocking; called before any agent is started."""
         entries = self._load()
         if not entries:
             return
@@ -119,7 +121,8 @@ class Running:
 
 
 def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
-    """Never this process, nor one that has led to it: the server may have been started by an agent."""
+    """The processes of these agents that still exist, with their descendants. Never this process or one of its
+    ancestors: the server may have been started by an agent."""
     marks = {entry.mark for entry in entries}
     times = {entry.pid: entry.started for entry in entries}
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -133,7 +136,8 @@ def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
 
 
 def _is_ours(process: psutil.Process, marks: set[str], times: dict[int, float]) -> bool:
-    """By its mark; if it does not let its environment be read, by process id and start time together."""
+    """Whether a process belongs to one of these agents: by its mark, or, if its environment can't be read, by process
+    id and start time together."""
     try:
         return process.environ().get(MARK) in marks
     except psutil.AccessDenied:
@@ -149,14 +153,14 @@ def started_at(pid: int) -> float | None:
 
 
 def is_same_process(pid: int, began: float | None) -> bool:
-    """Whether the process ``pid`` is the one that was started at ``began``, in seconds since 1970. If ``began`` is None, that
-    time is not known, and any process of that id is taken for it."""
+    """Whether the process ``pid`` is the one that was started at ``began``, in seconds since 1970. True if ``began`` is
+    None: the time is not known then."""
     started = started_at(pid)
     return began is None or (started is not None and abs(started - began) < SAME_START_SECONDS)
 
 
 def available() -> float:
-    """The share of the machine's memory that can be had without swapping."""
+    """The share of the machine's memory that is available without swapping, from 0 to 1."""
     memory = psutil.virtual_memory()
     return memory.available / memory.total
 
@@ -172,16 +176,16 @@ class Idle(Protocol):
         ...
 
     def cool(self) -> None:
-        """End that process, or ``IdlePool.retain`` it while it works by itself."""
+        """Ends that process, or calls ``IdlePool.retain`` while it works by itself."""
         ...
 
 
 class IdlePool:
-    """The idle processes that are kept for a next prompt: at most ``processes``, for at most ``seconds``, and only while the
-    machine has free memory. The least recently used is ended first.
+    """The idle processes that are kept for the next prompt: at most ``processes``, for at most ``seconds``, and only
+    while the machine has free memory. The least recently used is ended first.
 
-    Those that will continue by themselves are kept until then: at most ``MOST_SCHEDULED``, and if memory is short, longer than
-    the others.
+    Those that will continue by themselves are kept until then: at most ``MOST_SCHEDULED``. If memory is short, they are
+    ended after the others.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
@@ -192,34 +196,34 @@ class IdlePool:
         self._next_look: asyncio.TimerHandle | None = None
 
     def keep(self, session: Idle) -> None:
-        """Its process is idle from now on."""
+        """Keeps the session's process, which is idle from now on. Ends others if there are too many."""
         self.retain(session)
         scheduled, others = self._by_schedule()
         self._reduce(others, self._processes)
         self._reduce(scheduled, MOST_SCHEDULED)
 
     def retain(self, session: Idle) -> None:
-        """It counts as used just now; no other process is ended for it."""
+        """Keeps the session's process as the most recently used one, without ending another for it."""
         self.forget(session)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, session.id)
         self._kept[session.id] = (session, timer)
         self._look_again()
 
     def forget(self, session: Idle) -> None:
-        """Its process is in use again, or has ended."""
+        """Stops keeping the session's process, which is in use again or has ended."""
         _, timer = self._kept.pop(session.id, (None, None))
         if timer is not None:
             timer.cancel()
 
     def _reduce(self, kept: list[str], most: int) -> None:
-        """Ends those that may go, until ``most`` of them are left."""
+        """Ends processes of ``kept``, in this order, until ``most`` of them are left."""
         for one in kept:
             if sum(id in self._kept for id in kept) <= most:
                 break
             self._cool(one)
 
     def _by_schedule(self) -> tuple[list[str], list[str]]:
-        """Those that will continue by themselves, and the others; the least recently used first."""
+        """The ids of the sessions that will continue by themselves, and of the others; least recently used first."""
         scheduled = [id for id, (session, _) in self._kept.items() if session.is_scheduled]
         return scheduled, [id for id in self._kept if id not in scheduled]
 

@@ -1,7 +1,7 @@
 """The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and maintained.
 
-``<data>/projects/<id>/`` contains one; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/`` what
-could not be read.
+``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/``
+what could not be read.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ MAINTENANCE_SECONDS: Final = 10.0
 """Seconds between two rounds of maintenance."""
 
 CLEANING_SECONDS: Final = 3600.0
-"""Seconds between two times that the trash and old history are cleaned up."""
+"""Seconds between two cleanups of the trash and of old history."""
 
 
 class Projects:
-    """The managed ones of ``sessions``, in the order of their creation."""
+    """The managed sessions among ``sessions``, in the order of their creation."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Projects:
     ) -> None:
         """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         self.quarantined: list[str] = []
-        """Names of what could not be read at the start, for the owner."""
+        """The names of projects that were moved to quarantine, for the owner."""
         self._data = data
         self._context = context
         self._sessions = sessions
@@ -67,7 +67,7 @@ class Projects:
         self._fsync = fsync
         self._unreadable: set[str] = set()
         self._adding = asyncio.Lock()
-        """One project after the other is added, so that no two have one directory."""
+        """Held while a project is added, so that no two get the same directory."""
 
     def __iter__(self) -> Iterator[ManagedSession]:
         return iter([session for session in self._sessions if isinstance(session, ManagedSession)])
@@ -83,13 +83,14 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects, idle; those that can't be read are moved to quarantine and logged."""
+        """Restores all projects, idle. Damaged ones are moved to quarantine; those that can't be read at present are
+        retried later."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
         for deleted in self._trash():
             if deleted not in due and (found := metadata.deleted(deleted)):
-                # What it has cost stays spent.
+                # What a deleted project has cost stays spent.
                 self._context.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
         loaded: list[ManagedSession] = []
         for directory in sorted((self._data / "projects").iterdir()):
@@ -103,12 +104,12 @@ class Projects:
                 logger.warning("%s (%s) can't run agents: %s", project.id, project.path, problem)
 
     def deleted(self) -> list[metadata.Metadata]:
-        """The projects in the trash. Blocking."""
+        """The metadata of the projects in the trash. Blocking."""
         return [found for directory in self._trash() if (found := metadata.deleted(directory)) is not None]
 
     def _load(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession | None:
-        """Projects that can't be read now are retried later; damaged ones are moved to quarantine, and one with the path
-        of one of the ``others``.
+        """Opens a project. Returns None if it can't be read now, so that it is retried later, or was moved to
+        quarantine, because it is damaged or one of the ``others`` has the same path.
         """
         try:
             return self._open(directory, others)
@@ -136,7 +137,7 @@ class Projects:
         return found
 
     def problems(self) -> list[str]:
-        """For people, without a path."""
+        """What is wrong with projects, as texts for people, without paths."""
         return [
             *(
                 f"{problem} It can't run agents ({one.id})."
@@ -169,7 +170,9 @@ class Projects:
         """Creates a project for an existing directory. Raises ``ClientError``; nothing is left behind then."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
-            raise ClientError("AGENT_NOT_FOUND", "The server has no agent with that name.", field="data.agent")
+            raise ClientError(
+                "AGENT_NOT_FOUND", "This server does not have an agent with that name.", field="data.agent"
+            )
         async with self._adding:
             taken = [project.path for project in self]
             real = await asyncio.to_thread(self._context.places.resolve, path, taken)
@@ -195,7 +198,7 @@ class Projects:
             ) from None
 
     async def delete(self, project: ManagedSession) -> None:
-        """Moves a project to the trash, which keeps it for 7 days."""
+        """Moves a project to the trash, which keeps it for 7 days. Raises ``ClientError``."""
         project.check_at_rest()
         self._sessions.remove(project)
         self._context.metrics.remove(project.id)
@@ -211,19 +214,20 @@ class Projects:
             ) from None
 
     def _to_trash(self, id: str) -> None:
-        """Blocking. Raises OSError."""
+        """Moves a project's directory to the trash. Blocking. Raises OSError."""
         target = self._data / "trash" / f"{id}-{time.time_ns()}"
         os.replace(self._data / "projects" / id, target)
         os.utime(target)
 
     def trash_file(self, project: ManagedSession) -> Path:
-        """A new directory in the trash for the records of one session; the returned file in it does not exist yet. Blocking."""
+        """Creates a directory in the trash for the records of one session. Returns the path of a file in it that does
+        not exist yet. Blocking."""
         directory = self._data / "trash" / f"{project.id}-session-{time.time_ns()}" / "logs"
         make_private_directory(str(directory))
         return directory / "messages.jsonl"
 
     async def close(self, reason: str) -> None:
-        """The server shuts down; all at once, since each may have a process to wait for."""
+        """Closes all projects at the same time, since each may have a process to wait for: the server shuts down."""
         async with self._adding:
             pass  # a project that is being added is closed as well
         await asyncio.gather(*(project.close(reason) for project in self))
@@ -245,7 +249,8 @@ class Projects:
             await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
 
     async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
-        """A failure is logged: the repository may be gone, or no longer allowed."""
+        """Removes the checkpoints of a deleted project. A failure is logged: the repository may be gone, or no longer
+        be allowed."""
         path = Path(project.path)
         if await asyncio.to_thread(self._context.places.problem, path) is not None:
             return
@@ -276,7 +281,7 @@ class Projects:
 
 
 class Retention(Struct, frozen=True):
-    """How much of a project's history is kept, if the owner sets it: whole files, always with the newest."""
+    """How much of a project's history is kept, if the owner sets it: whole files, always including the newest."""
 
     days: int | None = None
     bytes: int | None = None

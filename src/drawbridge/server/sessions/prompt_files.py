@@ -1,7 +1,7 @@
-"""The files that people have sent with prompts and that an agent opens by their paths: each in a directory of its own beside
-the history, whose records contain their ids.
+"""The files that people have sent with prompts and that an agent opens by their paths.
 
-They are removed with the records that name them.
+Each is in its own directory beside the history, whose records contain their ids. They are removed with the records that
+name them.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from drawbridge.text.counts import size
 logger = logging.getLogger("drawbridge.server")
 
 ALTOGETHER: Final = 500_000_000
-"""Bytes of the files of one session. The oldest ones are removed first, and none whose prompt waits or runs."""
+"""Bytes of the files of one session. The oldest ones are removed first, but none whose prompt waits or runs."""
 
 LONGEST_NAME: Final = 120
-"""Bytes of UTF-8. Disks take 255."""
+"""Bytes of UTF-8. File systems allow 255."""
 
 LONGEST_SUFFIX: Final = 20
 
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
-"""Beside letters, marks and digits. Others have a meaning in a shell, or are misleading."""
+"""What a name may contain besides letters, marks and digits. Others have a meaning in a shell, or are misleading."""
 
 
 class PromptFiles:
-    """``directory`` belongs to this object and to the agent. All methods read or write the disk: not on the event loop's
-    thread."""
+    """``directory`` belongs to this object and to the agent. All methods read or write the disk, so they must not be
+    called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -56,7 +56,7 @@ class PromptFiles:
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
         """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are stored.
 
-        ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError``; nothing is stored then.
+        ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
         """
         apart = [not embeds(one) for one in attachments]
         if not any(apart):
@@ -78,7 +78,7 @@ class PromptFiles:
             raise _not_stored(error) from None
 
     def _store(self, attachment: Attachment, stored: list[PromptFile]) -> Attachment:
-        """Adds the file to ``stored`` before it is written."""
+        """Stores one file, which is added to ``stored`` before it is written. Returns the attachment with its path."""
         file = PromptFile(f"file_{uuid.uuid4().hex}", len(attachment.data), attachment.name)
         stored.append(file)
         place = self.directory.resolve() / file.id
@@ -95,11 +95,11 @@ class PromptFiles:
                 shutil.rmtree(self.directory / id, ignore_errors=True)
 
     def remove_before(self, seconds: float) -> None:
-        """Removes those of records that were written before this moment, in seconds since 1970."""
+        """Removes the files of records that were written before the time ``seconds``, in seconds since 1970."""
         self.remove(id for stored_at, _, id in self._stored() if stored_at < seconds - CLOCK_SECONDS)
 
     def make_room(self, in_use: Collection[str]) -> None:
-        """Removes the oldest files above the limit, except those ``in_use``. Follows ``store`` once the prompt was accepted."""
+        """Removes the oldest files above the limit, except those ``in_use``. Called once the prompt was accepted."""
         stored = self._stored()
         excess = sum(bytes for _, bytes, _ in stored) - ALTOGETHER
         for _, freed, id in stored:
@@ -117,7 +117,8 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """When each was stored, its bytes and its id; the oldest first. What the agent has put there does not count."""
+        """For each file, when it was stored, its bytes and its id; the oldest first. Files of the agent do not
+        count."""
         found = []
         with contextlib.suppress(OSError):
             for place in self.directory.iterdir():
@@ -129,7 +130,7 @@ class PromptFiles:
 
 
 def file_name(name: str | None) -> str:
-    """A name for the file of an attachment: as it was, without what could lead elsewhere, hide it, or be run by a shell."""
+    """An attachment's name for its file, without what could lead elsewhere, hide it, or be run by a shell."""
     plain = unicodedata.normalize("NFC", name or "").encode(errors="replace").decode()
     safe = "".join(sign if sign in SAFE or unicodedata.category(sign)[0] in "LMN" else "_" for sign in plain)
     stem, dot, suffix = safe.strip(" .-~").rpartition(".")

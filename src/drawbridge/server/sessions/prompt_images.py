@@ -25,7 +25,7 @@ from drawbridge.server.protocol.messages import PromptFile, PromptImage
 logger = logging.getLogger("drawbridge.server")
 
 TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The media types that every browser draws, and that are not programs, as SVG images may be."""
+"""The media types that every browser displays and that can't contain programs, unlike SVG."""
 
 LARGEST: Final = 10 * 1024 * 1024
 """Bytes of one image; a larger one is only named in the history."""
@@ -36,7 +36,7 @@ ALTOGETHER: Final = 200 * 1024 * 1024
 ID: Final = re.compile(r"img_[0-9a-f]{32}")
 
 CLOCK_SECONDS: Final = 60.0
-"""Images are stored shortly before the record that names them."""
+"""How long before the record that names it an image may have been stored, in seconds."""
 
 
 class _Prompt(Struct):
@@ -45,13 +45,14 @@ class _Prompt(Struct):
 
 
 class PromptImages:
-    """``directory`` belongs to this object alone. All methods read or write the disk: not on the event loop's thread."""
+    """``directory`` belongs to this object alone. All methods read or write the disk, so they must not be called on the
+    event loop's thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def store(self, attachments: Iterable[Attachment]) -> tuple[PromptImage, ...]:
-        """Stores the images among the attachments. Without room on the disk none is stored: the prompt matters more."""
+        """Stores the images among the attachments. If one can't be stored, none is: the prompt matters more."""
         images = [one for one in attachments if one.media_type in TYPES and len(one.data) <= LARGEST]
         stored: list[PromptImage] = []
         try:
@@ -85,11 +86,11 @@ class PromptImages:
                     (self._directory / id).unlink()
 
     def remove_before(self, seconds: float) -> None:
-        """Removes those of records that were written before this moment, in seconds since 1970."""
+        """Removes the images of records that were written before this moment, in seconds since 1970."""
         self.remove(path.name for stored_at, _, path in self._stored() if stored_at < seconds - CLOCK_SECONDS)
 
     def make_room(self) -> None:
-        """Removes the oldest images above the limit. Follows ``store`` once the prompt was accepted."""
+        """Removes the oldest images above the limit. Called after ``store``, once the prompt was accepted."""
         stored = self._stored()
         excess = sum(size for _, size, _ in stored) - ALTOGETHER
         for _, freed, path in stored:
@@ -99,7 +100,7 @@ class PromptImages:
             excess -= freed
 
     def _stored(self) -> Sequence[tuple[float, int, Path]]:
-        """When each was stored, its bytes and its path; the oldest first."""
+        """For each image, when it was stored, its bytes and its path; the oldest first."""
         found = []
         with contextlib.suppress(FileNotFoundError):
             for path in self._directory.iterdir():

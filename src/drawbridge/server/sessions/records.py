@@ -48,7 +48,8 @@ DAYS_KEPT: Final = 90
 
 
 def request_key(request_id: str, text: str) -> str:
-    """A client that numbers its requests reuses numbers after it reconnects: only the same prompt makes it a repetition."""
+    """The key by which a repeated request is recognized: its id and its prompt, because clients that number their
+    requests reuse the numbers after they reconnect."""
     return f"{request_id} {blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
@@ -89,11 +90,11 @@ class Memory(Struct):
     requests: dict[str, str] = {}
     """``request_key`` → run, the newest last."""
     approvals: dict[str, str] = {}
-    """Open approvals → their run."""
+    """Open approval requests → their runs."""
     verdicts: dict[str, Verdict] = {}
-    """Approvals that were resolved or withdrawn, the newest last."""
+    """Approval requests that were resolved or withdrawn, the newest last."""
     unproven: bool = False
-    """No run of the conversation has completed yet: the agent may have ended before it wrote the conversation down."""
+    """Whether no run of the conversation has completed yet: its agent may have ended before it was stored."""
     agent: str = ""
     """The agent of the conversation ``session_id``; empty if not known."""
     last_outcome: str | None = None
@@ -103,13 +104,13 @@ class Memory(Struct):
     titled_by: str = ""
     """The run of that first prompt. Empty if it was accepted by an older server."""
     subject: str = ""
-    """The first line of the last prompt that a person has written, as one of a commit's message."""
+    """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
     """The names that people gave to sessions, the newest last."""
     days: dict[str, float] = {}
-    """The part of the cost on each of the latest days, in local time."""
+    """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
     """What the runs have used on each day, in local time."""
     comments: dict[str, Remembered] = {}
@@ -117,12 +118,12 @@ class Memory(Struct):
     shares_comments: bool = False
     """Whether the review has comments of several sessions, so that they do not follow from the records of this one."""
     elsewhere: dict[str, str] = {}
-    """Runs in which the agent has worked in another directory than the project's → that directory, the newest last."""
+    """Runs in which the agent worked in a directory other than the project's → that directory, the newest last."""
     usage_complete: bool = False
     """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
 
     def run_of(self, request_id: str, text: str) -> str | None:
-        """The run that this request has begun already. Older servers stored only the request's id."""
+        """The run that this request has already started; None if it is new. Older servers stored only the id."""
         return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
 
     def apply(self, event: Recorded | None, moment: datetime, seq: int | None = None) -> None:
@@ -153,9 +154,9 @@ class Memory(Struct):
                 self.agent = agent
                 for id in self._sent_with(run_id):
                     self.comments[id] = self.comments[id].now(begun=True)
-                # Most are known by their prompt; at a terminal that is recorded later.
+                # Most runs are known from their prompt; in a terminal session, the prompt is recorded later.
                 self.unfinished.setdefault(run_id, agent)
-            case RunFinished(run_id=run_id, removed_by=str()):  # it never began
+            case RunFinished(run_id=run_id, removed_by=str()):  # it never started
                 self.unfinished.pop(run_id, None)
                 self._untitle(run_id)
                 self._not_sent(run_id)
@@ -188,7 +189,7 @@ class Memory(Struct):
 
     @property
     def session_key(self) -> str:
-        """The id of the current session for clients: an agent may not have reported one."""
+        """The id of the current session for clients: the agent's, or one from the history if it has reported none."""
         return self.session_id or f"log_{self.begun}"
 
     def _begins(self, title: str) -> None:
@@ -199,7 +200,7 @@ class Memory(Struct):
             self.title, self.titled_by = titled(prompt), run_id
 
     def _untitle(self, run_id: str) -> None:
-        """The prompt of this run was not given to the agent as it was."""
+        """Forgets the title if it came from this run, whose prompt was edited or removed before it was sent."""
         if run_id == self.titled_by:
             self.title = self.titled_by = ""
 
@@ -220,7 +221,8 @@ class Memory(Struct):
             forget_old(self.days)
 
     def _not_sent(self, run_id: str) -> None:
-        """The run has ended. If it never began, the agent has not received the comments, which are drafts again."""
+        """Notes that the run has ended. If it never started, the agent did not receive the comments that were sent with
+        it, so they become drafts again."""
         for id in self._sent_with(run_id):
             if not self.comments[id].begun:
                 self.comments[id] = self.comments[id].now(state="draft", run_id=None)
@@ -243,5 +245,5 @@ class Memory(Struct):
 
     def _in_session(self, session_id: str, agent: str | None) -> None:
         self.session_id = session_id
-        self.unproven = bool(session_id) and agent is None  # a conversation that a person chose is there
+        self.unproven = bool(session_id) and agent is None  # a conversation that a person has chosen exists
         self.agent = agent or self.agent

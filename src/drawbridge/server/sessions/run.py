@@ -1,4 +1,4 @@
-"""A run: one turn of an agent, from the accepted prompt to its only end; and the queue of those that wait. Pure.
+"""A run: one turn of an agent, from the accepted prompt to its end, which comes only once; and the queue of runs. Pure.
 
 ::
 
@@ -58,36 +58,36 @@ class Order(Struct, frozen=True):
     prompt: str
     by: str
     client_id: str = ""
-    """The connection that sent the prompt; empty for one that the server sends again."""
+    """The id of the connection that sent the prompt; empty for a prompt that the server sends again."""
     request_id: str | None = None
     agent: str | None = None
     options: Options | None = None
     attachments: tuple[Attachment, ...] = ()
     images: tuple[PromptImage, ...] = ()
-    """Those of the attachments that are stored with the history."""
+    """The attachments that are stored with the history."""
     files: tuple[PromptFile, ...] = ()
-    """Those of the attachments that are stored for the agent."""
+    """The attachments that are stored for the agent."""
     review: Submission | None = None
     """The comments of the review that the prompt consists of."""
     unprompted: bool = False
-    """The agent began it by itself; ``prompt`` is empty."""
+    """Whether the agent began the turn without a prompt; ``prompt`` is empty then."""
 
 
 class Run:
     """The state of a run. Each step returns whether it took effect."""
 
     def __init__(self, order: Order, seq: int = 0) -> None:
-        """``seq``: the number of the record that has its prompt; 0 without one."""
+        """``seq``: the number of the record that contains its prompt; 0 if there is none."""
         self.order = order
         self.seq = seq
         self.state = State.QUEUED
         self.stopped_as: Outcome | None = None
-        """The reason for which it is being stopped; None before."""
+        """The outcome with which it is being stopped; None if it is not."""
         self.stopped_for: dict[str, Any] | None = None
         """The error that it is stopped for, if there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
         self.elsewhere: str | None = None
-        """The directory in which the agent has worked, if its changes are not those of the project."""
+        """The directory in which the agent has worked, if changes in it are not changes to the project."""
         self.started_at = 0.0
         """Seconds on the monotonic clock."""
 
@@ -100,14 +100,15 @@ class Run:
         return self._step(Step.START)
 
     def worked_in(self, elsewhere: str | None) -> None:
-        """``elsewhere``: a directory whose changes are not those of the project; None for the project's own."""
+        """Notes where the agent works. ``elsewhere``: a directory in which changes are not changes to the project; None
+        for one in which they are."""
         self.elsewhere = elsewhere or self.elsewhere
 
     def ask(self) -> bool:
         return self._step(Step.ASK)
 
     def answered(self) -> bool:
-        """The last open approval of this run was resolved or withdrawn."""
+        """Continues the run after its last open approval request was resolved or withdrawn."""
         return self._step(Step.ANSWERED)
 
     def stop(self, reason: Outcome, error: dict[str, Any] | None = None) -> bool:
@@ -119,7 +120,7 @@ class Run:
         return True
 
     def finish(self, outcome: Outcome) -> bool:
-        """It has ended: by ``outcome``, or as what it was stopped for."""
+        """Ends the run with ``outcome``, or with the outcome that it was stopped with."""
         if not self._step(Step.FINISH):
             return False
         self.outcome = self.stopped_as or outcome
@@ -146,7 +147,7 @@ class RunQueue:
         return len(self._runs)
 
     def find(self, run_id: str) -> Run:
-        """Raises ``ClientError`` (PROMPT_NOT_QUEUED)."""
+        """The run with this id. Raises ``ClientError`` (PROMPT_NOT_QUEUED) if it is not in the queue."""
         for run in self._runs:
             if run.id == run_id:
                 return run
@@ -157,14 +158,14 @@ class RunQueue:
         self._runs.insert(0 if first else len(self._runs), run)
 
     def take(self) -> Run:
-        """Removes the next one."""
+        """Removes and returns the next run."""
         return self._runs.pop(0)
 
     def remove(self, run: Run) -> None:
         self._runs.remove(run)
 
     def move(self, run: Run, before: Run | None) -> None:
-        """``before``: the run that follows it then, or None if it is the last one."""
+        """Moves a run. ``before``: the run that follows it afterwards, or None if it is to be the last one."""
         if run is before:
             return
         self._runs.remove(run)
@@ -176,6 +177,6 @@ class RunQueue:
         self._runs[self._runs.index(run)] = edited
 
     def clear(self) -> list[Run]:
-        """Removes all. Returns them."""
+        """Removes and returns all runs."""
         runs, self._runs = self._runs, []
         return runs

@@ -1,4 +1,4 @@
-"""The turns that an idle agent has scheduled itself: until when its process is needed for them. Pure.
+"""The turns that an idle agent has scheduled, and until when its process is needed for them. Pure.
 
 All times are in seconds since 1970.
 """
@@ -16,7 +16,7 @@ class Scheduled:
         self._last: float | None = None
         """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has begun."""
         self._delayed_to: float | None = None
-        """The end of a run that was active at that time: only then can the turn begin."""
+        """The end of a run that was active at that time, None if there was none: only then can the turn begin."""
 
     @property
     def until(self) -> float | None:
@@ -28,11 +28,12 @@ class Scheduled:
         return None if self.until is None else self.until + LATE_SECONDS - now
 
     def changed(self, until: float | None) -> None:
-        """As in ``ScheduleChanged``."""
+        """Sets the schedule. ``until``: as in ``ScheduleChanged``."""
         self._last, self._delayed_to = until, None
 
     def run_ended(self, began: float, now: float) -> None:
-        """A run is over. What was scheduled for a time before it has begun; what was scheduled for a time in it begins now."""
+        """Updates the schedule after a run. A turn that was scheduled for a time before the run has begun already; one
+        that was scheduled for a time during it can begin only now."""
         if self._last is None or self._last > now:
             return
         if self._last < began:

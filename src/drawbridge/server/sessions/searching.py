@@ -1,7 +1,7 @@
-"""The sessions and the texts in the histories: their indexes are kept up to date here, and answer what clients ask.
+"""Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
-Records are indexed after they were written and sent, in a thread, so that no agent and no client waits for it. What a client
-asks for is answered from all records that exist by then, except while an index is being built.
+Records are indexed after they were written and sent, in a thread, so that neither agents nor clients wait for it. A
+client's request is answered from all records that exist by then, except while an index is being built.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from drawbridge.server.store.search import Deadline, Hit, Index, NoFullText, Par
 logger = logging.getLogger("drawbridge.server")
 
 INDEXING_SECONDS: Final = 1.0
-"""Seconds between two looks at which histories have new records."""
+"""Seconds between two checks for histories with new records."""
 
 
 class Searching:
@@ -42,11 +42,11 @@ class Searching:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._failed: set[str] = set()
-        """Sessions whose index could not be written the last time: that is logged once."""
+        """Sessions whose index could not be written the last time, so that this is logged only once."""
 
     async def round(self) -> None:
-        """Indexes all that is not indexed, which is due every ``INDEXING_SECONDS``. The histories take turns, so that none
-        waits until the index of another is built."""
+        """Indexes all records that are not indexed yet, which is due every ``INDEXING_SECONDS``. The histories take
+        turns, so that none waits until the index of another is built."""
         behind = [session for session in self._sessions if session.index.behind]
         while behind:
             more = []
@@ -73,7 +73,7 @@ class Searching:
         return more
 
     async def _update_all(self, sessions: Iterable[Session]) -> None:
-        """Indexes the latest records of each, as far as there is time; an index that is being built stays behind."""
+        """Indexes the latest records of each session while there is time; an index that is being built stays behind."""
         end = Deadline()
         for session in sessions:
             if session.index.behind and not end.is_over:
@@ -85,7 +85,7 @@ class Searching:
             pass
 
     async def parts(self, session: Session, key: str) -> list[Part]:
-        """The records of one conversation. Raises ``ClientError`` if the history has none of it."""
+        """The parts of one conversation. Raises ``ClientError`` if the history contains none."""
         await self.complete(session)
         found = [part for part in await self._read(session) if part.key == key]
         if not found:
@@ -97,7 +97,8 @@ class Searching:
         return await self._read(session)
 
     async def _read(self, session: Session) -> list[Part]:
-        """Without its older records, the history may not contain the id of the current conversation: the memory has it."""
+        """The parts of a session's history. If older records were dropped, the history may not contain the id of the
+        current conversation: it is taken from the memory."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
             if parts and not parts[-1].session_id and session.memory.begun <= parts[-1].first_seq:
@@ -134,7 +135,7 @@ class Searching:
         return SessionsFound(shown, len(found) > len(shown), _are_behind(sessions))
 
     async def search(self, sessions: Sequence[Session], command: Search) -> SearchResults:
-        """Raises ``ClientError``."""
+        """The texts that match, the newest first. Raises ``ClientError``."""
         cursor = _Cursor.read(command.before)
         await self._update_all(sessions)
         found: list[tuple[Hit, Session]] = []
@@ -143,7 +144,7 @@ class Searching:
             for session in sessions:
                 found += [(hit, session) for hit in await self._hits(session, command, cursor, deadline)]
         finally:
-            deadline.end()  # of a thread that still searches for a request that was cancelled
+            deadline.end()  # stops a thread that still searches for a request that was canceled
         best = heapq.nsmallest(command.limit + 1, found, key=_order)
         page = best[: command.limit]
         keys = {id(session): {part.first_seq: part.key for part in await self._read(session)} for _, session in page}
@@ -186,7 +187,7 @@ class Searching:
 
 
 class _Cursor:
-    """The place of a result among all results."""
+    """The position of a result among all results."""
 
     def __init__(self, at: int, id: int, project_id: str) -> None:
         self._at, self._id, self._project_id = at, id, project_id
@@ -199,7 +200,7 @@ class _Cursor:
         id, _, project_id = rest.partition(".")
         if not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (at, id)):
             raise ClientError(
-                "VALIDATION_FAILED", "`before` is not valid: use the `next` of the previous answer.", "data.before"
+                "VALIDATION_FAILED", "`before` is not valid. Use the `next` of the previous reply.", "data.before"
             )
         return cls(int(at), int(id), project_id)
 
@@ -208,7 +209,8 @@ class _Cursor:
         return f"{self._at}.{self._id}.{self._project_id}"
 
     def limits(self, project_id: str) -> tuple[int, int | None]:
-        """``until`` and ``below`` of what comes after it in the history of ``project_id``."""
+        """The ``until`` and ``below`` that ``Wanted`` needs to find the results after this position in the history of
+        the project ``project_id``."""
         if project_id == self._project_id:
             return self._at, self._id
         return (self._at if project_id > self._project_id else self._at - 1), None

@@ -43,7 +43,7 @@ logger = logging.getLogger("drawbridge.server")
 
 LOOKED_BACK: Final = 300
 LOOKED_BACK_BYTES: Final = 1024 * 1024
-"""Records, and bytes of them, at the end of the history from which the state of an agent is reconstructed."""
+"""How many records, and bytes of them, at the end of the history an agent's state is reconstructed from."""
 
 SHOWN_PROMPT: Final = 500
 """Characters of a waiting prompt that lists show; the history has all of it."""
@@ -54,7 +54,7 @@ COUNTED_AT_ONCE: Final = 1_000
 FINISHED: Final = events.KINDS[RunFinished].encode()
 
 TERMINAL_PREFIX: Final = "desk_"
-"""What the id of a terminal session begins with."""
+"""The prefix of the ids of terminal sessions."""
 
 
 class Session(ABC):
@@ -73,11 +73,11 @@ class Session(ABC):
         )
         self._context = context
         self._holds_state = False
-        """The state will be published in a moment, after something that has to come first."""
+        """Whether the state will be published in a moment, after something that has to come first."""
         self._agent_state = AgentState()
-        """What the agent has reported about itself, also by a process that has ended since."""
+        """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count
-        """Whether nothing can be learned from records of an earlier server."""
+        """Whether ``look_back`` has nothing more to do; at the start, whether the history is empty."""
 
     @property
     def memory(self) -> records.Memory:
@@ -89,7 +89,7 @@ class Session(ABC):
         return self.memory.names.get(self.memory.session_key) or self.memory.title
 
     def learn_title(self, title: str) -> None:
-        """The title of the current conversation, read from records that a former version of the server has written."""
+        """Sets the title of the current conversation, if it has none, from records of an earlier server version."""
         self.memory.title = self.memory.title or title
 
     # What differs between the kinds.
@@ -104,7 +104,7 @@ class Session(ABC):
         """Whether a process of its agent has the agent's conversation ``session_id`` open now."""
 
     checkpoints: Checkpoints
-    """Of its runs."""
+    """The checkpoints of its runs."""
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
@@ -112,7 +112,7 @@ class Session(ABC):
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
-        """A version of an image that the review shows. Raises as ``Reviewing.image`` does."""
+        """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
 
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
@@ -133,13 +133,13 @@ class Session(ABC):
         """The active run, if any."""
 
     def _of_agent(self) -> dict[str, Any]:
-        """The fields of ``ProjectJoined`` with what the agent reports about itself, if it does."""
+        """The fields of ``ProjectJoined`` with what the agent reports about itself, if it reports anything."""
         return {"agent_state": self._agent_state if self._agent_state != AgentState() else None}
 
     @final
     async def look_back(self) -> None:
-        """At the first call, learns from the end of the history what the agent reported about itself before the server was
-        started. What it has reported since counts more."""
+        """At the first call, learns from the end of the history what the agent reported about itself before the server
+        was started. What the agent has reported since then takes precedence."""
         if self._looked_back:
             return
         self._looked_back = True
@@ -174,8 +174,8 @@ class Session(ABC):
 
     @abstractmethod
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
-        """An approval is no longer open. ``asked_by``: the surface that delivers its decision to the agent; None if it was
-        withdrawn.
+        """Called when an approval request is no longer open. ``asked_by``: the surface that delivers its decision to
+        the agent; None if it was withdrawn.
         """
 
     # What clients see.
@@ -192,8 +192,8 @@ class Session(ABC):
 
     @final
     def snapshot(self) -> messages.ProjectJoined:
-        """The whole state at this moment. A client that has it and the records after ``last_seq`` is up to date. Approvals that
-        do not fit into one message together are previews.
+        """The whole state at this moment. A client that has it and the records after ``last_seq`` is up to date.
+        Approval requests that do not fit into one message together are previews.
         """
         run, queue = self._current_run(), self._waiting_runs()
         without = messages.ProjectJoined(**self._fields(), run=run, queue=queue, open_approvals=[], **self._of_agent())
@@ -202,7 +202,7 @@ class Session(ABC):
 
     @final
     def unrecorded(self) -> tuple[Event, ...]:
-        """What clients see that is not in the history, as the events that published it last; always the same kinds."""
+        """What clients see that is not in the history, as the events that publish it; always the same kinds."""
         of_agent = self._of_agent()
         return (
             StateChanged(self.shown()),
@@ -213,7 +213,7 @@ class Session(ABC):
 
     @final
     def publish_state(self) -> None:
-        """``update/project_state`` for its clients and those that follow all projects. Not recorded."""
+        """Sends ``update/project_state`` to its clients and those that follow all projects. It is not recorded."""
         if self._holds_state:
             return
         self.store.announce(StateChanged(self.shown()))
@@ -252,8 +252,9 @@ class Session(ABC):
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """The first decision is recorded, reported to the other clients and sent to the agent, once. ``at``: the surface on
-        which it was decided, which delivers it by itself. Raises ``ClientError``.
+        """Decides an approval request. The first decision is recorded, reported to the other clients and sent to the
+        agent, once. ``at``: the surface on which it was decided, which delivers the decision itself. Raises
+        ``ClientError``.
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
@@ -261,18 +262,18 @@ class Session(ABC):
 
     @final
     def withdraw(self, approval: PendingApproval, reason: str) -> None:
-        """Withdraws the approval for ``reason``, which clients see. An approval that is not open stays as it is."""
+        """Withdraws the request for ``reason``, which clients see. A request that is not open stays as it is."""
         if self.approvals.withdraw(approval, reason):
             self._approval_closed(approval)
 
     def withdraw_all(self, reason: str) -> None:
-        """Withdraws all open approvals."""
+        """Withdraws all open approval requests."""
         for approval in self.approvals:
             self.withdraw(approval, reason)
 
 
 class SessionStore:
-    """``directory`` contains the metadata and the logs."""
+    """Records and publishes events and saves the metadata. ``directory`` contains the metadata and the logs."""
 
     def __init__(self, directory: Path, data: metadata.Metadata, history: History, context: Context) -> None:
         self.data = data
@@ -292,11 +293,11 @@ class SessionStore:
 
     @property
     def review(self) -> messages.ReviewNumbers | None:
-        """What there is to decide, as lists show it."""
+        """The numbers of what there is to decide in the review, as lists show them; None if they are not known."""
         return self.data.review
 
     def has_room(self, more: int) -> bool:
-        """Whether the owner's limits leave room for this many bytes of an agent."""
+        """Whether the owner's limits leave room for this many more bytes from an agent."""
         return self._context.disk.refusal(self.data.id, more) is None
 
     def check_there(self) -> None:
@@ -305,7 +306,8 @@ class SessionStore:
             raise no_project()
 
     def append(self, event: Recorded, asker: str = "", *, quiet: bool = False) -> Stored:
-        """Writes the event, without publishing it. Raises ``BadMessage`` or ``HistoryNotWritten``; nothing has changed then."""
+        """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
+        the session was deleted; nothing has changed then."""
         self.check_there()
         direction, message = events.written(event)
         is_line = isinstance(event, AgentLine)
@@ -328,12 +330,13 @@ class SessionStore:
 
     def write(self, event: Recorded, asker: Subscriber | None = None) -> int | None:
         """Appends and publishes the event. Returns the record's number for the answer to ``asker``, which reports the event;
-        None if ``asker`` is catching up and is sent the record in its turn. Raises as ``append`` does.
+        None if ``asker`` is catching up and is sent the record in its turn. Raises the same errors as ``append``.
         """
         return self._publish(self.append(event, asker.id if asker is not None else ""))
 
     def record(self, event: Recorded, asker: Subscriber | None = None, *, quiet: bool = False) -> int | None:
-        """As ``write``; if the history can't be written the event is published without a number, and the run continues."""
+        """Like ``write``, but if the history can't be written, the event is published without a number, and the run
+        continues."""
         try:
             stored = self.append(event, asker.id if asker is not None else "", quiet=quiet)
         except DrawbridgeError as error:
@@ -352,14 +355,14 @@ class SessionStore:
     def announce(
         self, event: Event, asker: Subscriber | None = None, *, quiet: bool = False, moment: datetime | None = None
     ) -> None:
-        """Publishes an event that is not part of the history. A session that was closed announces nothing. ``moment``: when it
-        happened, for one that could not be written."""
+        """Publishes an event that is not part of the history, unless the session was closed. ``moment``: when it
+        happened, for an event that could not be written."""
         if not self.history.closed:
             asked_by = asker.id if asker is not None else ""
             self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
-        """As ``History.read``, in a thread. Raises ``ClientError`` if the session was deleted meanwhile."""
+        """Like ``History.read``, in a thread. Raises ``ClientError`` if the session was deleted meanwhile."""
         try:
             return await asyncio.to_thread(self.history.read, **where)
         except HistoryUnreadable:
@@ -374,13 +377,13 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: messages.ReviewNumbers) -> None:
-        """What there is to decide, as lists show it; they do so after a restart, too."""
+        """Stores the numbers of what there is to decide, so that lists show them after a restart, too."""
         self.data.review = numbers
         if not self.closed:
             self.save()
 
     def shares_review(self, other: SessionStore) -> None:
-        """Both are about one directory, which has one review."""
+        """Takes over the numbers of the review from another session in the same directory, which has one review."""
         self.data.review = other.data.review
 
     def catch_up(self) -> None:
@@ -398,7 +401,7 @@ class SessionStore:
                 self.memory.apply(event, moment, seq)
 
     async def count_usage(self) -> None:
-        """Counts the runs in a history that an earlier version has written."""
+        """Counts the runs in a history that was written by an earlier version."""
         since = datetime.now(UTC) - timedelta(days=records.DAYS_KEPT)
         days: dict[str, records.Day] = {}
         after, more = 0, True
@@ -413,8 +416,8 @@ class SessionStore:
         self.save()
 
     def recover(self, still_open: Collection[str] = (), continues: str | None = None) -> None:
-        """As ``catch_up``, and ends what was active, except for the approvals ``still_open`` and their runs, and the run
-        ``continues``. Nothing is published: no client has joined yet, and it may run in a thread.
+        """Like ``catch_up``, but also ends what was active, except for the approval requests ``still_open``, their
+        runs, and the run ``continues``. Nothing is published: no client has joined yet, and this may run in a thread.
         """
         self.catch_up()
         still_active = {continues, *(self.memory.approvals.get(approval_id) for approval_id in still_open)}
@@ -454,8 +457,8 @@ def _name(event: Recorded) -> str:
 
 
 class Sessions:
-    """All sessions of the server by their ids. Iterates over the managed ones first, then over those in terminals; each kind in
-    the order in which it was added.
+    """All sessions of the server by their ids. Iterates over the managed sessions first, then over the terminal
+    sessions, each kind in the order in which they were added.
     """
 
     def __init__(self, context: Context) -> None:
@@ -471,7 +474,7 @@ class Sessions:
         return self._sessions.get(id)
 
     def get(self, id: str) -> Session:
-        """Raises ``ClientError`` if the session does not exist."""
+        """The session with this id. Raises ``ClientError`` if it does not exist."""
         session = self._sessions.get(id)
         if session is None:
             raise in_terminal() if id.startswith(TERMINAL_PREFIX) else no_project()

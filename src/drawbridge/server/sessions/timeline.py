@@ -1,5 +1,7 @@
-"""A session's conversation from its end to its beginning, wherever it took place: in the history of its project, and before,
-between and after that in the agent's own record, as in a terminal. A fork begins with what it was forked from.
+"""A session's conversation from its end to its beginning, wherever it took place.
+
+Its records are in the history of its project; those from before, between and after these, such as work in a terminal,
+are in the agent's own record. A fork begins with the conversation that it was forked from.
 
 Only clients that may run agents see what the agent itself stores.
 """
@@ -27,17 +29,18 @@ from drawbridge.server.store.search import Part
 
 PAGE_BYTES: Final = messages.FRAME_BYTES // 3
 LARGEST: Final = messages.FRAME_BYTES // 2
-"""Bytes of one record; a larger one is a preview."""
+"""The maximum size of a record, in bytes; a larger one is shortened to a preview."""
 
 MOST_FORKS: Final = 10
-"""Conversations that a fork of a fork is followed back."""
+"""How many conversations a fork of a fork is followed back."""
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class _Stretch(Struct, frozen=True):
-    """``part``: records of the history; without one, what the agent itself has of ``session_id`` between two times."""
+    """A stretch of a conversation: ``part`` of the history; without it, what the agent itself has stored of
+    ``session_id`` between two times."""
 
     session_id: str
     part: Part | None = None
@@ -46,8 +49,8 @@ class _Stretch(Struct, frozen=True):
 
 
 class _Position(Struct, frozen=True):
-    """The ``stretch`` (counted from the beginning), and before what in it: a record's number or an offset in the agent's file;
-    None for its end."""
+    """A position in a conversation. ``stretch``: the number of the stretch, from 0; ``before``: the number of the
+    record, or the offset in the agent's file, that follows the position; None for the end of the stretch."""
 
     stretch: int
     before: int | None = None
@@ -58,7 +61,7 @@ class _Position(Struct, frozen=True):
         numbers = [one for one in (stretch, before or "0") if one.isascii() and one.isdigit() and len(one) < 18]
         if len(numbers) < 2 or int(stretch) >= stretches:
             raise ClientError(
-                "VALIDATION_FAILED", "`before` is not valid: use the `next` of the previous answer.", "data.before"
+                "VALIDATION_FAILED", "`before` is not valid. Use the `next` of the previous reply.", "data.before"
             )
         return cls(int(stretch), int(before) if before else None)
 
@@ -68,7 +71,7 @@ class _Position(Struct, frozen=True):
 
 
 def stretches(parts: Sequence[Part], key: str) -> list[_Stretch]:
-    """What the session ``key`` consists of, in the order of time. ``parts``: of the whole history."""
+    """The stretches of the session ``key``, in chronological order. ``parts``: the parts of the whole history."""
     found: list[_Stretch] = []
     before = _LATEST
     for _ in range(MOST_FORKS):
@@ -85,7 +88,7 @@ def _of_one(own: Sequence[Part], key: str, before: datetime, *, is_current: bool
     found: list[_Stretch] = []
     after = _EARLIEST
     for part in own:
-        if found or not is_fork:  # the agent's file of a fork begins with a copy
+        if found or not is_fork:  # a fork's file begins with a copy of the original
             found.append(_Stretch(key, None, after, from_microseconds(part.began)))
         found.append(_Stretch(key, part))
         after = from_microseconds(part.ended)
@@ -102,7 +105,8 @@ async def page(
     position: str | None,
     limit: int,
 ) -> SessionMessagesPage:
-    """The end of the conversation before ``position``. ``agent``: whose own record is read; None if the client may not see it.
+    """A page of the conversation: the records before ``position``, or its end if that is None. ``agent``: the agent
+    whose own record is read; None if the client may not see it.
 
     Raises ``ClientError``.
     """
@@ -164,7 +168,7 @@ async def _earlier(
 
 
 def _record(message: EarlierMessage) -> Raw | None:
-    """A record as a history would have it; its number is 0."""
+    """The message as a record of a history, with the number 0; None if it can't be one."""
     if message.prompt is not None:
         event: PromptAccepted | AgentLine = PromptAccepted(
             message.turn, message.prompt, TERMINAL_NAME, uuid=message.uuid

@@ -1,6 +1,6 @@
 """A project's agent process: started or kept for the next prompt, watched, and ended.
 
-Its events are reported to its project, in order. Those of a process that was given up are ignored.
+The process's events are reported to its project, in order. Events of a process that was given up are ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOOK_BACK_SECONDS: Final = 5.0
 LONGEST_ERROR = 2_000
 
 LOOK_SECONDS: Final = 60.0
-"""Seconds between two looks at the time of what is scheduled: the wall clock may be set, and the machine may sleep."""
+"""Seconds between two checks of the schedule: the wall clock may be set, and the machine may sleep."""
 
 DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
@@ -59,7 +59,7 @@ class PromptGiven(Struct, frozen=True):
 
 
 class RunEnded(Struct, frozen=True):
-    """``run`` is over. ``error``: ``code`` and ``message`` of what the run failed for, perhaps ``retry_at``."""
+    """``run`` is over. ``error``: ``code`` and ``message`` of the error that ended it, perhaps with ``retry_at``."""
 
     run: Run
     outcome: Outcome
@@ -83,7 +83,7 @@ Report: TypeAlias = (
     | PromptGiven
     | RunEnded
 )
-"""The reports of a worker to its project: an approval or a turn without a prompt only if they belong to a run or begin one."""
+"""What a worker reports to its project: a ``Question`` only during a run, a ``TurnBegun`` only between runs."""
 
 
 class _Listener:
@@ -117,7 +117,7 @@ class _Continued(Struct, frozen=True):
 
 
 class Worker:
-    """At most one process at a time."""
+    """The agent process of a project: at most one at a time."""
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ class Worker:
         open_in_terminal: Callable[[str], bool],
         report: Callable[[Report], None],
     ) -> None:
-        """``files``: the directory of files that prompts name. ``open_in_terminal``: whether a conversation is open in a
-        terminal. ``report`` receives the events, in order."""
+        """``files``: the directory of the files that were sent with prompts. ``open_in_terminal``: whether a
+        conversation is open in a terminal. ``report`` receives the events, in order."""
         self.id = project_id
         self._directory = directory
         self._files = files
@@ -140,9 +140,9 @@ class Worker:
         self._process: base.AgentProcess | None = None
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
-        """The directory that the process was started in, by its identity: its name may lead to another one since."""
+        """The identity of the directory that the process was started in: its path may lead to another one by now."""
         self._had_files = False
-        """Whether the directory of files existed when the process was started: some agents need that to read there."""
+        """Whether ``_files`` existed when the process was started: some agents can read there only if it did."""
         self._listener: _Listener | None = None
         self._leaving: list[base.AgentProcess] = []
         self._run: Run | None = None
@@ -158,7 +158,7 @@ class Worker:
         self._checkpoints = checkpoints
         self._looking_back: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
-        """Held while a run is begun or a process ended: one after the other, however long each takes."""
+        """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
 
     def begin(
         self,
@@ -169,8 +169,9 @@ class Worker:
         fork_from: str | None,
         state: base.AgentState,
     ) -> None:
-        """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. Its end is
-        reported by ``ended``, whatever happens. ``state``: what the agent has reported about the conversation."""
+        """Gives ``run``'s prompt to the agent, in the conversation of ``memory`` or in a copy of ``fork_from``. The end
+        of the run is reported as ``RunEnded``, whatever happens. ``state``: what the agent has reported about the
+        conversation so far."""
         self._take(run)
         beginning = self._begin(run, agent, options, _Continued(memory, fork_from, state))
         self.spawn(beginning, "beginning a run", lambda _: self._begin_failed(run))
@@ -217,7 +218,7 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if a terminal has opened the idle process's conversation since its last run: two
-        processes would write one record. Starting a process checks this by itself."""
+        processes would write one record. When a process is started, this is checked in any case."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -226,7 +227,7 @@ class Worker:
             raise base.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
-        """The conversation to resume; empty if the agent ended before it wrote the one that it had begun."""
+        """The id of the conversation to resume; empty if the agent ended before it stored the one that it had begun."""
         found = self._context.agents.get(agent)
         if not memory.unproven or found is None or found.sessions is None:
             return memory.session_id
@@ -245,13 +246,13 @@ class Worker:
         }
 
     async def is_lost(self, agent: str, memory: Memory) -> bool:
-        """Whether the agent has ended before it wrote the conversation of ``memory``, so that no process can continue it."""
+        """Whether the agent ended before it stored the conversation of ``memory``: no process can continue it then."""
         return self._process is None and bool(memory.session_id) and not await self._conversation(agent, memory)
 
     async def _start(self, agent: str, options: base.Options, continued: _Continued) -> None:
         session_id = await self._conversation(agent, continued.memory)
         resume = bool(session_id) and continued.fork_from is None
-        # What runs ends with its process.
+        # What was in progress has ended with its process.
         kept = msgspec.structs.replace(continued.state, tasks=(), retry=None, compacting=False)
         launch = base.Launch(
             directory=self._directory,
@@ -275,7 +276,7 @@ class Worker:
         self._kind = (agent, options)
 
     def receive(self, event: base.Event) -> None:
-        """An event of the process; ``Exited`` is the last one."""
+        """Handles an event of the process; ``Exited`` is the last one."""
         self._last_output = time.monotonic()
         run = self._run
         match event:
@@ -289,7 +290,7 @@ class Worker:
                 self._look_at_schedule()
             case base.Question() if run is not None:
                 self._report(event)
-            case base.Question(question_id):  # in a turn that it has begun by itself, and has not reported
+            case base.Question(question_id):  # in a turn that the agent has begun by itself and not reported
                 self.answer(question_id, base.Decision(allow=False, message=NOBODY_ASKED))
             case base.TurnBegun() if run is None:
                 self._report(event)
@@ -311,7 +312,7 @@ class Worker:
                 logger.info("%s: sent %s between two runs", self.id, type(event).__name__)
 
     def take_over(self, run: Run) -> None:
-        """The turn that the agent has begun without a prompt is ``run``."""
+        """Makes ``run`` the run of the turn that the agent has begun without a prompt."""
         self._take(run)
         self._given = run
         self._look(run)
@@ -322,7 +323,7 @@ class Worker:
         self._report(ModeSet(None))
         self._context.idle.forget(self)
         run, self._given = self._given, None
-        if run is not None:  # one that came after it gets a process of its own
+        if run is not None:  # a later run gets its own process
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
 
     def _ended(
@@ -347,7 +348,8 @@ class Worker:
         self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
     async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
-        """Takes a checkpoint. One after the other: what follows a run is not part of it."""
+        """Takes a checkpoint, if the owner has enabled that; a failure is logged. Before a run, the checkpoint after
+        the previous one is completed first, so that it contains nothing that follows."""
         if not self._context.limits.checkpoints:
             return
         if when == "before" and self._looking_back is not None:
@@ -358,13 +360,13 @@ class Worker:
             else:
                 await self._checkpoints.take(run_id, when)
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("%s: no checkpoint %s %s: %s", self.id, when, run_id, error)
+            logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.id, when, run_id, error)
 
     # Called by the project.
 
     @property
     def pids(self) -> list[int]:
-        """Its processes: the current one, and those that are ending."""
+        """The ids of its processes: the current one, and those that are ending."""
         return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
     def answer(self, question_id: str, decision: base.Decision) -> None:
@@ -372,7 +374,7 @@ class Worker:
             self._process.answer(question_id, decision)
 
     def asking(self, waits: bool) -> None:
-        """Whether a person is being asked: the time limits are not counted then."""
+        """Notes whether a person is being asked: the time limits are not counted then."""
         now = time.monotonic()
         if waits and self._asked_since is None:
             self._asked_since = now
@@ -419,13 +421,13 @@ class Worker:
             self._kind = (agent, after)
 
     def mode_changed(self, mode: str) -> None:
-        """The process has changed its mode: a run with this one can have it."""
+        """Notes that the process has changed its mode, so that it is reused for a run with this mode."""
         if self._kind is not None:
             agent, options = self._kind
             self._kind = (agent, msgspec.structs.replace(options, permission_mode=mode))
 
     async def set_mode(self, mode: str) -> None:
-        """For the current process only. Raises ``AgentRefused``."""
+        """Sets the mode of the current process only. Raises ``AgentRefused``."""
         async with self._changing:
             process = self._process
         if process is not None:
@@ -435,25 +437,25 @@ class Worker:
                 self._report(ModeSet(mode))
 
     async def stop_run(self, run: Run) -> None:
-        """Ends the process under a run. The end of the run is reported when this returns."""
+        """Ends the process of a run. The end of the run has been reported when this returns."""
         if self._run is not run:
             return
         process = self._process
         if process is not None:
-            self._kind = None  # nothing more is begun with it
+            self._kind = None  # no other run is begun with it
             await process.kill()
         self._ended(run, "killed")
 
     async def end(self) -> None:
-        """Ends an idle process, if there is one, and waits until it is gone; it is not listened to from now on.
+        """Ends an idle process, if there is one, and waits until it has exited; its events are ignored from now on.
 
-        One that is still being started, for a run that was killed, is not waited for: it goes when it gets there.
+        A process that is still being started, for a run that was killed, is not waited for: it is ended once started.
         """
         self._warn_of_schedule()
         await self._end(self._let_go())
 
     def end_soon(self) -> None:
-        """As ``end``, without waiting until the process is gone. A turn that it begins from now on is ignored."""
+        """Like ``end``, but does not wait until the process has exited. A turn that it begins now is ignored."""
         self.spawn(self._end(self._let_go()), "ending an idle process")
 
     async def _end_if_idle(self) -> None:
@@ -467,7 +469,7 @@ class Worker:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
-        """Gives up the process, which ``_leave`` has to follow. Its events are ignored from now on."""
+        """Gives up the process and returns it; ``_leave`` has to follow. Its events are ignored from now on."""
         process = self._process
         if process is not None:
             self._leaving.append(process)
@@ -480,7 +482,7 @@ class Worker:
         return process
 
     def _look_at_schedule(self) -> None:
-        """Reports it once nothing is left scheduled because its time has passed; during a run, after the run."""
+        """Reports when nothing is scheduled anymore, because its time has passed; during a run, only after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())
@@ -493,12 +495,12 @@ class Worker:
             self._schedule_timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at_schedule)
 
     def _warn_of_schedule(self) -> None:
-        """The idle process is about to be ended, although nobody has canceled what its agent has scheduled."""
+        """Logs a warning if the process, which is about to be ended, is needed for what its agent has scheduled."""
         if self.is_scheduled:
             logger.warning("%s: stopping an idle process, and with it what its agent has scheduled", self.id)
 
     def _unscheduled(self) -> None:
-        """The process has ended or will end, and its agent's schedule with it; or the time of that has passed."""
+        """Forgets the schedule and reports that: the process has ended or will end, or the time has passed."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         if self._scheduled.until is not None:
@@ -514,25 +516,25 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn begins that the agent has scheduled, in seconds since 1970: it may have been due for a moment.
-        None if nothing is scheduled, or the time has passed."""
+        """When the last turn that the agent has scheduled begins, in seconds since 1970; it may have been due for a
+        moment. None if nothing is scheduled, or the time has passed."""
         return self._scheduled.until if self.is_scheduled else None
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether its process is needed for a turn that the agent has scheduled, perhaps for this moment."""
+        """Whether the process is needed for a turn that the agent has scheduled, which may be due at this moment."""
         left = self._scheduled.seconds_left(time.time())
         return left is not None and left > 0
 
     def cool(self) -> None:
-        """The idle process has to go, unless it is at work by itself."""
+        """Ends the idle process, unless it is working by itself: then it is kept."""
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
             return
         self.spawn(self._end_if_idle(), "ending an idle process")
 
     async def close(self) -> None:
-        """Ends the process and those that are ending, because the server shuts down."""
+        """Ends the processes, including those that are ending: the server shuts down, or the project is deleted."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
         if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
@@ -549,20 +551,20 @@ class Worker:
         return self.tasks.start(work, f"{self.id}: {what}", failed)
 
     def stop_soon(self, run: Run) -> None:
-        """Starts ``stop_run``. The run is over after an unexpected error too, and its process is not used again."""
+        """Starts ``stop_run``. Even after an unexpected error, the run is over and its process is not used again."""
         error = {"code": "INTERNAL_ERROR", "message": DEFECT}
         self.spawn(self.stop_run(run), "ending a run", lambda _: self._ended(run, "failed", error=error))
 
     def _begin_failed(self, run: Run) -> None:
-        """After an unexpected error: the process may have been given the prompt."""
+        """Stops the run after an unexpected error: the process may have been given the prompt."""
         run.stop("failed", {"code": "INTERNAL_ERROR", "message": DEFECT})
         self.stop_soon(run)
 
     # Time limits.
 
     def _look(self, run: Run) -> None:
-        """Stops the run if it has been silent or active for too long, else checks again at the earliest such time; not while a
-        person is asked."""
+        """Stops the run if it has been silent or active for too long; otherwise, checks again at the earliest time at
+        which it can have been. Does nothing while a person is being asked."""
         if self._watch is not None:
             self._watch.cancel()
         if self._run is not run or self._asked_since is not None:

@@ -1,5 +1,7 @@
-"""The index of a history's files: which records each file contains, and where. It is built by reading the files, whose damaged
-ends are repaired, and it is saved beside them, so that a history can be opened without reading it.
+"""The index of a history's files: which records each file contains, and where.
+
+It is built by reading the files, whose damaged ends are repaired, and it is saved beside them, so that a history can be
+opened without reading it.
 
 The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for several in one second. The
 names do not give the order of the files; the numbers of their records do.
@@ -33,7 +35,7 @@ FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
 """Bytes. A file of up to this size that is not in the index is read when its history is opened, which takes a few
-milliseconds; of a larger one only the ends are read."""
+milliseconds; only the ends of a larger one are read."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -64,7 +66,7 @@ class Stale(Exception):
 
 
 class Segment(Struct):
-    """What is known of a file. ``size``: the bytes of its whole lines; times are microseconds since 1970.
+    """What is known about a file. ``size``: the bytes of its whole lines; times are microseconds since 1970.
 
     The three lists have an entry for each block of neighboring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``, or
     one larger record. They are empty, although there are records, as long as only the ends of the file are known
@@ -162,8 +164,9 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
 
 
 def sketch(path: str, name: str, size: int) -> Segment | None:
-    """What the first and last lines of a file of ``size`` bytes show. What is damaged in between is counted as whole. None
-    if its ends are damaged or its lines very long: then it has to be scanned. Raises OSError."""
+    """The segment of a file of ``size`` bytes, as its first and last lines show it. Damaged records in between are
+    counted as whole. None if the ends are damaged or the lines very long: then the file has to be scanned. Raises
+    OSError."""
     file = open_to_read(path)
     try:
         for length in _END_BYTES:
@@ -171,7 +174,7 @@ def sketch(path: str, name: str, size: int) -> Segment | None:
             end = os.pread(file, length, max(0, size - length)).rsplit(b"\n", 3)
             if len(start) < 3 or len(end) < 4 or end[3]:
                 continue
-            # Neighbors whose numbers follow each other: a damaged number does not go unseen.
+            # Two lines at each end, with consecutive numbers: a damaged number does not go unnoticed.
             first, second, last_but_one, last = map(parse, (*start[:2], *end[1:3]))
             if first is None or second is None or last_but_one is None or last is None:
                 continue
@@ -186,9 +189,11 @@ def sketch(path: str, name: str, size: int) -> Segment | None:
 
 
 def scan(path: str, segment: Segment, report: Report) -> int:
-    """Takes in what the file has beyond ``segment.size``. Mends its end first where it is torn and that is possible.
+    """Adds to ``segment`` what the file contains beyond ``segment.size``. Repairs a torn end of the file first, if
+    possible.
 
-    Returns how many lines at the end are damaged: each stood for a record. Raises ``Stale`` where no line begins there.
+    Returns how many lines at the end are damaged: each was a record. Raises ``Stale`` if no line begins at
+    ``segment.size``.
     """
     heads: list[Head] = []
     start = offset = segment.size
@@ -285,7 +290,7 @@ def _makes_sense(segment: Segment) -> bool:
 
 
 def save(directory: str, index: Index) -> None:
-    """Saves the index. A failure is ignored: the next save repeats it."""
+    """Saves the index. A failure is ignored: the next save tries again."""
     content = msgspec.json.encode(index)
     data = msgspec.json.encode(_File(_VERSION, zlib.crc32(content), Raw(content)))
     with contextlib.suppress(NotPrivate):
@@ -346,12 +351,13 @@ class Catalogue:
         return found
 
     def replace(self, sketched: Segment, scanned: Segment) -> None:
-        """``scanned`` is known by now; the other threads' ``sketched`` is not changed."""
+        """Replaces a segment with one that was scanned. The old object, which other threads may use, is not changed."""
         self.segments = [scanned if segment is sketched else segment for segment in self.segments]
         self.count = sum(segment.count for segment in self.segments)
 
     def rewritten(self, segment: Segment, damage: Iterable[tuple[int, int]]) -> None:
-        """A file was replaced by one with the same numbers. ``damage``: offsets and lengths in the new one."""
+        """Notes that a file was replaced by one with the same numbers. ``damage``: the offsets and lengths of damaged
+        stretches in the new file."""
         self.damage = {place: one for place, one in self.damage.items() if one.file != segment.name}
         for offset, length in damage:
             self.report(segment.name, offset, length)
@@ -360,9 +366,10 @@ class Catalogue:
         self.size = sum(known.size for known in self.segments)
 
     def refresh(self, distrusted: str | None = None) -> None:
-        """Looks again at what files there are; ``distrusted`` is read from its start. None of them may be written meanwhile.
+        """Compares the index with the files again; ``distrusted`` is read from its start. No file may be written
+        meanwhile.
 
-        ``Segment`` objects that others hold are not changed.
+        ``Segment`` objects that are in use elsewhere are not changed.
         """
         kept = [segment for segment in self.segments if segment.name != distrusted]
         self._compare(Index(self.last_seq, kept))
@@ -372,7 +379,7 @@ class Catalogue:
         sizes = self._files()
         ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # else it is another directory's index
         last_seq = index.last_seq if ours else 0
-        unplaced = 0  # damaged lines in files without any other: their numbers are not to be used again
+        unplaced = 0  # damaged lines in files without good ones: their numbers must not be used again
         segments = []
         for name, size in sizes.items():
             segment = known.get(name) or self._at_opening(name, size, opening) or Segment(name)
@@ -392,13 +399,14 @@ class Catalogue:
             self.save()
 
     def _at_opening(self, name: str, size: int, opening: bool) -> Segment | None:
-        """The segment of a large file that is not in the index, from its ends."""
+        """The segment of a large file that is not in the index, from its ends; None if the file has to be read."""
         if not opening or size <= SCANNED_AT_OPENING:
             return None
         return sketch(self.path(name), name, size)
 
     def _read(self, known: Segment, size: int) -> tuple[Segment, int]:
-        """The file with what is new in it, or all of it if it has not only grown; and what ``scan`` returns."""
+        """The segment of a file that has changed: it is read from its old end if it has only grown, else from its
+        start. Also returns what ``scan`` returns."""
         path, report = self.path(known.name), partial(self.report, known.name)
         with contextlib.suppress(Stale):
             if known.scanned and known.size < size:
@@ -425,7 +433,8 @@ class Catalogue:
         return found
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
-        """Leaves out files that repeat the records of another, such as a copy that a person has made."""
+        """The segments in the order of their numbers. Files that repeat the records of another are left out, such as a
+        copy that a person has made."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

@@ -25,7 +25,7 @@ LONGEST_LINE: Final = 100 * 1024 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
-"""Bytes; more than a line has beside its message."""
+"""Bytes; more than a line has in addition to its message."""
 _DEEPEST: Final = 500
 """Levels of nesting: few enough for readers that are called from deeper in the stack than ``compose``."""
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+', re.DOTALL)
@@ -65,10 +65,10 @@ def from_microseconds(since_1970: int) -> datetime:
 
 
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
-    """A new record, around the very bytes of ``message``. Raises ``BadMessage`` if they are not one JSON value;
-    ``is_json``: the caller has parsed them and knows that they are, in valid UTF-8.
+    """A new record that contains ``message`` byte for byte. Raises ``BadMessage`` if this is not one JSON value, too
+    long, or nested too deeply; ``is_json``: the caller has parsed it and knows that it is JSON in valid UTF-8.
 
-    ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; inside a string JSON has none.
+    ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; JSON strings contain none.
     """
     if len(message) > LONGEST_LINE - _ROOM:
         raise BadMessage(f"The message was not recorded: it is too long for the history ({len(message):,} bytes).")
@@ -84,7 +84,8 @@ def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *,
 
 
 def timestamp(record: Record) -> str:
-    """As in the line of a record that ``compose`` has made: taken from there, since to format it again takes longer."""
+    """The timestamp in the line of a record that ``compose`` has made. It is copied from there, since formatting it
+    again takes longer."""
     begin = len(b'{"seq":,"timestamp":"') + len(str(record.seq))
     return record.line[begin : begin + len("2026-11-21T07:00:00.123456Z")].decode()
 
@@ -97,13 +98,13 @@ def _check(message: bytes) -> None:
     except UnicodeDecodeError:
         raise BadMessage("The message was not recorded: it is not valid UTF-8.") from None
     except msgspec.DecodeError:
-        raise BadMessage("The message was not recorded: it is not one JSON value.") from None
+        raise BadMessage("The message was not recorded: it is not a single JSON value.") from None
     except RecursionError:
         raise BadMessage("The message was not recorded: it is nested too deeply for JSON readers.") from None
 
 
 def _depth(value: bytes) -> int:
-    """How many levels a JSON value is nested. It is counted, not decoded: agents' lines were decoded already."""
+    """How many levels a JSON value is nested. Brackets are counted, not decoded: agents' lines were decoded already."""
     deepest = depth = 0
     for sign in _STRUCTURE.sub(b"", value):
         depth += 1 if sign in b"[{" else -1
@@ -134,12 +135,13 @@ class Head(NamedTuple):
 
 
 def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | None = None) -> list[Head]:
-    """Those whose ``seq`` makes sense; they ascend. ``before``: the number of the line that ends at the offset ``start``.
-    ``sure``: the number that the last one is known to have, where it is known.
+    """The heads whose ``seq`` makes sense, in ascending order. ``before``: the number of the line that ends at the
+    offset ``start``; None if it is not known. ``sure``: the number that the last one is known to have; None if it is
+    not known.
 
-    One line, one number: whatever stands between two good lines accounts for the numbers between them. A line that
-    does not fit (a digit was damaged, or line breaks were) counts only where the ones after it go on from there, so
-    that it can't hide them, and as the last one where what is damaged before it has room for the missing ones.
+    Each line has one number, so what is between two good lines accounts for the numbers between them. A line that does
+    not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from it, so that it
+    can't hide them; as the last line, it counts if the damaged part before it has room for the missing ones.
     """
     good: list[Head] = []
     last, place, end = before, -1, start

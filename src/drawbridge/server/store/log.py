@@ -1,4 +1,4 @@
-"""The history of one session: every message once, numbered, and on disk before it is published; and reading it by pages.
+"""The history of one session: every message once, numbered, and on disk before it is published. It is read by pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A new file
 is begun at midnight UTC, after 100 MB or after 10,000 messages, but not before there is something to write. ``latest.jsonl``
@@ -7,7 +7,7 @@ is a link to the newest one; on file systems without links, ``latest.txt`` conta
 A record's number (``seq``) is one more than that of the record before it, and is never used again while the directory exists.
 Only one process writes: the server locks its data directory.
 
-``syncing`` is about when records reach the disk.
+``syncing`` decides when records reach the disk.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LARGEST_FILE: Final = 100 * 1024 * 1024
 MOST_RECORDS: Final = 10_000
 CHECKPOINT_RECORDS: Final = 1_000
 CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
-"""Records, and bytes of them, after which the index is saved. After a crash at most so many are read again."""
+"""Records, and bytes of them, after which the index is saved. After a crash, at most so many have to be read again."""
 
 _READ_AT_ONCE: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -68,14 +68,15 @@ NEVER: Final = 2**63
 
 
 class Page(Struct, frozen=True):
-    """``records`` ascend. ``has_more``: more records match beyond this page, in the direction of reading."""
+    """``records`` ascend. ``has_more``: whether more records match beyond this page, in the direction of reading."""
 
     records: tuple[Record, ...]
     has_more: bool
 
 
 class Wanted(Struct, frozen=True):
-    """``after`` < seq < ``before``, and written after ``since`` (microseconds since 1970)."""
+    """The records to read: ``after`` < seq < ``before``, and written after ``since`` (microseconds since 1970) unless
+    that is None."""
 
     after: int
     before: int
@@ -109,9 +110,10 @@ def read_page(
     report: Callable[[str, int, int], None],
     scanned: Callable[[Segment], Segment],
 ) -> Page:
-    """At most ``limit`` records and ``max_bytes`` of lines, but one record at least. Raises ``Stale`` or OSError.
+    """Reads at most ``limit`` records and ``max_bytes`` of lines, but at least one record. Raises ``Stale`` or OSError.
 
-    ``scanned``: a file that is only known by its ends, as far as one has to be read.
+    ``report``: called with each damaged stretch. ``scanned``: scans a file of which only the ends are known, if it has
+    to be read.
     """
     records: list[Record] = []
     size = 0
@@ -156,8 +158,8 @@ class Tail:
     """The file that records are added to. Its methods raise ``OSError``."""
 
     def __init__(self, path: str, segment: Segment, flags: int = 0) -> None:
-        """Opens it; ``BlockingIOError`` if another process has it open. What it has beyond ``segment.size`` was not written
-        by this process."""
+        """Opens the file. Raises ``BlockingIOError`` if another process has it open. What the file contains beyond
+        ``segment.size`` was not written by this process."""
         self.segment = segment
         self.file = os.open(path, APPEND | flags, PRIVATE_FILE)
         try:
@@ -181,13 +183,13 @@ class Tail:
     def undisturbed(self) -> bool:
         """Whether the file has the length that the last write left, and only one name.
 
-        With two (``cp -l``, a backup made of links) what is added would change the other one's content too.
+        With two names (``cp -l``, a backup made of links), adding records would change the other file, too.
         """
         found = os.fstat(self.file)
         return found.st_size == self.segment.size and found.st_nlink == 1
 
     def write(self, line: bytes, then: Callable[[int], None] | None) -> None:
-        """Writes all of it and calls ``then`` with the file descriptor; if either fails, cuts off what was written."""
+        """Writes the whole line and calls ``then`` with the file descriptor; if either fails, removes what it wrote."""
         try:
             view = memoryview(line)
             while view:
@@ -217,13 +219,13 @@ class History:
         self._scanning = threading.Lock()
         self._tail: Tail | None = None
         self.closed = False
-        """Closes it for writing; reading continues to work."""
+        """Whether it is closed for writing; reading continues to work."""
         self._records_unsaved = self._bytes_unsaved = 0
         self._scans_unsaved = False
         self._complete = ""
-        """The file to which records are no longer added, although it may be the newest."""
+        """The name of a file to which no more records are added, although it may be the newest."""
         self._rewritten = 0
-        """How often a file was replaced. What was read meanwhile has to be read again."""
+        """How often a file was replaced. Pages that were being read meanwhile have to be read again."""
 
     @classmethod
     def open(
@@ -235,8 +237,8 @@ class History:
     ) -> History:
         """The history in ``directory``, which is created if it is missing, and kept private.
 
-        A torn last line, left by a crash, is cut. Raises ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see
-        the module. ``symlink`` raises OSError or NotImplementedError on a file system without links.
+        A torn last line, left by a crash, is cut off. Raises ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see
+        ``syncing``. ``symlink`` raises OSError or NotImplementedError on a file system without links.
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
@@ -259,7 +261,7 @@ class History:
 
     @property
     def first_seq(self) -> int:
-        """The number of the first record that is left; 1 for an empty history."""
+        """The number of the first record that is left; if none is left, the number of the next one."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return first.first_seq if first else self.last_seq + 1
 
@@ -276,7 +278,7 @@ class History:
 
     @property
     def last_time(self) -> datetime | None:
-        """When the last record was written."""
+        """When the last record was written (UTC); None for an empty history."""
         last = next((segment for segment in reversed(self._catalogue.segments) if segment.count), None)
         return from_microseconds(last.last_time) if last else None
 
@@ -290,11 +292,11 @@ class History:
     def append(
         self, direction: Direction, message: bytes, now: datetime | None = None, *, is_json: bool = False
     ) -> Record:
-        """Writes one record; it is in the file, and on the disk as the policy has it, when this returns.
+        """Writes one record. When this returns, it is in the file, and on the disk if the policy requires that.
 
-        ``message`` is JSON, kept byte for byte; ``is_json``: the caller has parsed it, so it is not decoded here. Raises
-        ``BadMessage`` where it is not JSON, ``HistoryNotWritten`` where it can't be written. Either way nothing of it is kept,
-        and the next call tries again.
+        ``message`` is JSON, kept byte for byte; ``is_json``: the caller has parsed it, so it is not decoded here.
+        Raises ``BadMessage`` if it is not JSON, ``HistoryNotWritten`` if it can't be written. Either way, no part of it
+        is kept, and the next call tries again.
         """
         moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
         with self._changing:
@@ -327,7 +329,7 @@ class History:
             syncing.syncer.now(each)
 
     def _settle(self) -> None:
-        """Opens the newest file, if it is as it was left. Otherwise none is open, and the next record begins a new one."""
+        """Opens the newest file, if it is unchanged. Otherwise none is open, and the next record begins a new one."""
         if self._tail is not None:
             if self._tail.undisturbed():
                 return
@@ -369,8 +371,8 @@ class History:
             self._save_index()
 
     def _fits(self, segment: Segment, record: Record, length: int) -> bool:
-        """Whether the record belongs in this file: a file has the records of one day, without a gap in their numbers. One that
-        was not scanned yet gets no more records."""
+        """Whether the record belongs in this file: a file contains the records of one day, without a gap in their
+        numbers. A file that was not scanned yet gets no more records."""
         return (
             segment.scanned
             and segment.name != self._complete
@@ -391,7 +393,7 @@ class History:
         return tail
 
     def _sync_directory(self) -> None:
-        """A new file survives a power cut only once its directory is on the disk too."""
+        """Syncs the directory: a new file survives a power failure only once its directory is on the disk too."""
         if self._fsync == "off":
             return
         directory = self._catalogue.directory
@@ -432,11 +434,12 @@ class History:
                 write_private(self._catalogue.path("latest.txt"), name.encode() + b"\n")
 
     def remove(self, ranges: Sequence[range], copy: str) -> int:
-        """Replaces the records in these ranges by blank ones with their numbers and times. The new file ``copy`` keeps them.
+        """Replaces the records in these ranges with blank ones that keep their numbers and times. The originals are
+        kept in the new file ``copy``.
 
-        Returns how many were replaced. The copy is on the disk before anything changes. Files are replaced one after the
-        other: after a crash some may be left, and the next call replaces those. Blocking, for as long as it takes to write
-        the files; new records go into another file, and do not wait. Raises ``HistoryNotWritten``.
+        Returns how many were replaced. The copy is on the disk before anything changes. Files are replaced one after
+        the other: after a crash, some may not have been replaced; the next call replaces those. Blocking, for as long
+        as it takes to write the files; new records go into another file, and do not wait. Raises ``HistoryNotWritten``.
         """
         with self._changing:
             self._let_go()
@@ -469,7 +472,7 @@ class History:
         return count
 
     def _blank(self, name: str, ranges: Sequence[range]) -> None:
-        """Replaces a file to which nothing more is added."""
+        """Blanks the records in these ranges in a file to which no more records are added, by replacing the file."""
         path = self._catalogue.path(name)
         temporary = f"{path}.{os.getpid()}.tmp"
         damage: list[tuple[int, int]] = []
@@ -496,9 +499,11 @@ class History:
         self._sync_directory()
 
     def drop(self, before: datetime | None, more_than: int | None) -> int:
-        """Drops the oldest files: those with no record since ``before``, and while there are more bytes than ``more_than``.
+        """Deletes the oldest files: those with no record since ``before``, and more while there are more bytes than
+        ``more_than``.
 
-        Never the newest. Numbers continue. Returns how many were dropped; raises ``HistoryNotWritten`` if one can't be dropped.
+        The newest file is never deleted, and numbers continue. Returns how many files were deleted; raises
+        ``HistoryNotWritten`` if one can't be deleted.
         """
         catalogue, dropped = self._catalogue, 0
         latest = None if before is None else microseconds(_aware(before))
@@ -529,10 +534,11 @@ class History:
         limit: int = 1_000,
         max_bytes: int | None = None,
     ) -> Page:
-        """The first ``limit`` records that match all that is given; with ``before_seq`` and no ``after_seq`` the last ones.
+        """The first ``limit`` records that match all conditions; with ``before_seq`` and without ``after_seq``, the
+        last ones.
 
-        ``since``: written after that moment, by the clock of then. ``max_bytes``: of the lines in sum; one record is given
-        all the same. Raises ``HistoryUnreadable``.
+        ``since``: only records that were written after that moment, by the clock at the time. ``max_bytes``: the size
+        of all lines together; one record is returned in any case. Raises ``HistoryUnreadable``.
         """
         if limit < 1:
             raise ValueError("limit must be 1 or more")
@@ -580,8 +586,8 @@ class History:
                     return page
 
     def _scanned(self, sketched: Segment) -> Segment:
-        """A file with the places of its records. Raises OSError or ``Stale``."""
-        with self._scanning:  # two that want the same file: the second one finds it scanned
+        """The segment of a file with the positions of its records. Raises OSError or ``Stale``."""
+        with self._scanning:  # if two threads need the same file, the second one finds it scanned
             with self._changing:
                 known = {segment.name: segment for segment in self._catalogue.segments}.get(sketched.name)
                 if known is not None and known.scanned:
@@ -613,7 +619,7 @@ class History:
         return True
 
     def _rescan(self, name: str) -> None:
-        """Reads a file again that the index does not match."""
+        """Reads a file again because the index does not match it."""
         with self._changing:
             self._let_go()
             self._catalogue.refresh(distrusted=name)
@@ -636,7 +642,7 @@ def _why(error: OSError) -> str:
 
 
 async def rebuild(histories: Iterable[History]) -> None:
-    """Returns when the indexes of all these histories are complete. Requests for pages do not wait for this."""
+    """Completes the indexes of all these histories. Requests for pages do not wait for this."""
     files = 0
     for history in sorted(histories, key=lambda history: history.last_time or _EARLIEST, reverse=True):
         try:

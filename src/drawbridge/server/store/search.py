@@ -1,7 +1,8 @@
 """The index of one history: what its records contain for people, and the agent's conversations in it.
 
 It is an SQLite file beside the logs, with a full-text index (FTS5) where SQLite has one. It is derived from the records:
-filled after they are written, rebuilt if it is missing, damaged or does not belong to the log, and removed with the history.
+filled after they are written, rebuilt if it is missing or damaged, or does not belong to the log, and removed with the
+history.
 
 Its methods block, and may be called from any thread.
 """
@@ -33,11 +34,11 @@ logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "search.sqlite"
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Of the file, which is at most as large as the log in any case; then the oldest texts are dropped."""
+"""The maximum size of the file; then the oldest texts are dropped. It is at most as large as the log in any case."""
 
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Records, and bytes of them, that are indexed at a time: some tens of milliseconds."""
+"""Records, and bytes of them, that are indexed at a time, which takes some tens of milliseconds."""
 
 MOST_WORDS: Final = 16
 """Words of a query that are searched for."""
@@ -48,11 +49,11 @@ STEPS: Final = 20
 
 SNIPPET_WORDS: Final = 30
 WORDS_BEFORE: Final = 10
-"""The maximum of words of a snippet before its first match."""
+"""The maximum number of words in a snippet before its first match."""
 
 LONGEST_PIECE: Final = 200
 LONGEST_SNIPPET: Final = 800
-"""Characters of one text of a snippet, and of all of them, so that a page of results fits into a message."""
+"""Characters of one text of a snippet, and of all its texts together, so that a page of results fits into a message."""
 
 SHOWN: Final = 300
 """Characters of a text that is shown without a query."""
@@ -71,7 +72,7 @@ _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, s
 
 _VERSION: Final = 4
 _BEGIN, _END = "\x02", "\x03"
-"""Around a match in a snippet. Texts contain no control characters."""
+"""Around a match in a snippet. Texts do not contain control characters."""
 _WORD: Final = re.compile(r"\S+")
 
 _TABLES: Final = """
@@ -87,7 +88,7 @@ CREATE INDEX texts_at ON texts (at);
 CREATE INDEX texts_kind ON texts (kind, id);
 CREATE INDEX texts_run ON texts (run) WHERE run IS NOT NULL;
 """
-# ``at`` is ``created``, but never less than that of the text before: clocks are set back.
+# ``at`` is ``created``, but never less than the ``at`` of the text before: clocks are set back.
 _WORDS: Final = """
 CREATE VIRTUAL TABLE words USING fts5 (text, content='texts', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
 CREATE TRIGGER texts_added AFTER INSERT ON texts BEGIN
@@ -128,11 +129,12 @@ class Deadline:
 
 
 class Part(Struct):
-    """Neighboring records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
+    """Consecutive records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
 
-    ``session_id`` is empty as long as the agent has not reported it. ``title``: the first prompt, or that of the conversation
-    if it was begun elsewhere; ``titled_by``: the run of that prompt. ``last_line``: the end of the agent's latest text.
-    ``added`` and ``removed``: lines of files, as far as the agent has reported them. Times are microseconds since 1970.
+    ``session_id`` is empty as long as the agent has not reported it. ``title``: the first prompt, or the title of the
+    conversation if it was begun elsewhere; ``titled_by``: the run of that prompt. ``last_line``: the end of the agent's
+    latest text. ``added`` and ``removed``: numbers of lines in files, as far as the agent has reported them. Times are
+    microseconds since 1970.
     """
 
     first_seq: int
@@ -151,7 +153,7 @@ class Part(Struct):
 
     @property
     def key(self) -> str:
-        """The id of its conversation: the agent's own, or the server's for one whose agent has not reported any."""
+        """The id of its conversation: the agent's own, or one from the server if the agent has not reported any."""
         return self.session_id or f"log_{self.first_seq}"
 
     def ends_before(self, marker: Marker) -> bool:
@@ -160,7 +162,7 @@ class Part(Struct):
     def add(self, found: Content, record: Record) -> None:
         if found.marker is not None and found.marker.session_id:
             self.session_id = found.marker.session_id
-        # Without the older records, the one that contained the id may be gone.
+        # If older records were dropped, the one that contained the id may be gone.
         self.session_id = self.session_id or found.continues
         self.last_seq, self.ended = record.seq, microseconds(record.time)
         self.records += 1
@@ -178,14 +180,16 @@ class Part(Struct):
 
 
 class Waited(Struct, frozen=True):
-    """What happened to a prompt in the queue: the numbers of the records with its last text, and of its removal."""
+    """What happened to a prompt in the queue: the numbers of the records with its last text, and of its removal; None
+    if it was not edited, or not removed."""
 
     edited: int | None
     dropped: int | None
 
 
 class Hit(Struct, frozen=True):
-    """``snippet``: texts that alternate, the first one outside of a match. ``at`` and ``id`` are its place in the order."""
+    """``snippet``: texts that are outside and inside a match in turn, beginning outside. ``at`` and ``id`` are the
+    hit's position in the order of results."""
 
     id: int
     seq: int
@@ -198,9 +202,9 @@ class Hit(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """``query``: any text, whose words have to be in the result, the beginning of each at least; empty: every text.
-    ``parts``: the first numbers of those to search; None for all. ``below``: only those with a smaller ``id``; ``until``: and
-    an ``at`` that is not later."""
+    """What to search for. ``query``: any text, each of whose words has to be the beginning of a word in the result; if
+    it is empty, every text matches. ``parts``: the ``first_seq`` of each part to search; None for all. ``below``: only
+    texts with a smaller ``id``; ``until``: only texts with an ``at`` that is not later."""
 
     query: str = ""
     kinds: tuple[Kind, ...] = ()
@@ -238,10 +242,10 @@ class Index:
         self._first = 0
         """The number of the first record that the history had then."""
         self._parts: list[Part] | None = None
-        """The content of the table; None if it has to be read."""
+        """The content of the ``parts`` table; None if it has to be read."""
         self._closed = False
         self._paused = False
-        """Records are being removed, and nothing is indexed."""
+        """Whether records are being removed, so that nothing is indexed."""
         self._damages = 0
         """How often the file was found damaged since records were last indexed."""
 
@@ -251,9 +255,9 @@ class Index:
         return os.path.basename(os.path.dirname(self._path))
 
     def _check_damage(self, error: sqlite3.DatabaseError, damage: Collection[int]) -> None:
-        """Removes the file if it is damaged. Raises the error if it is not, or if that happens again and again.
+        """Removes the file if it is damaged. Raises ``error`` if it is not, or if that happens repeatedly.
 
-        ``damage``: SQLite's codes of the errors that mean so.
+        ``damage``: SQLite's codes of the errors that mean damage.
         """
         code = getattr(error, "sqlite_errorcode", None)
         if (_NO_CODE if code is None else code & 0xFF) not in damage:
@@ -292,21 +296,23 @@ class Index:
             return more
 
     def rebuild_after(self, change: Callable[[], object]) -> None:
-        """Removes the index and then calls ``change``, which removes records of the history. Afterwards the index is built
-        again from those that are left, also if ``change`` has failed.
+        """Removes the index and then calls ``change``, which removes records of the history. Afterwards the index is
+        rebuilt from the records that are left, even if ``change`` has failed.
 
-        In this order a process that is killed in between leaves no text of a record that is gone. Raises ``HistoryNotWritten``
-        if the index can't be removed; ``change`` is not called then.
+        In this order, a process that is killed in between leaves no text of a removed record behind. Raises
+        ``HistoryNotWritten`` if the index can't be removed; ``change`` is not called then.
         """
         with self._lock:
             try:
                 self._remove()
                 _sync(os.path.dirname(self._path))
             except OSError as error:
-                raise HistoryNotWritten(f"The index of {self._name} can't be removed: {error.strerror}.") from None
+                raise HistoryNotWritten(
+                    f"The search index of {self._name} can't be removed: {error.strerror}."
+                ) from None
             if os.path.lexists(self._path):
                 raise HistoryNotWritten(
-                    f"The index of {self._name} can't be removed, so its history was not removed either."
+                    f"The search index of {self._name} can't be removed, so its history was not changed."
                 )
             self._paused = True
         try:
@@ -348,7 +354,8 @@ class Index:
         return {run: Waited(edited, dropped) for run, edited, dropped in rows}
 
     def search(self, wanted: Wanted, deadline: Deadline | None = None) -> list[Hit]:
-        """The results, the newest first. Raises ``NoFullText`` for a query without full-text index, and ``TooSlow``."""
+        """The results, the newest first. Raises ``TooSlow``, and ``NoFullText`` for a query without a full-text
+        index."""
         if wanted.query.strip() and not has_full_text():
             raise NoFullText
         match = words(wanted.query)
@@ -368,7 +375,8 @@ class Index:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """The open index; None if it is missing or unusable. The next ``update`` rebuilds it then."""
+        """The open index; None if it is missing or closed. Removes a damaged file, which the next ``update`` rebuilds,
+        and raises the error."""
         with self._lock:
             if self._closed or not os.path.exists(self._path):
                 yield None
@@ -427,7 +435,7 @@ class Index:
         if part is not None:
             _save(db, part)
         if not page.has_more:
-            seq = max(seq, last)  # what is damaged at the end
+            seq = max(seq, last)  # skips what is damaged at the end
         db.execute("UPDATE state SET seq = ?, mark = ?, at = ?", (seq, mark, at))
         db.execute("COMMIT")
         self._shrink(db)
@@ -446,7 +454,7 @@ class Index:
         return bool(page.records) and zlib.crc32(page.records[-1].line) == mark
 
     def _shrink(self, db: sqlite3.Connection) -> None:
-        """Drops the oldest texts if the file has become too large. The space is used again."""
+        """Drops the oldest texts if the file has become too large. Their space is reused."""
         while _used(db) > MOST_BYTES:
             low, high = db.execute("SELECT min(id), max(id) FROM texts").fetchone()
             if low is None or low == high:
@@ -454,7 +462,7 @@ class Index:
             db.execute("BEGIN")
             db.execute("DELETE FROM texts WHERE id <= ?", (low + (high - low) // 4,))
             if has_full_text():
-                # Without this, the words of the dropped texts would stay for long. It takes some seconds for the largest file.
+                # Otherwise the dropped texts' words would stay for long. This takes some seconds for the largest file.
                 db.execute("INSERT INTO words (words) VALUES ('optimize')")
             db.execute("COMMIT")
 
@@ -473,7 +481,8 @@ def _latest(db: sqlite3.Connection) -> Part | None:
 
 
 def _with(db: sqlite3.Connection, part: Part | None, found: Content, record: Record) -> Part | None:
-    """The part to which the record belongs: the current one, or a new one. None if what is left of it belongs to none."""
+    """The part after this record: the current one, or a new one that it begins. A removed record begins no part, so
+    None if there is none yet."""
     if found.removed_record:
         return part
     marker = found.marker
@@ -502,7 +511,7 @@ def _queue(db: sqlite3.Connection, run: str, column: str, seq: int) -> None:
 def _store(db: sqlite3.Connection, part: Part, found: Content, record: Record, at: int) -> None:
     created = microseconds(record.time)
     for text in found.texts:
-        # A prompt that was edited is found by its last text, and where it was.
+        # An edited prompt is found by its last text, at its original position.
         if found.edited and db.execute("UPDATE texts SET text = ? WHERE run = ?", (text.text, text.run)).rowcount:
             continue
         row = (record.seq, at, created, text.kind, text.tool, part.first_seq, text.text, text.run or None)
@@ -525,7 +534,7 @@ def _found(db: sqlite3.Connection, wanted: Wanted, match: str) -> Iterator[Hit]:
         values.extend(more)
 
     if match:
-        # Not ``snippet``: it compares each match with each other, and one row may take minutes.
+        # Not ``snippet``: it compares each match with every other one, and one row may take minutes.
         shown = f"highlight(words, 0, '{_BEGIN}', '{_END}')"
         where("words MATCH ?", match)
     else:
@@ -576,7 +585,8 @@ def around(text: str) -> str:
 
 
 def alternating(snippet: str) -> tuple[str, ...]:
-    """The texts of a snippet, the first one outside of a match. A word may be as long as its whole text, so each is cut."""
+    """The texts of a snippet, which are outside and inside a match in turn, beginning outside. Each is cut, because a
+    word may be as long as its whole text."""
     texts = [text for piece in snippet.split(_BEGIN) for text in piece.split(_END)]
     found = [_end_of(texts[0])]
     for text in texts[1:]:
@@ -591,5 +601,5 @@ def _end_of(text: str) -> str:
 
 
 def moment(microseconds: int) -> str:
-    """RFC 3339 in UTC, with milliseconds."""
+    """A time in microseconds since 1970 as RFC 3339 in UTC, to the millisecond."""
     return from_microseconds(microseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,10 +1,10 @@
 """When the records of histories reach the disk itself, and not only the kernel.
 
-What the kernel has accepted survives any end of the server, even ``kill -9``. The policies are about a power cut or a crash of
-the kernel:
+What the kernel has accepted survives any end of the server, even ``kill -9``. The policies matter for a power failure
+or a kernel crash:
 
 - ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
-- ``second`` (default): at most a second later, from a thread; a power cut takes the last second at most.
+- ``second`` (default): at most a second later, from a thread; a power failure loses at most the last second.
 - ``off``: when the kernel writes it, usually within half a minute.
 
 docs/internals/benchmarks.md has the cost of each.
@@ -40,7 +40,7 @@ class Syncer:
         self._timer: threading.Timer | None = None
 
     def soon(self, owner: object, file: int) -> None:
-        """``owner`` represents the open file ``file``, which may be closed before it is synced."""
+        """Syncs ``file`` after the delay. ``owner`` represents the open file, which may be closed before that."""
         if owner in self._waiting:
             return
         with self._changing:
@@ -55,7 +55,7 @@ class Syncer:
                 self._timer.start()
 
     def now(self, owner: object) -> None:
-        """Returns when everything that waits for ``owner`` is on the disk."""
+        """Syncs the file of ``owner`` immediately, if it waits for that. Returns when it is on the disk."""
         with self._syncing:
             with self._changing:
                 file = self._waiting.pop(owner, None)

@@ -23,10 +23,11 @@ LONGEST: Final[Mapping[Kind, int]] = {
     "decision": 4_000,
     "error": 2_000,
 }
-"""Characters that are searched of a text. Of a result these are its beginning and its end, where errors are."""
+"""The maximum number of characters that are searched of a text. Of a result, half are from its beginning and half from
+its end, where errors are."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
-"""Bytes. A longer record, mostly a picture, has no texts."""
+"""Bytes. A longer record, mostly an image, has no texts."""
 
 LONGEST_NAME: Final = 200
 REMOVED: Final = "record_removed"
@@ -37,8 +38,8 @@ _DEEPEST: Final = 4
 
 
 class Text(Struct, frozen=True):
-    """``tool``: the name of the tool, of a call. ``main``: not of a subagent. ``run``: the run that the prompt begins, while it
-    waits for it."""
+    """A text of a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is not from a subagent.
+    ``run``: for a prompt that begins a run, the run's id."""
 
     kind: Kind
     text: str
@@ -48,8 +49,8 @@ class Text(Struct, frozen=True):
 
 
 class Marker(Struct, frozen=True):
-    """The conversation changes with this record. ``session_id`` is empty if it is not known yet; ``begins``: another one begins
-    here, even if its id is the same. ``title``: of a conversation that was begun elsewhere."""
+    """The conversation changes with this record. ``session_id`` is empty if it is not known yet; ``begins``: another
+    one begins here, even if its id is the same. ``title``: the title of a conversation that was begun elsewhere."""
 
     session_id: str
     begins: bool
@@ -66,10 +67,10 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 
 class Content(Struct):
-    """``named``: the id of the session that got a name. ``continues``: the id of the conversation in which a run has started,
-    if it is known. ``edited``: the run whose prompt, which waits, got the text that this record contains; ``dropped``: the run
-    whose prompt was removed from the queue, so that the run never began. ``added`` and ``removed``: lines of files, as far as
-    the agent reports them."""
+    """``named``: the id of the session that got a name. ``continues``: the id of the conversation in which a run has
+    started, if it is known. ``edited``: the run whose queued prompt got the text that this record contains;
+    ``dropped``: the run whose prompt was removed from the queue, so that the run never began. ``added`` and
+    ``removed``: numbers of lines in files, as far as the agent reports them."""
 
     texts: list[Text] = []
     marker: Marker | None = None
@@ -201,7 +202,7 @@ def content(line: bytes) -> Content:
 
 
 def clean(text: str) -> str:
-    """Without control characters, except for tabs and line breaks."""
+    """The text without control characters, except for tabs and line breaks."""
     return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
 
 
@@ -224,7 +225,7 @@ def _result(content: object) -> str:
 
 
 def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Between the first and the last line that differ."""
+    """The numbers of added and removed lines: those between the first and the last line that differ."""
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1

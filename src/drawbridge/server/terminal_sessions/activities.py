@@ -1,5 +1,5 @@
-"""What the processes of a terminal session do beside the current turn, each for itself: what they have left running in the
-background, what they ask in their terminals, and the decisions of clients whose outcome has not been seen yet.
+"""What each process of a terminal session does beside the current turn: what it has left running in the background,
+what it asks in its terminal, and the decisions of clients whose outcome has not been seen yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.server.terminal_sessions.turn import MOST_TASKS, Background
 
 
 class Activity:
-    """Of one process."""
+    """What one process does beside the current turn."""
 
     def __init__(self, read: Reader) -> None:
         self.background = Background()
@@ -26,7 +26,7 @@ class Activity:
 
 
 class Activities:
-    """``read``: how a file is read."""
+    """The activities of a session's processes. ``read``: the function that reads a file."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
@@ -36,14 +36,14 @@ class Activities:
         return iter(list(self._of.values()))
 
     def of(self, pid: int | None) -> Activity:
-        """``pid``: of the process; None if it is not known."""
+        """The activity of the process ``pid`` (None if it is not known); it is created if there is none yet."""
         if pid not in self._of:
             self._of[pid] = Activity(self._read)
         return self._of[pid]
 
     @property
     def asks_in_terminal(self) -> bool:
-        """Whether one of them asks something that only its own dialog can answer."""
+        """Whether a process asks something that only its own dialog can answer."""
         return any(one.terminal_only for one in self)
 
     @property
@@ -62,7 +62,8 @@ class Activities:
         return [approval for one in self for approval in one.outcomes]
 
     def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> list[Overruled]:
-        """A call of one of them was seen to end, as ``Outcomes.called``. The conversation's file does not tell of which."""
+        """Notes that a tool call of one of the processes has ended; the conversation's file does not contain which one
+        it was. Returns the decisions that were overruled, as ``Outcomes.called`` does."""
         overruled = []
         for one in self:
             one.terminal_only.called(tool, given, agent_id, as_run=as_run)
@@ -70,7 +71,8 @@ class Activities:
         return overruled
 
     def asks(self, approval: PendingApproval, pid: int | None) -> None:
-        """It is known now that the process ``pid`` has asked, or one of its subagents. Nothing is known of a decision."""
+        """Notes that the process ``pid`` or one of its subagents has sent the approval request ``approval``. Forgets
+        any decision on it."""
         agent = approval.request.agent_id
         for one in self:
             one.outcomes.forget(approval)
@@ -80,10 +82,10 @@ class Activities:
             self.of(pid).background.subagent(agent)
 
     def ended(self, pid: int | None) -> None:
-        """The process has ended, or has closed the conversation: nobody is asked in its terminal, and nothing reports what its
-        calls did. None: nothing is left of which the process is not known."""
+        """Forgets the activity of a process that has ended or has closed the conversation: nobody is asked in its
+        terminal, and nothing reports what its calls did. ``pid`` is None for an activity whose process is not known."""
         self._of.pop(pid, None)
 
     def clear(self) -> None:
-        """All of them have ended."""
+        """Forgets all activities, because all processes have ended."""
         self._of.clear()

@@ -1,4 +1,4 @@
-"""The bridges at the private socket: the proposals of their own agents, and the requests to their editors.
+"""The bridges on the private socket: the proposals of their own agents, and the requests to their editors.
 
 Claude Code's hook reports the question; the diff that its bridge shows is a second surface of the same approval, matched by
 the agent's process, the path and the text. Whichever comes first, it is one approval. Gemini CLI has no such hook: there the
@@ -32,10 +32,10 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 AGENTS = {row.title: row.name for row in catalog.ROWS if row.proposes}
-"""Agents whose question is the bridge's proposal: their name for people, and in the list of projects."""
+"""Agents whose question is the bridge's proposal: title (as people see it) → name (as in the list of sessions)."""
 
 NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
-"""Codes of an answer that was refused because the history can't be written."""
+"""Error codes for an answer that was refused because the history can't be written."""
 
 
 class BridgeSurface:
@@ -51,7 +51,7 @@ class BridgeSurface:
         self.session: TerminalSession | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
-        """In the editor, before its question was reported."""
+        """Whether it was decided in the editor before its question was reported."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text = None
@@ -63,7 +63,7 @@ class BridgeSurface:
         pass  # its agent closes the view
 
     def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
-        """The approval that the proposal is about; None if its question was not asked yet."""
+        """Sets what the proposal is about. ``approval``: None if its question was not asked yet."""
         self.session, self.approval = session, approval
 
     def decided_early(self) -> None:
@@ -92,7 +92,7 @@ class Bridges:
     def requested(
         self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
-        """A question, and its proposal in an editor, if that was reported first."""
+        """Opens an approval for a hook's question, and adds its proposal in an editor if that was reported first."""
         approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
@@ -161,7 +161,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """Afterwards clients receive the state of each session that takes prompts now, or no longer takes them."""
+        """Afterwards, clients receive the state of each session that has started or stopped taking prompts."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:
@@ -221,7 +221,7 @@ class Bridges:
         return begun
 
     def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
-        """Whether what the person has decided in the editor is the answer."""
+        """Applies what the user has decided in the editor. Returns whether that is the answer."""
         if shown is None:
             return False
         if shown.session is None or shown.approval is None:
@@ -238,7 +238,7 @@ class Bridges:
                 return False
             shown.session.withdraw(
                 shown.approval, ELSEWHERE
-            )  # in its agent's own editor a person decides without a server too
+            )  # in its agent's own editor, the user can decide without a server, too
         return True
 
     def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:

@@ -22,17 +22,18 @@ from drawbridge.server.protocol import messages
 from drawbridge.server.store.log import History, Record
 
 PAGE: Final = 200
-"""Records that are read at a time. A decision that has not reached the agent is among so many at the end."""
+"""Records that are read at a time. A decision that has not reached the agent is among that many at the end."""
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 
 
 LOOK_BACK: Final = 2_000
-"""Records at the end of a history among which the start of a run is looked for."""
+"""Records at the end of a history in which the start of a run is searched for."""
 
 
 class Carried(Struct):
-    """``approvals``: those that can be recognized, the oldest first, each in its state. ``calls`` wait for their result."""
+    """``approvals``: those that can be recognized, oldest first, each in its state. ``calls``: calls without a
+    result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]
@@ -61,7 +62,8 @@ class _OfRun(Struct):
 
 
 def carried(history: History, waiting: Collection[str]) -> Carried:
-    """``waiting``: the approvals that are open according to the history. Raises ``HistoryUnreadable``."""
+    """Reads approvals, and calls without a result, from the end of the history. ``waiting``: the ids of the approvals
+    that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
     calls: dict[str, transcript.Call] = {}
     for record in _tail(history, waiting):
@@ -103,7 +105,8 @@ def finished_runs(history: History) -> list[str]:
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
-    """The end of the history, and a page more than it takes to have each question that waits or was resolved in it."""
+    """The last pages of the history: as many as contain each question that waits or was resolved in the last page, and
+    one more."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:
@@ -121,7 +124,7 @@ def _tail(history: History, waiting: Collection[str]) -> list[Record]:
 
 
 def _about(record: Record) -> tuple[str, str]:
-    """What the record reports, and of which approval; ("", "") if it is not about one."""
+    """What the record reports, and the id of the approval that it is about; ("", "") if it is not about an approval."""
     if record.direction != "server":
         return "", ""
     try:

@@ -1,5 +1,5 @@
-"""The agent's own dialog in its terminal, which is open beside every approval: what only it can answer, and what the agent
-did with a client's decision, while the person may have answered there at the same moment.
+"""The agent's own dialog in its terminal, which is open beside every approval request: what only it can answer, and
+what the agent did with a client's decision, as the user may have answered in the dialog at the same moment.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Latest(OrderedDict[Key, Value]):
 class TerminalOnly:
     """Questions that only the agent's own dialog can answer, until they are known to be over.
 
-    There are two kinds: an approval that was handed over to the terminal, and a dialog of which nothing is known but the CLI's
-    notification.
+    There are two kinds: an approval that was handed over to the terminal, and a dialog that is known only from the
+    CLI's notification.
     """
 
     def __init__(self) -> None:
@@ -51,18 +51,18 @@ class TerminalOnly:
 
     @property
     def has_question(self) -> bool:
-        """Whether an approval that was handed over waits there."""
+        """Whether an approval that was handed over to the terminal waits for its answer."""
         return bool(self._asked)
 
     def handed_over(self, approval: PendingApproval) -> None:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """The CLI has notified the person of a dialog. One that is known already is not counted twice."""
+        """Notes that the CLI has notified the user of a dialog, unless the dialog is already known."""
         self._noticed = not self._asked
 
     def called(self, tool: str, given: Raw, agent_id: str | None, *, as_run: bool) -> None:
-        """A call was seen to end: what was asked about it is answered."""
+        """Notes that a tool call has ended: what was asked about it is answered."""
         after = json_object(given)
         self._noticed = False
         self._asked = [
@@ -77,19 +77,19 @@ class TerminalOnly:
         self._asked = [approval for approval in self._asked if approval.request.agent_id != agent_id]
 
     def only(self, agents: Collection[str]) -> None:
-        """Only these subagents still run."""
+        """Forgets the questions of all agents except the subagents ``agents``, which are still running."""
         self._asked = [approval for approval in self._asked if approval.request.agent_id in agents]
 
 
 class Overruled(Struct, frozen=True):
-    """``reason`` is for people."""
+    """A decision by a client that did not take effect. ``reason``: why, for people."""
 
     approval: PendingApproval
     reason: str
 
 
 class Outcomes:
-    """Decisions of clients, until it is seen what the agent did. ``read``: how a file is read."""
+    """Clients' decisions, until it is seen what the agent did. ``read``: the function that reads a file."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
@@ -102,7 +102,7 @@ class Outcomes:
         self._given[approval.id] = (approval, decision)
 
     def asked_again(self, approval: PendingApproval) -> None:
-        """The agent asks about the same thing: what was answered before is over."""
+        """Forgets the earlier decisions about the same call, because the agent asks about it again."""
         given = json_object(approval.request.input)
         for id, (former, _) in list(self._given.items()):
             same_agent = former.request.agent_id == approval.request.agent_id
@@ -113,13 +113,14 @@ class Outcomes:
         self._given.pop(approval.id, None)
 
     def main_stopped(self) -> None:
-        """The main agent's turn is over: nothing more will be seen of what it has asked."""
+        """Forgets the decisions on the main agent's questions: its turn is over, so their outcome will not be seen."""
         for id, (approval, _) in list(self._given.items()):
             if approval.request.agent_id is None:
                 del self._given[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
-        """The main agent asks in its terminal, and nothing is open: what was allowed did not reach it."""
+        """Overrules what clients have allowed the main agent: it asks in its terminal although no approval is open, so
+        the decisions did not reach it. Returns what was overruled."""
         overruled = []
         for id, (approval, decision) in list(self._given.items()):
             if approval.request.agent_id is None and decision.allow and approval.overrule():
@@ -130,7 +131,8 @@ class Outcomes:
     def called(
         self, tool: str, given: Raw, fate: Fate, agent_id: str | None = None, *, as_run: bool
     ) -> list[Overruled]:
-        """A call was seen. ``as_run``: ``given`` is the input that it ran with, not the one that the agent had in mind."""
+        """Compares a tool call that was seen with the decisions on it. Returns those that were overruled. ``as_run``:
+        ``given`` is the input that the call ran with, not the one that the agent had in mind."""
         overruled = []
         for id, (approval, decision) in list(self._given.items()):
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None
@@ -161,7 +163,7 @@ class Outcomes:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":
             return "rejected"
-        if approval.request.tool_name == LEAVING_PLAN:  # its hook reports another input than it ran with (2.1.329)
+        if approval.request.tool_name == LEAVING_PLAN:  # its hook reports an input that it did not run with (2.1.329)
             return None
         wanted = json_object(approval.request.input) if changed is None else changed
         if ran_with is not None and _holds(ran_with, wanted):

@@ -1,11 +1,12 @@
 """The directories in which agents run in terminals: checkpoints before and after their runs, and one open review for each.
 
-All sessions in one directory share it: what changes while any of their runs is active is an agent's.
-``<data>/directories/<id>`` contains the index of the last checkpoint and the private repository of one, as long as a session
-in it is listed.
+All sessions in a directory share its review: what changes while any of their runs is active is attributed to an agent.
+``<data>/directories/<id>`` contains the index of the directory's last checkpoint, and its private repository if it has
+one, as long as a session in the directory is listed.
 
-The hook of a prompt only causes the checkpoint and does not wait for it. The hook of the first tool that may write waits
-until git has the state of the files (``ready``), so that no edit of the agent is in the checkpoint before its run.
+The hook of a prompt only triggers the checkpoint and does not wait for it. The hook of the first tool that may write
+waits until git has the state of the files (``ready``), so that no edit of the agent is in the checkpoint before its
+run.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ from drawbridge.server.terminal_sessions.shared_comments import SharedComments
 logger = logging.getLogger("drawbridge.server")
 
 READY_SECONDS: Final = 5.0
-"""Seconds that the hook of a tool waits for the checkpoint before the run. The agent continues without it after that, as after
-an error of git."""
+"""Seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git error, the agent
+continues without the checkpoint."""
 
 CLOSE_SECONDS: Final = 3.0
-"""Seconds that the shutdown waits for checkpoints: the agent continues, and the review begins with the one before its run."""
+"""Seconds that the shutdown waits for checkpoints. The agent continues meanwhile, and the review begins with the
+checkpoint before its run."""
 
-AT_WORK: Final = "An agent is working in this directory."
+AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 
 PATH: Final = "path"
 """The file with the path of the directory."""
@@ -54,8 +56,9 @@ PATH: Final = "path"
 class ReviewedDirectory:
     """One directory. ``folder`` contains the server's files about it.
 
-    A session has at most one run at a time. Which runs are active is set at once; a task takes the checkpoints that follow from
-    it, so that a run that begins and ends meanwhile, as one that is read from an old transcript, has none.
+    A session has at most one run at a time. The active runs are set immediately; a task takes the checkpoints that are
+    due. A run that has ended before the task gets to it, such as one that is read from an old transcript, gets no
+    checkpoint.
     """
 
     def __init__(self, path: Path, folder: Path, context: Context, removing: asyncio.Task[None] | None = None) -> None:
@@ -71,29 +74,30 @@ class ReviewedDirectory:
             path, folder.name, limits.confinement, context.memory, kept, self._extend_review, self._active
         )
         self._stores: dict[str, SessionStore] = {}
-        """Those of the sessions in the directory, by their ids."""
+        """The stores of the sessions in the directory, by session id."""
         self._runs: dict[str, str] = {}
-        """The active run of each session that has one."""
+        """The active run of each session that has one, by session id."""
         self._expected: dict[str, str] = {}
-        """A run that a hook has reported, and whose session has not processed that yet."""
+        """The runs, by session id, that a hook has reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
-        """The runs with a checkpoint before them that are to get one after them; False if the first one has failed."""
+        """The runs that get a checkpoint when they end; the value is False if the checkpoint before the run has
+        failed."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end since."""
         self._ready = asyncio.Event()
-        """Set if each active run has its checkpoint, or nobody waits for it now."""
+        """Set while each active run has its checkpoint, or no hook is to wait for it."""
         self._ready.set()
         self._is_working = False
         self._deciding = asyncio.Lock()
         self.comments = SharedComments(folder / COMMENTS, self._stores)
         self._reviewing = Reviewing(str(path), self._review, self.checkpoints, self.comments, self._stores)
         self._sending: asyncio.Future[str] | None = None
-        """The last submission of comments: done when the agent has started on it, or has not received it."""
+        """The last submission of comments: done once the agent has started on it, or the submission has failed."""
         self._problem = ""
         """Why the last checkpoint could not be taken; logged once."""
         self._tasks = BackgroundTasks(logger)
 
-    # The sessions in it.
+    # The sessions in the directory.
 
     @property
     def is_used(self) -> bool:
@@ -130,12 +134,12 @@ class ReviewedDirectory:
         self._update()
 
     def expect_nothing(self, session: str) -> None:
-        """What the hook has reported is processed."""
+        """Forgets the expected run: what the hook has reported was processed."""
         if self._expected.pop(session, None):
             self._update()
 
     def set_run(self, session: str, run: str | None) -> None:
-        """The active run of a session, None without one."""
+        """Sets the active run of a session; ``run`` is None if the session has none."""
         if run is None:
             self._runs.pop(session, None)
         else:
@@ -143,7 +147,7 @@ class ReviewedDirectory:
         self._update()
 
     def continue_run(self, session: str, run: str) -> None:
-        """The run was begun before the server was restarted, and is still active."""
+        """Sets a run that was begun before the server was restarted, and is still active."""
         self._runs[session] = run
         self._begun[run] = self._is_extended = True
         self._review.continues()
@@ -154,7 +158,7 @@ class ReviewedDirectory:
         return self._ready.is_set()
 
     async def ready(self) -> None:
-        """Returns when each active run has its checkpoint, or after ``READY_SECONDS``; then no later call waits either."""
+        """Returns when each active run has its checkpoint, or after ``READY_SECONDS``; later calls do not wait then."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
@@ -179,7 +183,7 @@ class ReviewedDirectory:
             self._tasks.start(self._follow(), f"{self.path}: checkpoints", lambda _: self._stopped())
 
     def _stopped(self) -> None:
-        """Nobody waits for a checkpoint that an unexpected error has prevented."""
+        """Releases everything that waits for a checkpoint, also after an unexpected error."""
         self._is_working = False
         self._ready.set()
 
@@ -199,7 +203,7 @@ class ReviewedDirectory:
                 return self._stopped()
 
     async def _checkpoint(self, run: str, when: When) -> bool:
-        """Whether it was taken."""
+        """Takes a checkpoint. Returns whether it was taken; a failure is logged."""
         problem = await asyncio.to_thread(self._context.places.problem, self.path)
         try:
             if problem is None:
@@ -212,18 +216,18 @@ class ReviewedDirectory:
             problem = str(error)
         if problem != self._problem:
             self._problem = problem
-            logger.warning("%s: no checkpoint %s %s: %s", self.path, when, run, problem)
+            logger.warning("%s: the checkpoint %s run %s was not taken: %s", self.path, when, run, problem)
         return False
 
     async def _prepare(self) -> None:
-        """Makes the folder. Raises ``NotPrivate`` or OSError."""
+        """Creates the folder and loads the comments. Raises ``NotPrivate`` or OSError."""
         if self._removing is not None:
             await asyncio.wait([self._removing])
         await asyncio.to_thread(self._make_folder)
         await asyncio.to_thread(self.comments.load)
 
     def _make_folder(self) -> None:
-        """Blocking. Raises ``NotPrivate`` or OSError."""
+        """Creates the folder, with the path of the directory in it. Blocking. Raises ``NotPrivate`` or OSError."""
         if not (self.folder / PATH).exists():
             make_private_directory(str(self.folder))
             write_private(str(self.folder / PATH), str(self.path).encode(errors="surrogateescape"))
@@ -231,7 +235,8 @@ class ReviewedDirectory:
     # The review.
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """A checkpoint was stored. While another run is active, what changes is still an agent's."""
+        """Extends the review to a checkpoint that was stored, unless it is after a run and another run is active: what
+        changes then is still an agent's work."""
         if when == "after" and self.busy:
             return
         if await self._reviewing.extend(git, run_id, when, commit):
@@ -257,12 +262,12 @@ class ReviewedDirectory:
         if self.busy:
             raise ClientError("PROCESS_ACTIVE", AT_WORK, retryable=True)
 
-    # Its comments.
+    # The comments on it.
 
     async def comment(
         self, command: commands.ReviewComment, asker: Subscriber, session: str
     ) -> Answer[messages.ReviewCommented]:
-        """As ``Session.comment``. What is on its way to an agent can't be changed."""
+        """See ``Session.comment``. Comments that are on their way to an agent can't be changed."""
         await self._prepare()
         await self.sent()
         return await self._reviewing.commenting.comment(command, session, asker)
@@ -273,21 +278,22 @@ class ReviewedDirectory:
             await asyncio.wait([self._sending])
 
     async def placed(self, drafts: str) -> Placed:
-        """As ``Reviewing.placed``."""
+        """See ``Reviewing.placed``."""
         await self._prepare()
         return await self._reviewing.placed(drafts)
 
     def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, messages.Submission]:
-        """As ``Commenting.submission``."""
+        """See ``Commenting.submission``."""
         return self._reviewing.commenting.submission(placed, drafts, text)
 
     def sends(self, sending: asyncio.Future[str]) -> None:
-        """A prompt of the comments is on its way. ``sending``: until then."""
+        """Notes that a prompt with the comments is being sent. ``sending`` is done once that has succeeded or
+        failed."""
         self._sending = sending
 
     async def withdraw_comments(self, asker: Subscriber, session: str) -> Answer[ReviewReply]:
-        """Makes drafts of the comments that wait for an agent. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``,
-        ``GitFailed`` or OSError."""
+        """Turns the comments that wait for an agent back into drafts. Raises ``ClientError``, ``NotPrivate``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
         await self._prepare()
         left = self.comments.left
         if left is None or not left.is_open:
@@ -298,13 +304,13 @@ class ReviewedDirectory:
         return await self._reviewing.get(session)
 
     def submitted(self, review: messages.Submission, run: str, by: str) -> None:
-        """An agent starts on a prompt with these comments."""
+        """Notes that an agent starts on a prompt with these comments."""
         self.comments.send(review, run, by)
 
-    # Its end.
+    # Closing and removing.
 
     async def close(self) -> None:
-        """Ends what is being done; a decision is completed, and a checkpoint has ``CLOSE_SECONDS``."""
+        """Stops the work in progress. A decision is completed first, and a checkpoint may take ``CLOSE_SECONDS``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()
@@ -338,10 +344,10 @@ class Directories:
         self._directories: dict[Path, ReviewedDirectory] = {}
         self._removals = BackgroundTasks(logger)
         self._removing: dict[str, asyncio.Task[None]] = {}
-        """The latest removal of what is in a folder, by its name."""
+        """The latest removal of a folder's contents, by the folder's name."""
 
     def of(self, path: Path) -> ReviewedDirectory:
-        """The one that ``path`` leads to. It has to be joined before anything else happens."""
+        """The directory that ``path`` leads to. A session has to join it before anything else happens."""
         path = Path(os.path.realpath(path))
         found = self._directories.get(path)
         if found is None:
@@ -351,7 +357,7 @@ class Directories:
         return found
 
     def leave(self, directory: ReviewedDirectory, session: str) -> None:
-        """A session is removed from the list; what belongs to its directory is removed with the last one."""
+        """Removes a session from its directory. What belongs to the directory is removed with its last session."""
         directory.leave(session)
         if not directory.is_used and self._directories.get(directory.path) is directory:
             del self._directories[directory.path]
@@ -376,7 +382,7 @@ class Directories:
                 self._remove(ReviewedDirectory(path, folder, self._context))
 
     async def close(self) -> None:
-        """The server shuts down."""
+        """Closes all directories, because the server is shutting down."""
         await self._removals.wait()
         await asyncio.gather(*(directory.close() for directory in self._directories.values()))
 

@@ -1,5 +1,5 @@
-"""The reviews of runs in editors: a bridge requests, decides and comments with the commands of clients, in the name of its
-editor."""
+"""The reviews of runs in editors: a bridge gets reviews, decides and comments with the same commands as clients, in the
+name of its editor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAILED = "The server failed. Its log has the reason."
 
 
 class ReviewCommands(Protocol):
-    """The server's core."""
+    """The commands of the server's core that this module uses."""
 
     all_sessions: Sessions
 
@@ -46,7 +46,7 @@ class ReviewCommands(Protocol):
 
 
 class EditorReviews:
-    """Answers each request in a task of its own: git takes its time, and proposals do not wait for it."""
+    """Answers each request in its own task, because git takes its time and proposals must not wait for it."""
 
     def __init__(self, commands: ReviewCommands) -> None:
         self._commands = commands
@@ -88,7 +88,7 @@ class EditorReviews:
             )
 
     async def _done(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review]:
-        """The review after that."""
+        """Executes the request. Returns the review afterwards."""
         match line:
             case wire.ReviewDecision():
                 return await self._commands.review_decide(_decision(line), person)
@@ -100,7 +100,7 @@ class EditorReviews:
                 )
                 accepted = await self._commands.review_submit(command, person)
                 if accepted.then is not None:
-                    accepted.then()  # an editor receives no events of the run, so that it need not wait for the reply
+                    accepted.then()  # editors do not receive events of the run, so nothing has to wait for the reply
             case wire.ReviewRequest():
                 pass
         return await self._review_of(session, person)
@@ -109,7 +109,8 @@ class EditorReviews:
         return await self._commands.review_get(commands.ReviewGet(project_id=session.id), person)
 
     async def _found(self, line: wire.ReviewRequest, person: Person) -> tuple[Session, Answer[replies.Review]]:
-        """The first open review, else the first one. Raises ``ClientError`` if there is none."""
+        """The first session whose review has files, otherwise the first session, each with its review. Raises
+        ``ClientError`` if there is none."""
         first: tuple[Session, Answer[replies.Review]] | None = None
         problem: ClientError | None = None
         for session in self._candidates(line):
@@ -126,8 +127,8 @@ class EditorReviews:
         return first
 
     def _candidates(self, line: wire.ReviewRequest) -> Iterator[Session]:
-        """The sessions in a directory that contains the file, the innermost one first, then those in the editor's directory.
-        Sessions that share a review are there once."""
+        """The sessions in a directory that contains the file, the innermost one first, then those in the editor's
+        directory. Of sessions that share a review, only the first one is included."""
         places = [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
         sessions = [(_real(session.path), session) for session in self._commands.all_sessions]
         seen = set[int]()

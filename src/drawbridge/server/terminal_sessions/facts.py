@@ -12,7 +12,7 @@ class ProcessFacts(Struct):
 
     pid: int | None = None
     began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970): the number may be another program's later."""
+    """When the process ``pid`` was started (seconds since 1970): the PID may be another program's later."""
     transcript: str = ""
     permission_mode: str | None = None
     background: bool = False
@@ -20,10 +20,10 @@ class ProcessFacts(Struct):
 
 
 class Facts(ProcessFacts):
-    """Its own fields are about the process that has reported last; ``others``: the other processes that have the conversation
-    open. ``ended``: none has, although a process may be alive, with another conversation; ``continued_in``: the session that
-    continues this one. ``works``: the process whose run is active, if it is known; ``rests``: it has stopped in that run, and
-    has left something running in the background."""
+    """The inherited fields are about the process that has reported last; ``others``: the other processes that have the
+    conversation open. ``ended``: no process has it open, although a process may be alive, with another conversation;
+    ``continued_in``: the session that continues this one. ``works``: the process whose run is active, if it is known;
+    ``rests``: whether that process has stopped in its run and has left something running in the background."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()

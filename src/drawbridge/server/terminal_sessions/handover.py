@@ -1,8 +1,8 @@
-"""Comments that are left with a terminal session: its agent gets them when it stops, or with the person's next prompt.
+"""Comments left with a terminal session: its agent receives them when it stops, or with the user's next prompt.
 
-A hook of the agent hands them over, as context of its answer (measured on 2.1.329). They are stored as handed over before the
-hook gets them, and the hook reports that it has received them: without that, they wait for the next one. What the agent
-itself has recorded confirms that they have arrived.
+One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
+before the hook receives them, and the hook confirms that it has received them; without that, they wait for the next
+hook. What the agent itself has recorded confirms that they have arrived.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from drawbridge.server.terminal_sessions.shared_comments import Left, Release, S
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST: Final = 9_000
-"""Characters of what is handed over: Claude Code moves more than 10,000 to a file (2.1.329), and the guard adds its own
-context."""
+"""The maximum number of characters that are handed over: Claude Code moves more than 10,000 to a file (2.1.329), and
+the guard adds its own context."""
 
 TOO_LONG: Final = (
     f"Comments with more than {LONGEST:,} characters can't be passed to an agent in a terminal. Remove some."
@@ -40,7 +40,7 @@ HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
 
 
 class Receiver(Protocol):
-    """What ``Handover`` uses of its ``TerminalSession``, which is above it."""
+    """What ``Handover`` uses of its ``TerminalSession``, which is in the layer above it."""
 
     id: str
 
@@ -49,12 +49,12 @@ class Receiver(Protocol):
         ...
 
     def within_limits(self, mode: str | None) -> bool:
-        """Whether a client might have started the agent in this mode. Raises ``ClientError`` with the reason."""
+        """Whether a client could have started the agent in this mode. Raises ``ClientError`` with the reason."""
         ...
 
 
 class Handover:
-    """What is left with one session. ``comments``: those of its directory, which store it."""
+    """The comments that are left with one session. ``comments``: the comments of its directory, which store them."""
 
     def __init__(self, session: Receiver, comments: SharedComments) -> None:
         self._session = session
@@ -66,7 +66,7 @@ class Handover:
         return left if left is not None and left.session == self._session.id else None
 
     def known(self, request_id: str | None, key: str) -> Answer[Accepted] | None:
-        """The reply to a request that was made before, while its comments wait."""
+        """The reply to a request that was made before, while its comments wait; None otherwise."""
         left = self._left
         if left is None or request_id is None or (left.request_id, left.review.key) != (request_id, key):
             return None
@@ -78,8 +78,8 @@ class Handover:
     def leave(
         self, prompt: str, review: Submission, asker: Subscriber, request_id: str | None, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Leaves a prompt of these comments with the session. Raises ``ClientError`` or ``NotPrivate``; nothing has changed
-        then."""
+        """Leaves ``prompt``, which consists of the comments in ``review``, with the session. Raises ``ClientError`` or
+        ``NotPrivate`` without changing anything."""
         if len(prompt) > LONGEST:
             raise ClientError("NOT_SUPPORTED", TOO_LONG)
         if not allowed():
@@ -92,17 +92,17 @@ class Handover:
         return self._accepted()
 
     def load(self) -> None:
-        """Reads what is left, if that was not done. Blocking. An error is logged: nothing is handed over then."""
+        """Reads what is left, unless that is done. Blocking. An error is logged, and nothing is handed over then."""
         try:
             self._comments.load()
         except OSError as error:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """What the hook of this event is to hand over; ``received`` has to follow. None if nothing."""
+        """What the hook of this event is to hand over, or None. ``received`` has to be called afterwards."""
         left = self._left
         if left is None or left.state != "waiting":
-            self._comments.unmark(self._session.id)  # of a server that was killed
+            self._comments.unmark(self._session.id)  # the mark may be from a server that was killed
             return None
         stops = event.hook_event_name == "Stop"
         if not stops and (event.hook_event_name not in HANDS_OVER or not self._begins(event)):
@@ -120,8 +120,8 @@ class Handover:
         return given
 
     def _begins(self, event: HookEvent) -> bool:
-        """Whether a person's prompt begins a turn. One that is typed while the agent works may be taken with the result of a
-        tool, in the middle of a run."""
+        """Whether the event is a user's prompt that begins a turn. A prompt that is typed while the agent is working
+        may be delivered with a tool's result, in the middle of a run."""
         is_new = event.prompt_id and not self._session.is_working_on(event.prompt_id)
         return bool(is_new) and not event.prompt.startswith(TASK_ENDED)
 
@@ -132,7 +132,7 @@ class Handover:
             return False
 
     def received(self, given: Left, *, received: bool) -> bool:
-        """Whether the hook has received it. Otherwise it waits for the next one."""
+        """Notes and returns whether the hook has received ``given``. If not, it waits for the next hook."""
         if not received and self._left == given:
             try:
                 self._comments.put(msgspec.structs.replace(given, state="waiting", run="", turn=""))
@@ -141,35 +141,35 @@ class Handover:
         return received
 
     def confirmed(self, entry: transcript.Context) -> Left | None:
-        """What the agent's record shows to have arrived; None if this is something else."""
+        """The comments that have arrived according to this entry of the agent's record; None if it shows none."""
         left = self._left
         if left is None or not left.run:
             return None
         return left if any(letters(text).startswith(letters(left.text)) for text in entry.texts) else None
 
     def record(self, left: Left, entry: transcript.Context) -> PromptAccepted:
-        """The prompt as the history keeps it."""
+        """The prompt as it is stored in the history."""
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:
-        """The agent's record was read as far as it goes, and it continues: what the record does not show may not have
-        arrived."""
+        """Releases comments that were given to a hook but are not in the agent's record, although that was read to its
+        end and the agent has continued: they may not have arrived."""
         left = self._left
         if left is not None and left.state == "given":
             self._release("unsure")
 
     def end(self) -> None:
-        """The session has ended."""
+        """Releases the comments, because the session has ended."""
         left = self._left
         if left is not None and left.is_open:
             self._release("ended" if left.state == "waiting" else "unsure")
 
     def _release(self, state: Release) -> None:
-        """They are drafts again."""
+        """Turns the comments back into drafts. A failure is logged."""
         left = self._left
         if left is None:
             return
         try:
             self._comments.put(msgspec.structs.replace(left, state=state), "draft")
         except DrawbridgeError as error:
-            logger.error("%s: its comments still wait: %s", self._session.id, error)
+            logger.error("%s: the comments were not turned back into drafts: %s", self._session.id, error)

@@ -20,11 +20,11 @@ TASK_ENDED: Final = "<task-notification"
 """The beginning of the prompt that the CLI sends the agent when one of its background tasks has ended."""
 
 ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitation_dialog")
-"""Types of notifications: a dialog has been open in the terminal for some seconds."""
+"""Types of notifications that are sent when a dialog has been open in the terminal for some seconds."""
 
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
-"""Events that can be the first of a run: a prompt that was queued begins one without a report of its own."""
+"""Events that can be the first of a run: a prompt that was queued begins a run without its own report."""
 
 COPIED: Final = "fork"
 """The source of a session that begins as a copy of another one."""
@@ -32,7 +32,7 @@ COPIED: Final = "fork"
 SUBAGENT: Final = "subagent"
 
 _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
-"""Type of a task in the hooks → in Claude Code's stream, whose words clients know."""
+"""The type of a task in the hooks → its type in Claude Code's stream, which clients know."""
 
 
 _CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMITED}
@@ -59,7 +59,7 @@ class Task(Struct, frozen=True):
 
 
 class HookEvent(Struct, frozen=True):
-    """``prompt_id``: the turn that it belongs to. A question has no id: it is known by its tool and its input.
+    """An event of a hook. ``prompt_id``: its turn. A question has no id: its tool and input identify it.
 
     ``agent_id``: the subagent that it is about; None for the main agent.
     """
@@ -91,8 +91,8 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """The code in the client protocol of a failed request to the model (``StopFailure``), if people can do something about
-        it."""
+        """The client protocol's code for a failed request to the model (``StopFailure``); None if people can't do
+        anything about it."""
         return _CODES.get(self.error) if isinstance(self.error, str) else None
 
     @property
@@ -109,7 +109,7 @@ _decoder: Final = msgspec.json.Decoder(HookEvent)
 
 
 EARLIER: Final = "claude"
-"""The agent of a hook that does not name it: earlier versions of the guard reported no other."""
+"""The agent of a hook that does not name it: earlier versions of the guard reported only this agent."""
 
 
 def _read(payload: Raw) -> HookEvent:
@@ -120,14 +120,14 @@ def _read(payload: Raw) -> HookEvent:
 
 
 READERS: Final[Mapping[str, Callable[[Raw], HookEvent]]] = {"claude": _read}
-"""An agent's name → what reads the payload of its hooks. It raises ``ValueError`` if it can't."""
+"""An agent's name → the function that reads the payload of its hooks. It raises ``ValueError`` if it can't."""
 
 
 def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
     """Whether a call with the input ``after`` is the one that was asked about.
 
-    ``as_run``: it is what the call ran with. That may have grown (answers), or changed if a person has edited the text;
-    the file is the same then.
+    ``as_run``: ``after`` is what the call ran with. It may contain additional fields (answers), or have changed because
+    a person has edited the text; the file is still the same then.
     """
     if tool != approval.tool_name:
         return False

@@ -1,9 +1,9 @@
-"""The CLI's own file about one of its processes, ``<config>/sessions/<pid>.json``. It is undocumented (2.1.329), so a file in
-another form shows nothing.
+"""The CLI's own file about one of its processes, ``<config>/sessions/<pid>.json``. It is undocumented (2.1.329), so a
+file in another format is ignored.
 
-It shows what no hook reports: that a person has moved the conversation to the background (the left arrow in ``claude``), and
-that the agent waits for a prompt although its turn did not end. Esc before the first words of an answer puts the prompt back
-into the box, and leaves no line in the conversation's file.
+It shows what no hook reports: that a person has moved the conversation to the background (the left arrow in
+``claude``), and that the agent waits for a prompt although its turn did not end. Esc before the first words of an
+answer puts the prompt back into the box, and leaves no line in the conversation's file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 SIZE: Final = 64 * 1024
-"""The maximum that is read, in bytes."""
+"""The maximum number of bytes that are read."""
 
 IDLE: Final = ("idle", "shell")
 
@@ -38,8 +38,8 @@ class ProcessFile(
     def moved_to(self, session_id: str) -> str | None:
         """The first characters of the id of the background session that continues this one; None if it was not moved there.
 
-        The CLI copies the conversation into a background session with an id and a process of its own; the former process stays
-        and only shows the list of agents.
+        The CLI copies the conversation into a background session with its own id and process. The previous process
+        stays and only shows the list of agents.
         """
         moved = self.session_id == session_id and self.job is not None and JOB.fullmatch(self.job)
         return self.job if moved else None
@@ -50,7 +50,8 @@ class ProcessFile(
 
 
 def read(transcript: str, pid: int) -> ProcessFile:
-    """``transcript``: the checked path of the conversation's file. Blocking."""
+    """Reads the CLI's file about the process ``pid``; the result is empty if that fails. ``transcript``: the checked
+    path of the conversation's file. Blocking."""
     path = Path(transcript).parent.parent.parent / "sessions" / f"{pid}.json"
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -1,6 +1,6 @@
 """The processes that have a terminal session's conversation open, and what each has reported about itself.
 
-``claude --continue`` in a second terminal opens the same conversation: then there are several, each with a mode of its own.
+``claude --continue`` in a second terminal opens the same conversation: then there are several, each with its own mode.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drawbridge.server.terminal_sessions.facts import Facts, ProcessFacts
 
 class Process(Struct, frozen=True):
     """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its environment
-    names one. ``background``: its daemon hosts it."""
+    names one. ``background``: whether the agent's daemon hosts it."""
 
     pid: int
     config: str = ""
@@ -24,16 +24,16 @@ class Process(Struct, frozen=True):
 
 
 class Processes:
-    """One of them may be without an id: no process is known."""
+    """The processes of one session. If no process is known, there is one without a PID."""
 
     def __init__(self, facts: Facts) -> None:
         self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
-        """The one that has reported last."""
+        """The process that has reported last."""
         self._others = list(facts.others)
-        """The other ones, the latest last."""
+        """The other processes, the latest one last."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
-        """By their ids; None if another program has the id now, or had it when the server was started. Unlike ``began``, it
-        does not depend on the clock, which may be set while the server runs."""
+        """By PID; None if another program has the PID now, or had it when the server was started. Unlike ``began``,
+        this does not depend on the clock, which may be set while the server is running."""
 
     @property
     def all(self) -> list[ProcessFacts]:
@@ -61,7 +61,7 @@ class Processes:
         return bool(self._others)
 
     def beside(self, pid: int | None) -> list[int]:
-        """Those that are alive, except for ``pid``."""
+        """The PIDs of the processes that are alive, except ``pid``."""
         return [one.pid for one in self.alive if one.pid is not None and one.pid != pid]
 
     @property
@@ -72,13 +72,13 @@ class Processes:
         """Whether this process is known, and its mode is not."""
         return any(one.pid == pid and one.permission_mode is None for one in self.all)
 
-    # Each of the next ones returns whether something has changed.
+    # Each of the next methods returns whether something has changed.
 
     def reported(self, process: Process, path: str, *, is_ended: bool) -> bool:
-        """A hook of this process has reported, with the path of the conversation's file. ``is_ended``: the one before it has
-        closed the conversation."""
+        """Notes that a hook of this process has reported, with the path of the conversation's file. ``is_ended``: the
+        process that reported before it has closed the conversation."""
         former, known = self.latest, next((one for one in self.all if one.pid == process.pid), None)
-        if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its id is another's now
+        if known is None or (process_alive(process.pid) and not self.is_alive(process.pid)):  # its PID was reused
             # It may have been started in another mode, which it has yet to report.
             known = ProcessFacts(process.pid, started_at(process.pid))
             self._running[process.pid] = _process(process.pid)
@@ -91,7 +91,7 @@ class Processes:
         return is_new
 
     def set_mode(self, pid: int | None, mode: str | None) -> bool:
-        """``mode``: as the process reports it; without one the mode has not changed."""
+        """Sets the mode that the process reports; if ``mode`` is None or empty, nothing is changed."""
         changed = [one for one in self.all if one.pid == pid and mode and mode != one.permission_mode]
         for one in changed:
             one.permission_mode = mode
@@ -104,19 +104,19 @@ class Processes:
         return bool(known)
 
     def doubt_modes(self, mode: str) -> bool:
-        """One of them is in this mode now, and it is not known which one."""
+        """Forgets modes other than ``mode``: one of the processes is in it now, but it is not known which one."""
         changed = [self.forget_mode(one.pid) for one in self.all if one.permission_mode != mode]
         return any(changed)
 
     # When processes leave:
 
     def remove(self, pid: int) -> None:
-        """It has closed the conversation; others have it open."""
+        """Removes a process that has closed the conversation, which others have open."""
         *self._others, self.latest = [one for one in self.alive if one.pid != pid] or [self.latest]
         self._running.pop(pid, None)
 
     def only_alive(self) -> None:
-        """Forgets those that have ended, except for the latest if no other one is left."""
+        """Forgets the processes that have ended, except the latest one if all have ended."""
         *self._others, self.latest = self.alive or [self.latest]
 
     def only_latest(self) -> None:
@@ -124,7 +124,7 @@ class Processes:
 
 
 def _process(pid: int, began: float | None = None) -> psutil.Process | None:
-    """``began``: when it was started, if that is known; None if it is gone."""
+    """The process ``pid``; None if it is gone. ``began``: when it was started, if that is known."""
     try:
         return psutil.Process(pid) if is_same_process(pid, began) else None
     except (psutil.Error, ValueError, OverflowError):

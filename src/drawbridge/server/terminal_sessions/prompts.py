@@ -1,9 +1,10 @@
-"""Prompts that clients send to the agent of a terminal session: typed into its terminal, if an editor with a bridge has it.
+"""Prompts that clients send to the agent of a terminal session: they are typed into its terminal if an editor with a
+bridge has that terminal.
 
 Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
 
-A prompt is accepted when the agent itself reports that it has started on it. Prompts on their way are stored, so that they
-are recognized by their request after a restart too, and are in the history with the name of their sender.
+A prompt is accepted when the agent itself reports that it has started on it. Prompts on their way are stored, so that
+they are recognized by their request id after a restart, too, and are in the history with the name of their sender.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
 """The codes of errors after which the prompt may be in the terminal."""
 
 LONGEST: Final = 100_000
-"""Characters of a prompt that is typed: a third of a second's work for Claude Code; 1 MB showed nothing in 3 s (2.1.329)."""
+"""The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many; 1 MB showed
+nothing in 3 s (2.1.329)."""
 
 TYPING_SECONDS: Final = 12.0
-"""Seconds that an editor may take; its own time limit is shorter."""
+"""Seconds that an editor may take to type a prompt; its own time limit is shorter."""
 
 LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
 """Words that end Claude Code if nothing else is typed (2.1.329)."""
@@ -82,7 +84,7 @@ class Terminals:
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
 
     def add(self, editor: Editor) -> None:
-        """Its bridge has connected, or has changed its report."""
+        """Adds an editor whose bridge has connected, or updates it after its bridge has changed its report."""
         if editor not in self._editors:
             self._editors.append(editor)
 
@@ -95,17 +97,17 @@ class Terminals:
                 outcome.set_exception(ClientError("EXECUTION_FAILED", text, retryable=False))
 
     def answered(self, editor: Editor, id: str, refusal: str | None) -> None:
-        """The result of a prompt; ``refusal``: why it was not typed."""
+        """Sets the result of a prompt. ``refusal``: why the prompt was not typed; None if it was."""
         typed_by, outcome = self._typing.get(id, (None, None))
         if outcome is not None and typed_by is editor and not outcome.done():
             outcome.set_result(refusal)
 
     def contain(self, pid: int | None) -> bool:
-        """Whether this agent runs in one of them."""
+        """Whether the agent with this PID runs in one of the terminals."""
         return self._find(pid) is not None
 
     async def type(self, pid: int | None, text: str) -> None:
-        """Send the agent a prompt; it is on its way when this returns. Raises ``ClientError``."""
+        """Types a prompt for the agent; it is on its way when this returns. Raises ``ClientError``."""
         found = self._find(pid)
         if found is None:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
@@ -132,7 +134,8 @@ class Terminals:
 
 
 class Sent(Struct, frozen=True):
-    """``turn``: the agent's, once it has begun. ``review``: the comments that the prompt consists of."""
+    """A prompt from a client. ``turn``: the agent's turn, once it has begun. ``review``: the comments that the prompt
+    consists of."""
 
     text: str
     by: str
@@ -146,7 +149,7 @@ class Sent(Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """What ``Prompts`` uses of its ``TerminalSession``, which is above it."""
+    """What ``Prompts`` uses of its ``TerminalSession``, which is in the layer above it."""
 
     id: str
     ended: bool
@@ -162,18 +165,19 @@ class Receiver(Protocol):
 
     @property
     def resting(self) -> bool:
-        """Whether the agent's prompt box takes a new prompt, while its background tasks may still run."""
+        """Whether the agent's prompt box accepts a new prompt, while its background tasks may still run."""
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
-        """The agent starts on a prompt with these comments."""
+        """Notes that the agent starts on a prompt with these comments."""
         ...
 
 
 class Prompts:
     """The prompts of one session.
 
-    ``sent``: the prompt that is typed, or about to be, and not in the history yet; ``save`` is called when it changes.
+    ``sent``: the prompt that is being typed or about to be, and not in the history yet; ``save`` is called if it
+    changes.
     """
 
     def __init__(self, session: Receiver, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
@@ -201,9 +205,10 @@ class Prompts:
     async def execute(
         self, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Accepted when the agent has started on it. A repeated ``request_id`` gets the same reply; nothing is typed again.
+        """Types a prompt, which is accepted once the agent has started on it. A repeated ``request_id`` gets the same
+        reply, and nothing is typed again.
 
-        ``allowed``: whether a client might have started the agent as it is.
+        ``allowed``: whether clients could have started the agent with the permissions that it has.
         """
         sent = Sent(typeable(command.prompt), client.name, command.request_id)
         known = await self.known(sent.request_id, sent.text)
@@ -214,8 +219,8 @@ class Prompts:
         return await self.accepted(self.begin(sent, allowed))
 
     async def known(self, request_id: str | None, text: str) -> Answer[Accepted] | None:
-        """The reply to a request that was made before; None if it was not. ``text``: of the prompt, or the key of the comments
-        that it consists of. Raises ``ClientError`` if the request has failed, or its fate is not known."""
+        """The reply to a request that was made before; None if it was not. ``text``: the prompt, or the key of the
+        comments that it consists of. Raises ``ClientError`` if the request has failed, or its result is not known."""
         key = request_key(request_id, text) if request_id else None
         known = self.sent if self.sent is not None and self.sent.key == key is not None else None
         turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")
@@ -231,14 +236,14 @@ class Prompts:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted(turn, 0))
 
     def _again(self) -> asyncio.Future[str]:
-        """What becomes of the request that was made before."""
+        """The result of the same request, which was made before. Raises ``ClientError`` if it is not known."""
         if self._sending is None or self._sending.done():
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return self._sending
 
     def begin(self, sent: Sent, allowed: Callable[[], bool]) -> asyncio.Future[str]:
-        """Types a prompt. Returns the turn that the agent will have started with it. Raises ``ClientError``; nothing was typed
-        then."""
+        """Starts typing a prompt. Returns a future of the turn that the agent starts with it. Raises ``ClientError``
+        before anything is typed."""
         if self._sending is not None and not self._sending.done():
             raise ClientError(
                 "PROCESS_ACTIVE", "Another prompt is being typed in this terminal. Try again in a moment."
@@ -277,7 +282,7 @@ class Prompts:
             sending.set_exception(error)
 
     async def _type(self, sent: Sent, pid: int | None) -> str:
-        """Returns the turn that the agent has started with it. Raises ``ClientError``."""
+        """Types a prompt. Returns the turn that the agent has started with it. Raises ``ClientError``."""
         self._begun = asyncio.get_running_loop().create_future()
         self._keep(sent)
         try:
@@ -296,7 +301,8 @@ class Prompts:
         self._save()
 
     def begun(self, turn: str, prompt: str) -> str:
-        """The agent starts on a prompt; its text as it was sent, else as it is."""
+        """Notes that the agent has started on a prompt. Returns the text that was sent, or ``prompt`` if it was not
+        sent from here."""
         sent = self.sent
         if sent is None or not same_words(sent.text, prompt):
             return prompt
@@ -308,7 +314,7 @@ class Prompts:
         return sent.text
 
     def record(self, entry: transcript.Prompt, run: str) -> PromptAccepted:
-        """A prompt in the conversation's file, which belongs to ``run``, as the history keeps it."""
+        """A prompt in the conversation's file, which belongs to ``run``, as it is stored in the history."""
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
@@ -316,7 +322,8 @@ class Prompts:
         return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid, review=sent.review)
 
     def recorded(self, entry: transcript.Prompt, run: str) -> str:
-        """It is in the history: from there it is known. Its text."""
+        """Like ``begun``, for a prompt that is already in the history, so that it no longer has to be kept here.
+        Returns its text."""
         text = self.begun(run, entry.text)
         if self.sent is not None and self.sent.turn:
             self._keep(None)
@@ -332,7 +339,7 @@ def _check(command: commands.Execute) -> None:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")
     if command.attachments or command.agent is not None or _chosen(command.options):
-        text = "Only text can be typed into a terminal: no files, no options."
+        text = "Only text can be typed into a terminal. Remove the files and options."
         field = "data.attachments" if command.attachments else "data.agent" if command.agent else "data.options"
         raise ClientError("NOT_SUPPORTED", text, field=field)
 
@@ -367,21 +374,22 @@ def _with_ancestors(pid: int) -> Iterator[int]:
 
 
 def _chosen(options: Options) -> bool:
-    """Something about how the agent is to run."""
+    """Whether the options choose anything about how the agent runs."""
     return msgspec.structs.replace(options, partial_messages=False) != Options()
 
 
 def same_words(prompt: str, reported: str) -> bool:
-    """Whether the agent reports this prompt."""
+    """Whether ``reported``, which the agent reports, is this prompt."""
     return letters(PASTE_MARK.sub("", reported)) == letters(PASTE_MARK.sub("", prompt))
 
 
 def letters(text: str) -> str:
-    """What is compared of a text. Blanks come and go on the way: a tab is four of them in the agent's box."""
+    """The compared characters of a text. Whitespace changes on the way: a tab is four spaces in the agent's prompt
+    box."""
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:
-    """The client may be gone before its prompt fails: the event loop need not report that as an error."""
+    """Retrieves the error: the event loop would report it if the client is gone before its prompt fails."""
     if not sending.cancelled():
         sending.exception()

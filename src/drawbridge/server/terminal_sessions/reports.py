@@ -1,5 +1,5 @@
-"""What is reported about a terminal session: by hooks, and by the conversation's file, in the right order; and its agent's
-process, whose end nothing reports.
+"""What hooks and the conversation's file report about a terminal session, in the right order; and a check of the
+agent's process, whose end nothing reports.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ logger = logging.getLogger("drawbridge.server")
 
 WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
-"""Seconds between two looks at a conversation's file and at the agent's process, while no hook reports anything."""
+"""Seconds between two checks of a conversation's file and of the agent's process, while no hook reports anything."""
 
 RECORD_SECONDS: Final = 3.0
 """Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
 
 PROMPT_SECONDS: Final = 1.0
-"""Seconds by which the prompt of a run may be late there when its agent asks something: a person may be waiting for that."""
+"""Seconds by which a run's prompt may be late in that record when its agent asks something: a person may be waiting for
+the question."""
 
 LOOKS: Final = 3
-"""How often the process is checked before the successor of a session that was moved to the background must have reported."""
+"""How often the process is checked before the successor of a session that was moved to the background must have
+reported."""
 
 
 _Condition = Callable[[], bool]
@@ -44,22 +46,22 @@ def _now() -> bool:
 
 
 class Reports:
-    """The reports about one session, which are processed in the order of their arrival, each after what the conversation's file
-    contains by then; and whether the agent is still there, which no hook reports.
+    """The reports about one session. Each is processed in the order of arrival, after what the conversation's file
+    contains by then. Also checks whether the agent is still there, which no hook reports.
     """
 
     def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
-        """``beginning_with``: the id of the terminal session whose agent's own id begins so."""
+        """``beginning_with``: returns the id of the terminal session whose agent's own id has a prefix, if any."""
         self.session = session
         self._beginning_with = beginning_with
         self._moved = ("", 0)
         """Where the conversation was moved to, and how often that was seen."""
         self._calls: asyncio.Queue[tuple[Callable[[], None], _Condition, float]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
-        """The next call, once what is before it in the file was read."""
+        """The next call. It is made once what precedes it in the file was read."""
         self._file: TranscriptFile | None = None
         self._processes: dict[int, ProcessFile] = {}
-        """What the CLI's files about its processes contained at the last look."""
+        """What the CLI's files about its processes contained at the last check."""
         self._path = ""
         """The path of the file, as it was reported."""
         self._seen = False
@@ -70,27 +72,28 @@ class Reports:
         self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
 
     def add(self, call: Callable[[], None]) -> None:
-        """Calls it in its turn."""
+        """Makes the call in its turn."""
         self._calls.put_nowait((call, _now, 0.0))
 
     def add_after_text(self, call: Callable[[], None], text: str) -> None:
-        """As ``add``, and if possible after ``text`` of the agent, which its record may not contain yet."""
+        """Like ``add``, but if possible after the agent's text ``text``, which its record may not contain yet."""
         self._calls.put_nowait((call, lambda: self.session.last_text.strip() == text.strip(), RECORD_SECONDS))
 
     def add_after_prompt(self, call: Callable[[], None]) -> None:
-        """As ``add``, and if possible after the prompt of the run, which the agent's record may not contain yet."""
+        """Like ``add``, but if possible after the prompt of the run, which the agent's record may not contain yet."""
         self._calls.put_nowait((call, self._has_prompt, PROMPT_SECONDS))
 
     def _has_prompt(self) -> bool:
-        """Whether the prompt of the run was recorded, or is not going to be: that of a custom command is not."""
+        """Whether the prompt of the run was recorded, or will not be: the prompt of a custom command is not
+        recorded."""
         turn = self.session.turn
         return turn is None or turn.recorded or time.monotonic() - turn.began > PROMPT_SECONDS
 
     def set_process(self, process: Process, path: str) -> None:
-        """The agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file when the
-        agent goes to a worktree (2.1.329): what was not read yet is read from there."""
+        """Sets the agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file
+        when the agent goes to a worktree (2.1.329): what was not read yet is read from there."""
         if self.session.processes.reported(process, path, is_ended=self.session.ended):
-            if self._file is None:  # else only once the read that is in progress has ended
+            if self._file is None:  # otherwise only once the read that is in progress has ended
                 self._open_file()
             self.session.save()
 
@@ -155,11 +158,12 @@ class Reports:
         self._call = None
         try:
             call()
-        except Exception:  # this session may be shown wrongly; the others are not concerned
+        except Exception:  # this session may be shown wrongly; the others are not affected
             logger.exception("%s: internal error", self.session.id)
 
     def _look(self) -> None:
-        """Whether the agent is still there, and still has this conversation: no hook reports the end of either."""
+        """Checks whether the agent is still there, and still has this conversation: no hook reports the end of
+        either."""
         session = self.session
         if session.pid is None or session.ended:
             return
@@ -177,7 +181,8 @@ class Reports:
                 self._look_for_successor(pid, process)
 
     async def _read_processes(self) -> dict[int, ProcessFile]:
-        """The CLI's files about the process that works, and about the one that has reported last, which gets prompts."""
+        """The CLI's files, by PID, about the process that works and the process that has reported last, which receives
+        prompts."""
         session, file = self.session, self._file
         if file is None or session.approvals:
             return {}
@@ -196,7 +201,8 @@ class Reports:
             self.session.move(pid, successor)
 
     async def _read_until(self, is_recorded: _Condition, seconds: float) -> None:
-        """Reads all lines. The CLI writes them a moment after it has shown them, so ``is_recorded`` may take ``seconds``."""
+        """Reads all lines. The CLI writes lines a moment after it has shown them, so this waits up to ``seconds`` for
+        ``is_recorded``."""
         until = time.monotonic() + seconds
         await self._read()
         while self._file is not None and not is_recorded() and time.monotonic() < until:
@@ -207,13 +213,13 @@ class Reports:
         await self.session.look_back()
         more = self._file is not None
         if self._file is not None and not self.session.memory.title:
-            # Of a long conversation only the end is read.
+            # Only the end of a long conversation is read.
             title = await asyncio.to_thread(title_of, Path(self._file.path))
             self.session.learn_title(title or "")
         while True:
             if self._path != self.session.processes.latest.transcript:
-                # It has moved, or the process that had it has left. Only now: the place where reading continues is that
-                # of the last entry in the history.
+                # The file has moved, or the process that had it open has left. It is opened only now, because reading
+                # continues after the last entry in the history.
                 self._open_file()
                 more = True
             if not more or self._file is None:
@@ -240,6 +246,6 @@ class Reports:
             self._do(self._calls.get_nowait()[0])
 
     def close(self) -> asyncio.Task[None]:
-        """Processes nothing from now on. Returns the task, which ends soon."""
+        """Stops processing reports. Returns the task, which ends soon."""
         self._tasks.cancel()
         return self._task

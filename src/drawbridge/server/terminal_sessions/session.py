@@ -1,8 +1,8 @@
-"""A session whose agent a person has started in a terminal: its state, by what its hooks and its conversation's file report.
+"""A terminal session: its state is derived from what the agent's hooks and its transcript file report.
 
-The server does not start or stop the agent. Its own dialog is open at the same time, and the first answer counts. A
-subagent's dialog is the exception: it appears only after its hook has ended, so its question waits here for a limited time,
-and only while a client could answer it.
+The server does not start or stop the agent. The agent's own dialog is open at the same time, and the first answer
+counts. A subagent's dialog is the exception: it appears only after its hook has ended, so its question waits here for a
+limited time, and only while a client could answer it.
 """
 
 from __future__ import annotations
@@ -88,25 +88,26 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a subagent's question waits for a client: time to take a phone out and to read. Until then the terminal shows no
-dialog, so the person there must not wait longer (2.1.329)."""
+"""Seconds that a subagent's question waits for a client: enough to take out a phone and read. Until then, the terminal
+shows no dialog, so the user there must not have to wait longer (2.1.329)."""
 
 HOLD_AGAIN_SECONDS = 5.0
-"""The same after a question that no client has answered in time, until one answers again: nobody seems to be there."""
+"""Seconds that the next question waits after no client has answered one in time, until a client answers again: nobody
+seems to be there."""
 
 OWN_DIALOG: Final = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
 
 IDLE_SECONDS = 3.0
-"""Seconds for which the agent waits for a prompt before its run is over without a report: what its hooks and its file have to
-report about the end comes sooner."""
+"""Seconds that the agent has to wait for a prompt until its run counts as over without a report: whatever its hooks and
+its file report about the end arrives sooner."""
 
 SETTLING_SECONDS = 2.0
 """Seconds after a decision in which a notification may still be about the dialog that it has closed."""
 
 
 class TerminalSession(Session):
-    """``directory`` contains its metadata and its history."""
+    """A terminal session. ``directory`` contains its metadata and its history."""
 
     def __init__(
         self,
@@ -127,30 +128,30 @@ class TerminalSession(Session):
         self._reporting: int | None = None
         """The process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests
-        """As in ``Facts``."""
+        """``works`` and ``rests`` as they were stored last, as in ``Facts``."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
-        """The session that continues this one, which the person has moved to the background."""
+        """The session that continues this one, which the user has moved to the background."""
         self.turn: Turn | None = None
         self.activities = Activities(read_file)
         self.last_text = ""
         """The agent's latest text."""
         self.directory = directory
         self._is_closed = False
-        """The server has shut down: what happens to the session now is not known to the next one."""
+        """Whether the session was closed: what happens to it now is not stored for the next server."""
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
-        """It is a copy of another conversation, and the file has no prompt of its own yet."""
+        """Whether it is a copy of another conversation, and its file has no new prompt yet."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
-        """Approvals of subagents, until they are handed over to the terminal."""
+        """The timers that hand over subagents' approvals to the terminal, by the approvals' ids."""
         self._is_unattended = False
-        """Whether no client has answered since a question was left to the terminal for that."""
+        """Whether a question was left to the terminal because no client had answered, and none has answered since."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
-        """Questions that were answered while their hook was expected after a restart."""
+        """Questions that were answered before their hook had reconnected after a restart."""
         self._known: Latest[str, PendingApproval] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
         self._about: AgentReports | None = None
@@ -175,26 +176,26 @@ class TerminalSession(Session):
 
     @property
     def pid(self) -> int | None:
-        """The agent's process, as far as known."""
+        """The PID of the agent's process; None if it is not known."""
         return self.processes.latest.pid
 
     @property
     def in_background(self) -> bool:
-        """The agent's daemon hosts it; it has no terminal of its own."""
+        """Whether the agent's daemon hosts it, so that it does not have its own terminal."""
         return self.processes.latest.background
 
     @property
     def permission_mode(self) -> str | None:
-        """The agent's permission mode, also of before a restart; None if the agent has not reported it."""
+        """The agent's permission mode, possibly from before a restart; None if the agent has not reported it."""
         return self.processes.latest.permission_mode
 
     def _set_mode(self, pid: int | None, mode: str | None) -> None:
-        """As ``Processes.set_mode``. It is saved at once: prompts depend on it."""
+        """Sets the mode as ``Processes.set_mode`` does, and saves it at once, because prompts depend on it."""
         if self.processes.set_mode(pid, mode):
             self.save()
 
     def started_in(self, pid: int, mode: str | None) -> None:
-        """``mode``: the one in which the agent's process was started, unless it has reported another one since."""
+        """Sets the mode in which the agent's process was started, unless the process has reported one since."""
         if self.processes.needs_mode(pid):
             self._set_mode(pid, mode)
             self.publish_state()
@@ -252,8 +253,8 @@ class TerminalSession(Session):
         self, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
         """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the session
-        if nothing can be typed now. An error after which neither was done has the prompt in its details, so that a person can
-        copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        if nothing can be typed now. If neither was done, the prompt is in the details of the error, so that a person
+        can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
         await self.reviewed.sent()
         known = self.handover.known(id, key) or await self.prompts.known(id, key)
@@ -284,8 +285,8 @@ class TerminalSession(Session):
         return self.turn is not None and self.turn.has(turn)
 
     def within_limits(self, mode: str | None = None) -> bool:
-        """Whether a client might have started a run with the mode of this agent; ``mode``: the one that it reports now. Raises
-        ``ClientError`` with the reason."""
+        """Whether a client could have started a run in this agent's mode. ``mode``: the one that it reports now; None
+        for the one that it has reported last. Raises ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._context.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
@@ -296,7 +297,7 @@ class TerminalSession(Session):
     def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
 
-    # Decisions of clients, and of the person at an editor. The person may decide in the agent's own dialog at the same moment.
+    # Decisions by clients, and by the user in an editor, who may decide in the agent's own dialog at the same moment.
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         if held := self._held.pop(approval.id, None):
@@ -313,8 +314,8 @@ class TerminalSession(Session):
     # What the agent's hooks report.
 
     def expect(self, event: hook_events.HookEvent) -> None:
-        """A hook has reported something that may begin a run. Called before anything that was reported earlier is processed:
-        the checkpoint before the run can't wait for that."""
+        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. Called before
+        earlier reports are processed, because the checkpoint can't wait for them."""
         may_begin = event.hook_event_name in hook_events.MAY_BEGIN and event.prompt_id
         follows = event.prompt.startswith(hook_events.TASK_ENDED) or event.hook_event_name != "UserPromptSubmit"
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
@@ -328,11 +329,11 @@ class TerminalSession(Session):
         handed: Left | None = None,
         pid: int | None = None,
     ) -> PendingApproval | None:
-        """A hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned. ``handed``: what the
-        hook has handed over to the agent. ``pid``: the agent's process."""
+        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned.
+        ``handed``: what the hook has handed over to the agent. ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
-            # What the conversation's file says is about the process before it.
+            # The mode in the conversation's file is that of the process before it.
             self.save()
         self._set_mode(self._reporting, event.permission_mode)
         agent, activity = event.agent_id, self._activity
@@ -387,18 +388,18 @@ class TerminalSession(Session):
 
     @property
     def _activity(self) -> Activity:
-        """Of the process whose hook is reporting."""
+        """The activity of the process whose hook is reporting."""
         return self.activities.of(self._reporting)
 
     def _goes_on(self) -> None:
-        """A process has the conversation open."""
+        """Notes that a process has the conversation open."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
 
     def leave(self, pid: int | None, outcome: messages.Outcome = "interrupted", *, quiet: bool = False) -> None:
-        """A process has ended, or has closed the conversation; another terminal may have it open. ``outcome``, ``quiet``: of
-        its run, as in ``_finish``."""
+        """Notes that a process has ended, or has closed the conversation, which another terminal may have open.
+        ``outcome`` and ``quiet`` are those of its run, as in ``_finish``."""
         self._reporting = pid
         if pid is None or not self.processes.beside(pid):
             self.end()
@@ -410,16 +411,16 @@ class TerminalSession(Session):
                 self.withdraw(approval, ENDED)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process in (pid, None):
-            self._finish(outcome, quiet=quiet)  # if it was another one's, its next hook begins another run
+            self._finish(outcome, quiet=quiet)  # if another process works on it, that one's next hook begins a new run
         self._changed()
 
     def end(self) -> None:
-        """The agent's program has ended."""
+        """Ends the session, because the agent's program has ended."""
         self._end("interrupted")
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """The person has moved the conversation of the process ``pid`` to the background, where ``continued_in`` continues it
-        under another id."""
+        """Notes that the user has moved the conversation of the process ``pid`` to the background, where
+        ``continued_in`` continues it under another id."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
             self.save()
@@ -427,7 +428,7 @@ class TerminalSession(Session):
             self._end("completed", quiet=True, continued_in=continued_in)
 
     def _end(self, outcome: messages.Outcome, *, quiet: bool = False, continued_in: str | None = None) -> None:
-        """No process has the conversation open."""
+        """Ends the session: no process has the conversation open."""
         self.processes.only_latest()
         self.handover.end()
         self._over(outcome, quiet=quiet)
@@ -436,9 +437,9 @@ class TerminalSession(Session):
         self._changed()
 
     def tick(self, idle_since: float | None = None) -> None:
-        """A run is over when its agent has stopped, and nothing in the background needs to be waited for. Or the agent has been
-        waiting for a prompt since ``idle_since`` (seconds since 1970), although no hook has reported that it has stopped: the
-        person has taken the prompt back.
+        """Ends a run when its agent has stopped and nothing in the background needs to be waited for, or when the agent
+        has been waiting for a prompt since ``idle_since`` (seconds since 1970) although no hook has reported that it
+        has stopped: the user has withdrawn the prompt.
         """
         if self.turn is None:
             for activity in self.activities:
@@ -456,11 +457,12 @@ class TerminalSession(Session):
             self._changed()
 
     def expect_run(self, run: str) -> None:
-        """The agent continues with what it gets at its stop: as ``expect``."""
+        """Begins the checkpoint before ``run``, with which the agent will continue after its stop, as ``expect``
+        does."""
         self.reviewed.expect(self.id, run)
 
     def _continue_with(self, handed: Left) -> None:
-        """The agent continues after its stop, with what it was given then, in the same turn of its own."""
+        """Begins the run with which the agent continues after its stop. To the agent, it belongs to the same turn."""
         if self.turn is None or self.turn.id != handed.run:
             self._finish("completed")
             self._begin(handed.run, handed.text)
@@ -469,7 +471,7 @@ class TerminalSession(Session):
         self.reviewed.expect_nothing(self.id)
 
     def _works(self, event: hook_events.HookEvent) -> None:
-        """The main agent or one of its subagents, which may outlive the turn that began it."""
+        """Notes that the main agent is working, or one of its subagents, which may outlive the turn that began it."""
         if event.agent_id is not None:
             self._activity.background.subagent(event.agent_id, event.agent_type)
         elif not self._is_past(event.prompt_id):
@@ -480,8 +482,9 @@ class TerminalSession(Session):
         return self.turn is not None and not self.turn.has(turn) and turn in self._past
 
     def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
-        """A turn of the agent, unless it is the one that runs already; ``follows``: it belongs to that one. ``recorded``: as in
-        ``Turn``. If the agent continues a turn that was over, that is another run: each ends once.
+        """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: it belongs to the
+        current turn. ``recorded``: as in ``Turn``. If the agent continues a turn that was over, a new run begins: each
+        ends only once.
         """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
@@ -514,7 +517,7 @@ class TerminalSession(Session):
     def _finish(
         self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
     ) -> None:
-        """The main agent's turn is over. ``quiet``: it ended long ago and causes no notice."""
+        """Ends the main agent's turn. ``quiet``: it ended long ago and does not cause a notification."""
         self._main_stopped()
         if self.turn is None:
             return
@@ -528,32 +531,33 @@ class TerminalSession(Session):
         self.store.record(finished, quiet=quiet)
 
     def _is_over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """The turn is over, as no hook has reported. ``quiet``: as in ``_finish``."""
+        """Ends a turn whose end no hook has reported. ``quiet``: as in ``_finish``."""
         if self.turn is not None:
             self._reporting = self.turn.process
         self._finish(outcome, quiet=quiet)
 
     def _main_stopped(self) -> None:
-        """What the main agent has asked was answered, or it would not have stopped. Subagents ask for themselves, and so does
-        the agent of another terminal that has the same conversation open.
+        """Withdraws what the main agent has asked: it was answered, or the agent would not have stopped. Questions from
+        subagents stay open, and so do those of the agent in another terminal that has the same conversation open.
         """
         for approval in self.approvals:
             surface = self.approvals.surfaces(approval)[0]
             if isinstance(surface, ExpectedSurface) and self.processes.has_others:
-                continue  # which of them has asked is known when its hook reports again
+                continue  # which process has asked is known when its hook reports again
             if approval.request.asked_by is None and surface.pid not in self.processes.beside(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
         self._activity.terminal_only.continued(None)
         self._activity.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """The agent's process has ended, and with it all that it was running."""
+        """Ends everything that the agent's process was running, because the process has ended."""
         self.withdraw_all(ENDED)
         self.activities.clear()
         self._finish(outcome, quiet=quiet)
 
     def _asks_in_terminal(self) -> None:
-        """The CLI has notified the person of a dialog. If it is not about an open approval, nobody here can answer it."""
+        """Notes that the CLI has notified the user of a dialog. If it is not about an open approval, it can't be
+        answered here."""
         known = self.approvals or self._activity.terminal_only.has_question
         if known or time.monotonic() - self._decided_at < SETTLING_SECONDS:
             return
@@ -589,7 +593,7 @@ class TerminalSession(Session):
         return approval
 
     def _can_be_answered(self) -> bool:
-        """Whether a client is connected that is sent approvals of this session and may answer them."""
+        """Whether a client is connected that receives approvals of this session and may answer them."""
         return self._context.audience.can_decide(self.id, self.path)
 
     def _hold(self, approval: PendingApproval) -> None:
@@ -642,22 +646,22 @@ class TerminalSession(Session):
         return (None, False) if self.turn is None else (self.turn.process, self.turn.resting is not None)
 
     def _keep_working(self) -> None:
-        """Saves whose run is active, if that has changed."""
+        """Saves which process's run is active, if that has changed."""
         if self._working != self._stored:
             self.save()
 
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Everything is over, except for the turn and the approvals of an agent that is alive. If no process is known, its
-        next report shows that it is.
+        """Restores the state after a restart. Everything is over, except the turn and the approvals of an agent that is
+        alive. If no process is known, the agent's next report shows that it is alive.
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
         is_open = not self.ended and (self.pid is None or self.processes.alive)
         if is_open:
             open_before = carried(self.history, self.memory.approvals)
-        # What an earlier version has stored does not tell whose the run is.
+        # Earlier versions did not store which process the run belongs to.
         works, rests = self._stored
         works = self.processes.only if works is None else works
         active = next(reversed(self.memory.unfinished), None)
@@ -701,7 +705,7 @@ class TerminalSession(Session):
                 if approval.request.agent_id is not None:
                     self.activities.of(works).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
-                    self._hand_over_later(approval)  # whether a client connects too is not known yet
+                    self._hand_over_later(approval)  # it is not known yet whether a client will connect, too
 
     def knows(self, question: str) -> bool:
         return question in self._known
@@ -715,7 +719,8 @@ class TerminalSession(Session):
         return asked != (known.request.tool_name, hook_events.json_object(known.request.input))
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
-        """The question that ``surface`` reports, if it was asked before: it continues to wait, or receives the decision."""
+        """The question that ``surface`` reports, if it was asked before; the surface waits for the decision or receives
+        it. None if the question is new."""
         approval = self._known.get(surface.known_as)
         if approval is None:
             return None
@@ -736,7 +741,8 @@ class TerminalSession(Session):
         return approval
 
     def stop_waiting(self) -> None:
-        """An agent that has not reported again by now no longer has a question; if it reports after all, it asks a new one."""
+        """Withdraws the questions of an agent that has not reported again by now. If it reports after all, it asks a
+        new question."""
         for approval in self._undelivered.values():
             if approval.overrule():
                 self._record_overruled(Overruled(approval, NO_LONGER_WAITED))
@@ -757,7 +763,8 @@ class TerminalSession(Session):
     # How approvals end in the terminal.
 
     def disconnect(self, surface: Surface) -> None:
-        """This surface can no longer reach the agent: its dialog is closed, or the program is gone."""
+        """Removes a surface that can no longer reach the agent, because the agent's dialog is closed or the program is
+        gone."""
         alive = surface.pid is None or process_alive(surface.pid)
         for approval in self.approvals:
             surfaces = self.approvals.surfaces(approval)
@@ -772,7 +779,8 @@ class TerminalSession(Session):
         self._changed()
 
     def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """A call was seen to end: the approvals about it are over, whether they were decided here or in the terminal."""
+        """Ends the approvals about a tool call that was seen to end, whether they were decided here or in the
+        terminal."""
         for approval in self.approvals:
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
@@ -787,15 +795,15 @@ class TerminalSession(Session):
     # Entries of the conversation's file.
 
     def add_entry(self, entry: transcript.Entry, *, quiet: bool) -> None:
-        """``quiet``: the entry is older than this session. What another process adds later (the server, which continues the
-        conversation) is ignored: the agent in this terminal does not know of it.
+        """Processes an entry. ``quiet``: it is older than this session. What another process adds later (the server,
+        which continues the conversation) is ignored: the agent in this terminal does not know about it.
         """
         self._reporting = self.processes.only
         match entry:
             case transcript.Mode(mode):
                 if not self.processes.has_others:
                     self._set_mode(self.pid, mode)
-                elif self.processes.doubt_modes(mode):  # each reports its own with its next hook
+                elif self.processes.doubt_modes(mode):  # each process reports its mode with its next hook
                     self.save()
             case transcript.Context():
                 self._handed(entry)
@@ -819,7 +827,7 @@ class TerminalSession(Session):
                     self._is_over("interrupted", quiet=quiet)
 
     def _handed(self, entry: transcript.Context) -> None:
-        """The agent's record shows what a hook has handed over to it."""
+        """Records what a hook has handed over to the agent, once the agent's record shows it."""
         left = self.handover.confirmed(entry)
         if left is None:
             return
@@ -829,7 +837,8 @@ class TerminalSession(Session):
         self.submitted(left.review, left.run, left.by)
 
     def _prompted(self, entry: transcript.Prompt) -> None:
-        """A prompt in the conversation's file. It begins a turn, unless it was added to the current one, or is an old one's."""
+        """Records a prompt in the conversation's file. It begins a turn, unless it was added to the current one, or
+        belongs to an old one."""
         is_current = self.turn is not None and self.turn.has(entry.turn)
         if self.turn is not None and (self._is_same(entry) if self._is_copy else is_current or self._is_same(entry)):
             self.turn.recorded, self._is_copy = True, False
@@ -850,12 +859,12 @@ class TerminalSession(Session):
             self._past[run] = None
 
     def _is_same(self, entry: transcript.Prompt) -> bool:
-        """Whether the current turn was begun with this prompt. Its id does not tell that in a copy of a conversation: the CLI
-        writes the earlier prompts with the id of the first new one (2.1.329)."""
+        """Whether the current turn was begun with this prompt. In a copy of a conversation, the id does not show that:
+        the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.turn is not None and same_words(self.turn.prompt, entry.text)
 
     def add_report(self, line: bytes) -> None:
-        """``line``: of the conversation's file, as ``add_entry`` has them interpreted."""
+        """Adds what the agent reports about itself in this line of the conversation's file."""
         self._about = self._about or AgentReports(self._agent_state)
         self._about.recorded(line)
 
@@ -863,13 +872,13 @@ class TerminalSession(Session):
         return last_state(lines, session_id)
 
     def publish_reports(self) -> None:
-        """Lines of the conversation's file were added."""
+        """Publishes the state after lines of the conversation's file were added."""
         self._keep_working()
         self._publish_about()
         self.publish_state()
 
     def _publish_about(self) -> None:
-        """What the agent reports about itself in its file, and its tasks according to the hooks."""
+        """Publishes what the agent reports about itself in its file, and its tasks according to the hooks."""
         state = self._agent_state if self._about is None else self._about.state
         self._report_state(msgspec.structs.replace(state, tasks=() if self.ended else self.activities.shown))
 
@@ -888,8 +897,8 @@ class TerminalSession(Session):
         self.publish_state()
 
     def close(self, reason: str) -> None:
-        """The server shuts down; the agent continues. A question that its hook will report again stays open, others can only be
-        answered in the terminal.
+        """Closes the session; the agent continues. A question that its hook will report again stays open; others can
+        then only be answered in the terminal.
         """
         for approval in self.approvals:
             if not approval.request.known_as:
@@ -907,7 +916,7 @@ class TerminalSession(Session):
 
 
 def _is_main_of(approval: PendingApproval, run: str | None) -> bool:
-    """Whether the main agent has asked it in this run. A subagent may be that of another process."""
+    """Whether the main agent has asked it in this run. A subagent may belong to another process."""
     return approval.request.agent_id is None and run is not None and approval.request.run_id == run
 
 

@@ -1,6 +1,6 @@
 """The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report them.
 
-Each has its history in ``<data>/desk/<id>``.
+The history of each is in ``<data>/desk/<id>``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum of sessions; the one that ended first is removed first."""
+"""The maximum number of sessions; the one that ended first is removed first."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
@@ -53,12 +53,13 @@ FORGOTTEN: Final = "gone_"
 
 
 class TerminalSessions:
-    """Those of ``sessions`` that are in terminals, in the order of their arrival: restored, begun, and removed here."""
+    """The sessions in ``sessions`` that are in terminals, in the order of their arrival. They are restored, begun and
+    removed here."""
 
     def __init__(self, data: Path, context: Context, fsync: FsyncPolicy, sessions: Sessions) -> None:
         self.terminals = Terminals()
         self.closed = False
-        """The server shuts down: hooks and bridges that connect now wait for the next server."""
+        """Whether the server is shutting down: hooks and bridges that connect now wait for the next server."""
         self._directory = data / "desk"
         self._context = context
         self._fsync = fsync
@@ -77,7 +78,7 @@ class TerminalSessions:
         return session if isinstance(session, TerminalSession) else None
 
     def reports_about(self, session: TerminalSession) -> Reports:
-        """Raises ``KeyError`` if the session was removed."""
+        """The reports about ``session``. Raises ``KeyError`` if the session was removed."""
         return self._reports[session]
 
     def open_in_terminal(self, session_id: str) -> bool:
@@ -91,7 +92,7 @@ class TerminalSessions:
     async def execute(
         self, session: TerminalSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """A prompt for its agent, if the owner of this server allows it. Raises ``ClientError``."""
+        """Sends its agent a prompt, if the owner of this server allows that. Raises ``ClientError``."""
         await self._processed(session)
         if self.find(session.id) is not session:
             raise no_project()
@@ -100,20 +101,21 @@ class TerminalSessions:
     async def submit_review(
         self, session: TerminalSession, command: commands.ReviewSubmit, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """As ``execute``, a prompt of the comments on the review."""
+        """Like ``execute``, with the comments on the review as the prompt."""
         await self._processed(session)
         if self.find(session.id) is not session:
             raise no_project()
         return await session.submit_review(command, client, allowed)
 
     async def _processed(self, session: TerminalSession) -> None:
-        """Returns when all that was reported about it until now was processed. It may have been removed then."""
+        """Returns when everything that was reported about the session until now was processed. It may have been removed
+        by then."""
         if session in self._reports:
             await self._reports[session].processed()
 
     def load(self) -> None:
-        """Restores those of before a restart. What is damaged is removed: the agent has its own record. What can't be read now
-        is kept, and is restored when its agent reports something, or by a later server."""
+        """Restores the sessions from before a restart. Damaged ones are removed: the agent has its own record. Sessions
+        that can't be read now are kept, and are restored when their agent reports something, or by a later server."""
         make_private_directory(str(self._directory))
         for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):
@@ -124,7 +126,7 @@ class TerminalSessions:
             self._directories.remove_unused()
 
     def _restore(self, directory: Path) -> TerminalSession | None:
-        """None if it is damaged and was removed, or can't be read now."""
+        """Restores a session. Returns None if it is damaged and was removed, or can't be read now."""
         try:
             session = self._open(directory)
         except (metadata.Unreadable, metadata.Newer, HistoryUnreadable, NotPrivate, OSError) as error:
@@ -171,10 +173,11 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """The reports about the session that a hook of ``agent`` reports about: a new one, if it was not known. None if it is
-        not shown. ``process``: the agent's.
+        """The reports about the session that a hook of ``agent`` reports about, which is added if it is not known. None
+        if it is not shown. ``process``: the agent's process.
 
-        The CLI's daemon starts background sessions ahead, which nobody has given anything to do; they are not shown.
+        The CLI's daemon starts background sessions in advance; they are not shown while nobody has given them anything
+        to do.
         """
         id = TERMINAL_PREFIX + event.session_id
         session = self.find(id)
@@ -191,7 +194,8 @@ class TerminalSessions:
     def begin(
         self, id: str, path: str, agent: str, session_id: str, *, background: bool = False
     ) -> TerminalSession | None:
-        """Adds a session, and notifies the clients that follow all projects."""
+        """Adds a session, and notifies the clients that follow all projects. Returns None if the session can't be
+        added."""
         if not metadata.ID.fullmatch(id):
             return None
         if id in self._unreadable:
@@ -229,14 +233,15 @@ class TerminalSessions:
             self._removals.start(self._discard(session), f"{session.id}: removing its files")
 
     async def forget(self, session: TerminalSession) -> None:
-        """Removes it from the list, with its history. It is listed again if its agent continues and reports something."""
+        """Removes the session from the list, with its history. It is listed again if its agent continues and reports
+        something."""
         await self._processed(session)
         if self.find(session.id) is session:
             await self._discard(session)
 
     def _discard(self, session: TerminalSession) -> Coroutine[Any, Any, None]:
-        """The session is forgotten when this returns; its agent may report again at any moment, and then gets a new session.
-        Returns what removes the session's files.
+        """Forgets the session immediately; its agent may report again at any moment, and then gets a new session.
+        Returns a coroutine that removes the session's files.
         """
         reason = "it was removed from the list"
         self._sessions.remove(session)
@@ -255,7 +260,8 @@ class TerminalSessions:
         return self._remove(closed, forgotten)
 
     def _close(self, session: TerminalSession, reason: str) -> asyncio.Task[None]:
-        """Nothing that is reported about it is processed from now on; what is returned is done when its task is over."""
+        """Closes the session: nothing that is reported about it is processed from now on. Returns a task that is done
+        when the processing has ended."""
         following = self._reports[session].close()
         session.close(reason)
         return following

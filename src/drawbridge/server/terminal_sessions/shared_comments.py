@@ -1,6 +1,6 @@
-"""The comments on the review of a directory, which all terminal sessions in it share: a file in the server's folder of it.
+"""The comments on a directory's review, which all its terminal sessions share, in a file in the server's folder for it.
 
-The histories of the sessions have the records, each that of the session for which a client has asked. The file decides.
+Each change is also recorded in the history of the session for which it was requested, but the file is authoritative.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ NAME: Final = "comments.json"
 
 
 WAITING: Final = ".waiting"
-"""The ending of the file by which a hook knows that something waits for its session (``guard.report``)."""
+"""The suffix of the file that shows a session's hooks that something waits for it (``guard.report``)."""
 
 Release: TypeAlias = Literal["unsure", "ended", "refused"]
 
 
 class Left(Struct, frozen=True):
-    """Comments that are left with the session ``session``, as the prompt ``text`` of ``by``.
+    """Comments that are left with the session ``session``, as the prompt ``text`` from ``by``.
 
-    ``state`` as in ``Handover``. ``run``: the one that begins with them, once a hook has been given them; ``turn``: the agent's
-    own id of it.
+    ``state``: as in ``Handover``. ``run``: the run that begins with them, once a hook has received them; ``turn``: the
+    agent's own id for that run.
     """
 
     session: str
@@ -59,7 +59,7 @@ class Left(Struct, frozen=True):
 
 class _File(Struct):
     """``changes``: how often anything has changed, so that a draft differs from one that was removed before. ``left``: the
-    latest comments that were left with a session."""
+    comments that were last left with a session."""
 
     changes: int = 0
     comments: dict[str, Remembered] = {}
@@ -67,7 +67,7 @@ class _File(Struct):
 
 
 class SharedComments:
-    """``path``: of the file. ``stores``: those of the sessions, by their ids."""
+    """The comments of one directory. ``path``: the file. ``stores``: the sessions' stores, by session id."""
 
     def __init__(self, path: Path, stores: Mapping[str, SessionStore]) -> None:
         self._path = path
@@ -76,7 +76,7 @@ class SharedComments:
 
     @property
     def known(self) -> Mapping[str, Remembered]:
-        """Raises OSError if the file can't be read now."""
+        """The comments by id. Raises OSError if the file can't be read now."""
         return self.load().comments
 
     @property
@@ -87,20 +87,20 @@ class SharedComments:
 
     @property
     def handover(self) -> Handover | None:
-        """The same for clients, as long as any of them is not sent."""
+        """What ``left`` contains, for clients; None once all of it is sent."""
         left = self.left
         if left is None or not self._unsent(left.review):
             return None
         return Handover(project_id=left.session, by=left.by, prompt=left.text, state=left.state)
 
     def _unsent(self, review: Submission) -> list[str]:
-        """The ids of those that the agent has not got."""
+        """The ids of the comments in ``review`` that the agent has not received."""
         known = self.known
         return [id for id in review.comments if id in known and known[id].comment.state in ("draft", "waiting")]
 
     def put(self, left: Left, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
-        """Stores what is left with a session. ``state``: what its comments are from now on, by ``by``; None if unchanged.
-        Raises ``NotPrivate`` or OSError; nothing has changed then."""
+        """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves it
+        as it is. Raises ``NotPrivate`` or OSError without changing anything."""
         if left.state == "waiting":
             write_private(_mark(left.session), b"")
         self._put(left, left, state, by)
@@ -108,7 +108,7 @@ class SharedComments:
             self.unmark(left.session)
 
     def withdraw(self, by: str) -> None:
-        """What is left with a session is drafts again. Raises ``NotPrivate`` or OSError."""
+        """Turns what is left with a session back into drafts. Raises ``NotPrivate`` or OSError."""
         left = self.left
         if left is not None:
             self._put(None, left, "draft", by)
@@ -123,11 +123,11 @@ class SharedComments:
         self._announce(changed, by)
 
     def unmark(self, session: str) -> None:
-        """Nothing waits for this session."""
+        """Removes the file that shows that something waits for this session."""
         remove_quietly(_mark(session))
 
     def load(self) -> _File:
-        """Reads the file, if that was not done. Blocking. Raises OSError."""
+        """Reads the file, unless that is done. Blocking. Raises OSError."""
         if self._file is None:
             try:
                 self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
@@ -153,8 +153,8 @@ class SharedComments:
         return recorded
 
     def send(self, review: Submission, run_id: str, by: str) -> None:
-        """The agent has started on the prompt with these comments, unless that is known. A failure is logged: the agent has
-        them."""
+        """Marks these comments as sent, unless that is done: the agent has started on the prompt with them. A failure
+        is only logged, because the agent has them."""
         try:
             file = self._copy()
         except OSError as error:
@@ -179,12 +179,12 @@ class SharedComments:
                 store.announce(ReviewCommented(comment_id=id, by=by, comment=self.known[id].comment))
 
     def _copy(self) -> _File:
-        """For the next change."""
+        """A copy of the file's contents for the next change."""
         file = self.load()
         return _File(file.changes + 1, dict(file.comments), file.left)
 
     def _store(self, file: _File) -> None:
-        """Raises ``NotPrivate``; nothing has changed then."""
+        """Writes the file. Raises ``NotPrivate`` without changing anything."""
         write_private(str(self._path), msgspec.json.encode(file), synced=True)
         self._file = file
 

@@ -34,7 +34,7 @@ from drawbridge.transport.private_socket import listening
 logger = logging.getLogger("drawbridge.server")
 
 UNSENT_BYTES = 2 * wire.LINE_BYTES
-"""Bytes that may wait for one connection; above that it is closed."""
+"""Bytes that may wait to be sent on one connection; if there are more, it is closed."""
 
 
 class Peer:
@@ -45,7 +45,7 @@ class Peer:
         self._writer = writer
 
     def introduce(self, about: wire.Bridge) -> None:
-        """It is a bridge, or what it has reported about itself has changed."""
+        """Notes what a bridge reports about itself, for the first time or after a change."""
         self.about = about
 
     def send(self, line: wire.ToBridge | wire.HookAnswer | wire.HookContext) -> None:
@@ -59,7 +59,7 @@ class Peer:
 
 
 class HookSurface:
-    """A hook that waits with its agent's question."""
+    """A hook that waits for the answer to its agent's question."""
 
     in_editor = False
 
@@ -86,8 +86,8 @@ class HookSurface:
 
 @contextlib.asynccontextmanager
 async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
-    """Open as long as the context. If it can't be created, the server logs that and continues without it. ``commands``: what
-    clients can do with a review."""
+    """The private socket, open during the context. If it can't be created, the server logs that and continues without
+    it. ``commands``: what clients can do with a review."""
     socket = PrivateSocket(sessions, editors, commands)
     with contextlib.ExitStack() as stack:
         try:
@@ -105,7 +105,7 @@ async def private_socket(sessions: TerminalSessions, editors: Editors, commands:
 
 
 class PrivateSocket:
-    """Serves each connection in a task of its own."""
+    """Serves each connection in its own task."""
 
     def __init__(self, sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> None:
         self._sessions = sessions
@@ -145,7 +145,7 @@ class PrivateSocket:
             surface.closed()
             raise
         if self._sessions.closed:
-            await reader.read()  # it reconnects, to the next server
+            await reader.read()  # the hook reconnects to the next server
             return
         reports = self._sessions.report(agent, event, Process(hook.pid, hook.config, background=hook.background))
         if reports is None:
@@ -174,7 +174,8 @@ class PrivateSocket:
     async def _hand_over(
         self, peer: Peer, reports: Reports, event: hook_events.HookEvent, reader: asyncio.StreamReader
     ) -> Left | None:
-        """What the hook has received for its agent. It waits no longer than for this, and disconnects."""
+        """Hands over what waits for the agent, and returns it if the hook has received it. The hook then disconnects
+        without waiting any longer."""
         handover = reports.session.handover
         await asyncio.to_thread(handover.load)
         given = handover.give(event)
@@ -205,7 +206,7 @@ def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Lef
 
 
 def _read(line: bytes) -> wire.FromPeer:
-    """Halves of surrogate pairs are not valid JSON for msgspec; agents send them nevertheless."""
+    """Decodes a line. Lone halves of surrogate pairs are not valid JSON for msgspec, but agents send them."""
     try:
         return wire.decode_from_peer(line)
     except ValueError:

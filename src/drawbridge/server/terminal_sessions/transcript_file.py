@@ -1,4 +1,4 @@
-"""Claude Code's file of a conversation, read as it grows. Only the one that Claude Code keeps for the session is read."""
+"""Claude Code's transcript of a conversation, read as it grows. Only the file that belongs to the session is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
-"""Bytes that are read at first from the end of a longer conversation."""
+"""Bytes that are read first, from the end of a longer conversation's file."""
 
 SEARCHED_BYTES: Final = 64 * 1024 * 1024
 """Bytes before the end in which the last line that was read is searched for after a restart."""
@@ -19,7 +19,7 @@ SEARCHED_BYTES: Final = 64 * 1024 * 1024
 PORTION: Final = 1024 * 1024
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
-"""The maximum length of a line in bytes; longer ones, mostly pictures, are skipped."""
+"""The maximum length of a line in bytes; longer ones, mostly images, are skipped."""
 
 
 class NotItsFile(Exception):
@@ -29,7 +29,7 @@ class NotItsFile(Exception):
 def checked(path: str, session_id: str, config: str = "") -> str:
     """``path``, if it is ``<Claude Code's directory>/projects/<name>/<session>.jsonl``. Raises ``NotItsFile``.
 
-    ``config``: Claude Code's directory, as the environment of the agent names it; empty if it does not.
+    ``config``: Claude Code's directory, as set in the agent's environment; empty if it is not set there.
     """
     place = Path(path)
     configs = {str(Path.home() / ".claude"), os.environ.get("CLAUDE_CONFIG_DIR") or ""} - {""}
@@ -45,7 +45,7 @@ def checked(path: str, session_id: str, config: str = "") -> str:
 
 
 class TranscriptFile:
-    """``read`` returns the new lines. The file may not exist yet."""
+    """Reads a transcript as it grows. The file may not exist yet."""
 
     def __init__(self, path: str, after: str = "") -> None:
         """``after``: a text in the line that was read last (its uuid), if any was."""
@@ -56,7 +56,7 @@ class TranscriptFile:
         self._skipping = False
 
     def read(self) -> tuple[list[bytes], bool]:
-        """New lines, and whether there are more. Reads the disk: not from the event loop's thread. Raises ``OSError``."""
+        """Returns new lines, and whether there are more. Blocking. Raises ``OSError``."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -85,11 +85,12 @@ class TranscriptFile:
         return [line for line in lines if line]
 
     def _start(self, file: int, size: int) -> int:
-        """The offset after the line that was read last; without one, that of the last ``BEGIN_BYTES``."""
+        """The offset after the line that was read last; without one, the offset of the first line in the last
+        ``BEGIN_BYTES``."""
         if self._after:
             begin = max(0, size - SEARCHED_BYTES)
             data = os.pread(file, size - begin, begin)
-            # Its own line, not the next one, which names it as the one before.
+            # The line with this uuid, not the next line, which contains it as its parent's uuid.
             places = [
                 found.end() for found in re.finditer(rb'"uuid": ?"' + re.escape(self._after) + rb'"[^\n]*\n', data)
             ]

@@ -1,6 +1,6 @@
 """One turn of an agent at a terminal, and what it has left running in the background. Pure.
 
-The CLI names a turn by a prompt's id. What a background task reports when it ends gets an id of its own, and belongs to the
+The CLI names a turn by a prompt's id. What a background task reports when it ends gets its own id, and belongs to the
 turn that began the task: that turn is over when the agent has stopped and no task is left running.
 """
 
@@ -22,12 +22,12 @@ LAST_SECONDS: Final = 10.0
 
 
 MOST_TASKS: Final = 100
-"""Background tasks that clients are shown."""
+"""The maximum number of background tasks that clients are shown."""
 
 
 class Turn:
-    """``prompt`` is what it was begun with. ``resting``: when the agent stopped while tasks of its own ran; None if it is
-    working.
+    """``prompt``: the prompt that began it. ``resting``: when the agent stopped while its own tasks were running; None
+    if it is working.
 
     ``age``: seconds since it began.
 
@@ -83,7 +83,7 @@ class Background:
         self._changed = time.monotonic()
 
     def subagent(self, agent_id: str, agent_type: str | None = None) -> None:
-        """A subagent is running."""
+        """Notes that a subagent is running."""
         self._tasks.setdefault(agent_id, Task(agent_id, SUBAGENT, agent_type=agent_type))
 
     def ended(self, id: str) -> None:

@@ -1,0 +1,152 @@
+"""Connections come by the hundreds a second, each from another address, and say nothing: a slow client gets in all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import resource
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drawbridge.core.addresses import place
+from drawbridge.server.auth.tls import own_certificate
+from drawbridge.transport import tls_acceptor
+from tests.server.auth.rig import OWNER, Server, serving
+from tests.waiting import PATIENCE, until
+
+ROUND_TRIP = 0.4
+"""Seconds, of a slow mobile network."""
+
+ADDRESSES = 5_000
+RATE = 500
+"""Connections a second."""
+
+KEPT = 4_000
+"""Connections that the flood keeps open."""
+
+
+def of_the_flood(number: int) -> str:
+    return f"127.1.{number // 250}.{number % 250 + 1}"
+
+
+def one_network(address: str) -> str:
+    """The addresses of the flood count as one, as those of an IPv6 network do (``test_who_is_counted_as_one``)."""
+    return "2001:db8::/64" if address.startswith("127.1.") else place(address)
+
+
+@contextlib.contextmanager
+def many_files() -> Iterator[None]:
+    """Enough file descriptors for the flood."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, 2 * KEPT)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"a process may have only {hard} files open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def flood(server: Server) -> Iterator[threading.Event]:
+    """Yields what is set once more connections have come than the server has room for."""
+    is_full, is_over = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def come() -> None:
+        opened = deque[socket.socket]()
+        for number in range(1_000_000):
+            if is_over.wait(1 / RATE):
+                break
+            one = socket.socket()
+            one.setblocking(False)
+            one.bind((of_the_flood(number % ADDRESSES), 0))
+            assert one.connect_ex(("127.0.0.1", server.port)) == errno.EINPROGRESS
+            opened.append(one)
+            if number > tls_acceptor.HANDSHAKE_LIMIT * 2:
+                is_full.set()
+            if len(opened) > KEPT:
+                opened.popleft().close()
+        for one in opened:
+            one.close()
+
+    def comes() -> None:
+        try:
+            come()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=comes)
+    thread.start()
+    try:
+        yield is_full
+    finally:
+        is_over.set()
+        thread.join()
+    assert failures == []
+
+
+async def slow_answer(server: Server, trusted: ssl.SSLContext) -> bytes:
+    """What a client gets that is so far away; empty if the kernel's queue is full, or if it was cut off."""
+    loop = asyncio.get_running_loop()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    request = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    request += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    request += f"Authorization: Bearer {OWNER}\r\n\r\n"
+    is_sent, found = False, b""
+    with socket.socket() as one:
+        one.setblocking(False)
+        one.bind(("127.0.0.9", 0))
+        try:
+            await asyncio.wait_for(loop.sock_connect(one, ("127.0.0.1", server.port)), ROUND_TRIP * 3)
+        except TimeoutError:
+            return b""
+        while not found:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                if not is_sent:
+                    tls.do_handshake()
+                    tls.write(request.encode())
+                    is_sent = True
+                found = tls.read(4096)
+                break
+            try:
+                if outgoing.pending:
+                    await asyncio.sleep(ROUND_TRIP / 2)
+                    await loop.sock_sendall(one, outgoing.read())
+                data = await loop.sock_recv(one, 65536)
+            except ConnectionError:
+                return b""
+            if not data:
+                return b""
+            await asyncio.sleep(ROUND_TRIP / 2)
+            incoming.write(data)
+    return found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("whose", ["one network", "many addresses"])
+async def test_a_slow_client_gets_in_beside_a_flood(
+    tmp_path: Path, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tries again where it does not get in at once, as all clients do. The server has room for a quarter of its usual number
+    of handshakes, so that a flood that a test can make fills it several times in a round trip."""
+    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", tls_acceptor.HANDSHAKE_LIMIT // 4)
+    monkeypatch.setattr(tls_acceptor, "PLACE_LIMIT", tls_acceptor.PLACE_LIMIT // 4)
+    if whose == "one network":
+        monkeypatch.setattr(tls_acceptor, "place", one_network)
+    made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
+    trusted = ssl.create_default_context(cafile=str(made.certificate))
+    async with serving(tmp_path, made.context()) as server:
+        with many_files(), flood(server) as is_full:
+            await until(is_full.is_set)
+            async with asyncio.timeout(PATIENCE):
+                while not (answer := await slow_answer(server, trusted)):
+                    pass
+        assert answer.startswith(b"HTTP/1.1 101")

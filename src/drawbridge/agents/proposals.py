@@ -148,11 +148,13 @@ def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
 
 
 def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
+    """Raises ``_Unforeseeable`` if the cell's type changes: 2.1.329 leaves its outputs as they are, 2.1.332 adds or removes
+    them."""
+    if isinstance(kind, str) and kind != cell.get("cell_type"):
+        raise _Unforeseeable
     cell["source"] = source
     if cell.get("cell_type") == "code":
         cell["execution_count"], cell["outputs"] = None, []
-    if isinstance(kind, str):
-        cell["cell_type"] = kind
 
 
 def _new_cell(notebook: dict[str, Any], source: str, kind: object) -> dict[str, Any]:

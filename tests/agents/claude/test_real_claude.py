@@ -290,7 +290,7 @@ async def test_what_is_shown_is_what_is_written(warm: Session, model: MessagesSt
         (new, write(new, "again\nand again")),
         (crlf, write(crlf, "now\nwithout\n")),
         (notebook, cell(notebook, cell_id="c1", new_source="a = 2")),
-        (notebook, cell(notebook, cell_id="cell-1", new_source="x", cell_type="code")),
+        (notebook, cell(notebook, cell_id="cell-1", new_source="x", cell_type="markdown")),
         (notebook, cell(notebook, cell_id="c1", new_source="", edit_mode="delete")),
     ]
     for file, call in calls:

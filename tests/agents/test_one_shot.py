@@ -121,7 +121,7 @@ def test_what_codex_is_started_with(options: Options, flag: str) -> None:
         (Launch("/p", "", options=Options(max_turns=1)), "options.max_turns"),
         (Launch("/p", "", options=Options(permission_mode="full")), "options.permission_mode"),
         (Launch("/p", "", options=Options(model="--full")), "options.model"),
-        (Launch("/p", "--last", resume=True), "no conversation"),
+        (Launch("/p", "--last", resume=True), "does not have a conversation"),
     ],
 )
 def test_codex_is_not_started_with_what_it_can_not_be_told(launch: Launch, named: str) -> None:

@@ -3,7 +3,7 @@
 
 const { createHash } = require('node:crypto');
 
-/** Sessions of agents that are remembered. */
+/** The maximum number of agent sessions that are remembered. */
 const MOST_SESSIONS = 100;
 
 /**

@@ -113,8 +113,7 @@ function M.replace(entry, first, last, lines)
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- The proposed text with the user's edits; nil if there are none. Lines are sent as one string: Neovim would take long to
---- pack many small ones.
+--- The proposed text with the user's edits; nil if there are none. Lines are sent as one string: Neovim would take a long time to pack many small ones.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?
 function M.changed(entry)

@@ -61,7 +61,7 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
     """The input with which ``tool`` writes exactly ``text``; None if this tool can't.
 
-    The old and new string of the edit are the whole file: either the text that was shown is written, or nothing.
+    For an edit, the old and new strings are the whole file: either the text that was shown is written, or nothing is.
     """
     old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
     match tool:

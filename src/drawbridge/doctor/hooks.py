@@ -82,6 +82,6 @@ def _of_guard(agent: AgentHooks, guard: Guard) -> Iterator[Finding]:
     elif guard.state == "works" and guard.milliseconds:
         yield finding("hook-works", f"{agent.title}'s hooks answer in {guard.milliseconds:.0f} ms ({guard.file}).")
     elif guard.state == "works":
-        title = f"{agent.title}'s hooks in {guard.file} were not run."
-        why = "A command in a project's settings is run only if it is the one that setup installs."
+        title = f"{agent.title}'s hooks in {guard.file} were not tested."
+        why = "Doctor runs a command from a project's settings only if it is exactly the one that setup installs."
         yield finding("hook-untested", title, why, f"If you do not know that command: {again[0].lower()}{again[1:]}.")

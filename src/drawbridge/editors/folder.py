@@ -137,7 +137,7 @@ class Folder:
         raise Refused(f"{path} is not open in an editor here.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
-        """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text."""
+        """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text file."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
             raise UnusableFile(f"{request.path} does not exist.")

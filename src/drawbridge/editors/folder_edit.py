@@ -21,7 +21,7 @@ STOP_SECONDS: Final = 2.0
 async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:
     """Returns ``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file of the same name as ``path``.
 
-    Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text.
+    Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text file.
     """
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="drawbridge-")  # 0700
     try:

@@ -46,7 +46,8 @@ class Commit:
 @dataclass(slots=True, eq=False)
 class Push:
     """What the user has entered for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the
-    title and body that the server proposed last; ``output``: after a refusal; ``done``: a ``ReviewPushed``."""
+    title and body that the server proposed last; ``output``: that of git and its hooks after a refusal; ``done``: a
+    ``ReviewPushed``."""
 
     is_pull_request: bool = False
     title: str = ""

@@ -225,7 +225,7 @@ test('drafts are sent once, and only those that are shown', async () => {
   assert.deepEqual(server.asked, [['review_submit', { drafts: '1' }, true]]);
   there = { comments: [comment('a', { state: 'sent' })], drafts: '2' };
   await server.gives({ run_id: 'r', position: 1 });
-  assert.equal(await sent, 'Sent 1 comment. The agent will get them after its current work.');
+  assert.equal(await sent, 'Sent 1 comment. The agent will get them when it finishes its current work.');
   assert.equal(await comments.send(), '', 'there are none');
   there = { comments: [comment('b'), comment('c')], drafts: '4' };
   comments.show({ comments: [comment('b')], drafts: '3' });

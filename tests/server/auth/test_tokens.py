@@ -255,9 +255,9 @@ async def test_while_the_file_is_damaged_no_other_device_is_let_in_and_who_is_th
             assert (await owner.ask("hello"))["type"] == "hello"
         with pytest.raises(BadSetting, match="damaged"):
             server.token("another")
-        await until(lambda: "no device token is accepted" in caplog.text)
+        await until(lambda: "device tokens are not accepted" in caplog.text)
         assert (await there.ask("hello"))["type"] == "hello"
-        assert caplog.text.count("no device token is accepted") == 1
+        assert caplog.text.count("device tokens are not accepted") == 1
         assert (server.data / FILE).read_bytes() == damaged, "what is damaged is left as it is"
         (server.data / FILE).write_bytes(whole)
         async with server.client(token) as client:

@@ -17,7 +17,7 @@ import { inColumns, isRoomy, isSplit, isWrapped, setSplit, setWrapped } from './
 /** Number of rows above which the browser lays out only those near the viewport. */
 const FAR = 1000;
 
-/** Height of an unwrapped row; the same in diff.css. */
+/** Height of an unwrapped row; keep in sync with diff.css. */
 const ROW = 1.55; // em
 
 /** The number of characters that a comment quotes from its line. */

@@ -332,7 +332,7 @@ export class Comments {
       await this._load();
       if (data.waiting) return `Left ${counted(drafts.length, 'comment')} for the agent.`;
       const sent = `Sent ${counted(drafts.length, 'comment')}.`;
-      return data.position > 0 ? `${sent} The agent will get them after its current work.` : sent;
+      return data.position > 0 ? `${sent} The agent will get them when it finishes its current work.` : sent;
     } catch (error) {
       const { code, message, details } = error as RequestError;
       this.note.value = code === 'COMMENT_GONE' && !details?.run_id ? CHANGED : message;

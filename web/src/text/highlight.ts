@@ -1,5 +1,6 @@
 // Colors for code: finds the kinds of its words with the grammar of its language. A grammar is fetched when the first
-// code of its language is shown. The work is done a few milliseconds at a time, so that no code blocks the page.
+// code of its language is shown. The work is done a few milliseconds at a time, so that highlighting never blocks the
+// page.
 
 import type { StreamParser } from '@codemirror/streamparser';
 import type { Parser } from '@lezer/common';

@@ -13,7 +13,7 @@ const LONGEST = 20_000;
  * one: up to the end of a block, the time would grow with the square of its length. */
 const SPAN = 500;
 
-/** The maximum number of searches for emphasis in a text, because many meaningless markers would take long. */
+/** The maximum number of searches for emphasis in a text, because many meaningless markers would take a long time. */
 const SEARCHES = 2_000;
 
 /** What a link, an image or a reference begins with. */

@@ -20,7 +20,7 @@ TOO_MANY_REQUESTS: Final = 429
 """Not part of the protocol: Gemini CLI (0.61.0) answers a prompt with this code if the quota is used up."""
 
 LONGEST_TEXT: Final = 2_000
-"""The most characters of an agent's text that an error contains."""
+"""The maximum number of characters of an agent's text that an error contains."""
 
 NOTHING: Final = Raw(b"null")
 

@@ -1,6 +1,6 @@
 """Executes the requests of one client in their order. A client need not wait for an answer before its next request.
 
-Requests that take long run beside the others. Until a client has signed in, signing in is all that it can do. An
+Slow requests run beside the others. Until a client has signed in, signing in is all that it can do. An
 unexpected error affects one request: it is logged under the request's correlation id, the client is sent
 INTERNAL_ERROR, and the next request follows.
 """
@@ -27,7 +27,7 @@ INBOX: Final = 64
 """Requests of one client that may be queued; above that, nothing more is read from the client."""
 
 ASIDE: Final = 16
-"""Requests of one client that may run beside the others at the same time."""
+"""The maximum number of slow requests from one client that run at once, beside its other requests."""
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -27,7 +27,7 @@ LONGEST_NAME: Final = 200
 """Characters of a tool's name in lists."""
 
 REMEMBERED: Final = 200
-"""Ended approvals that are remembered, to answer decisions that arrive too late."""
+"""The maximum number of closed approval requests that are remembered, to answer decisions that arrive too late."""
 
 
 class Approvals:
@@ -100,12 +100,12 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def add(self, approval: PendingApproval, surface: Surface) -> None:
-        """Adds a surface by which the agent has asked the same question."""
+        """Adds a surface through which the agent has sent the same approval request."""
         if approval.id in self._surfaces:
             self._surfaces[approval.id].append(surface)
 
     def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """Sets the first surface, because the agent has asked the same question again. Returns whether it is still
+        """Replaces the first surface of an approval request that the agent has sent again. Returns whether it is still
         open."""
         if approval.id not in self._surfaces:
             return False

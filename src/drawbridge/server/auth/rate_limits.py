@@ -1,4 +1,4 @@
-"""Rate limiters: token buckets in a table of bounded size. Pure; times are seconds of any clock."""
+"""Rate limiters: token buckets in a table of bounded size. Pure; times are in seconds, from any clock."""
 
 from __future__ import annotations
 

@@ -384,7 +384,8 @@ class Checkpoints:
         return git_index.listings(self._directory.resolve(), folders)
 
     async def _beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before:
-        """What is beside the files in git's index. ``known``: listings of folders that were made already."""
+        """The paths in the project that are not in git's index. ``known``: listings of folders that were made
+        already."""
         found = await asyncio.to_thread(self._look_beside, git, run_id, known)
         if found is not None:
             return found

@@ -357,7 +357,8 @@ class Git:
         return Settings(tuple(word for setting in given for word in ("-c", setting)), format, read)
 
     async def see_head(self) -> None:
-        """Makes HEAD the commit that is checked out; before that, HEAD does not name a commit."""
+        """Copies the repository's HEAD into this operation's git directory, whose own HEAD does not name a commit
+        before that."""
         await asyncio.to_thread(self._copy_head)
 
     def _copy_head(self) -> None:

@@ -23,7 +23,7 @@ GITLINK: Final = 0o160000
 
 _EXTENDED: Final = 0x4000
 _STAT_BYTES: Final = 40
-"""Bytes of an entry before the object's id: times, device, inode, mode (the bytes 24 to 28), owner and size."""
+"""Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 28), owner and size."""
 
 
 class Index(Struct, frozen=True):
@@ -160,7 +160,8 @@ def listings(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
 
 
 def beside(listed: Mapping[str, Listing], tracked: Collection[str]) -> Beside:
-    """What is beside the tracked files. ``listed``: the listing of each of the ``folders`` of ``tracked``."""
+    """The untracked files, and the ``.gitignore`` files in the folders of the tracked files. ``listed``: the listing of
+    each of the ``folders`` of ``tracked``."""
     untracked: set[str] = set()
     ignore_files: set[str] = set()
     for folder, entries in listed.items():

@@ -69,7 +69,8 @@ MOST_STORED: Final = 2_000 * MB
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""Objects that are in no checkpoint anymore are removed once an hour, or if the repository has more files than this."""
+"""Objects that are no longer in any checkpoint are removed once an hour, or if the repository has more files than
+this."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "

@@ -1,4 +1,4 @@
-"""The events that a person is notified of while nobody has the web UI open, and the texts of these notifications. Pure.
+"""The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
 They contain the project's name, and the tool of an approval, or how a run ended and how much there is to review; never
 a path, a prompt or an agent's text, since they leave this machine through third-party services. The exception is a push

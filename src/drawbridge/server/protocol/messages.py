@@ -419,7 +419,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has decided hunks of the review. ``hunks``, ``files``: how many, and in how many files; ``left``: the
+    """A person has decided on hunks of the review. ``hunks``, ``files``: how many, and in how many files; ``left``: the
     number of hunks that are still to be decided. ``by`` null: nobody has decided anything here, but nothing is left to
     decide.
     """

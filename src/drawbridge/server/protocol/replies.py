@@ -100,8 +100,8 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 class RunChanges(Struct, frozen=True, omit_defaults=True):
-    """``diff``: a unified diff; ``truncated``: the diff, or ``files``, does not fit into a message. ``directory``: as
-    in ``RunFinished``."""
+    """``diff``: a unified diff; ``truncated``: the diff, or ``files``, does not fit into a message. ``directory``:
+    where the agent worked, if that is outside the project's work tree."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
@@ -213,8 +213,9 @@ class Handover(Struct, frozen=True, kw_only=True):
 class Review(Struct, frozen=True):
     """The review of a session. ``version`` changes with anything in ``files``; ``more``: the number of files that do
     not fit into the message. ``comments``: with their current lines; ``drafts``: a version that changes with any
-    comment that is not sent yet. ``kept``: the paths, as far as they fit, of files with changes that were kept and are
-    not in the last commit. ``commit``: null if nothing was kept, or if the owner of the server does not allow commits.
+    comment that is not sent yet. ``kept``: the paths of files with kept changes that are not in the last commit, as
+    many as fit into the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
+    commits.
     ``push``: null if there is nothing to push or no remote, or if the owner does not allow pushes. ``handover``: the
     comments that were left with a terminal session; null if there are none, or if the agent has them. ``repository``:
     where the versions of the files are stored: in the repository of the ``project``, or in a ``private`` one in the
@@ -252,7 +253,7 @@ SessionState = Literal["working", "waiting", "finished", "failed", "ended"]
 
 
 class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A session in the history of a project or a terminal session.
+    """A session in a project's history, or a terminal session.
 
     ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported
     any. ``title``: the name that a person gave it (then ``named``), or else its first prompt. ``state``: its present

@@ -226,7 +226,7 @@ async def _tree_of(git: Git, head: Head) -> str:
 
 async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -> dict[str, Version | None]:
     """Applies changes to files. ``entries``: for each path, the version before the change, the one that is there, and
-    the one after the change. Returns the new versions of what is there, by path. Raises ``Blocked``."""
+    the one after the change. Returns, by path, the new versions of the files that change. Raises ``Blocked``."""
     texts = await loaded_texts(git, [entry for three in entries.values() for entry in three])
     new: dict[str, Version | None] = {}
     overlapping = []

@@ -51,7 +51,7 @@ from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, v
 from drawbridge.server.reviews.places import Commits, Placed, Side, places
 
 REMEMBERED: Final = 500
-"""Decided hunks whose ids are remembered."""
+"""The maximum number of decided hunks whose ids are remembered."""
 
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
@@ -200,7 +200,8 @@ class Review:
         )
 
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
-        """Decides hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``, ``NotEditable``, ``NoCheckpoint``,
+        """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
+        ``NotEditable``, ``NoCheckpoint``,
         ``Changed`` or ``GitFailed`` without changing anything, unless git itself was ended while it wrote the files."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:

@@ -45,7 +45,7 @@ async def piece(
     written = Markdown(session.history, waited).record if format == "markdown" else jsonl
     ranges = [(1, None)] if parts is None else [(part.first_seq, part.last_seq) for part in parts]
     try:
-        # Long records take long to read and to encode.
+        # Long records are slow to read and to encode.
         text, position = await asyncio.to_thread(_piece, session.history, ranges, written, *_position(after))
     except HistoryUnreadable:
         session.store.check_there()
@@ -93,7 +93,7 @@ def _position(after: str | None) -> tuple[int, int]:
     seq, _, characters = (after or "0").partition(".")
     if not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (seq, characters or "0")):
         raise ClientError(
-            "VALIDATION_FAILED", "`after` is not valid: use the `next` of the previous answer.", "data.after"
+            "VALIDATION_FAILED", "`after` is not valid. Use the `next` of the previous reply.", "data.after"
         )
     return int(seq), int(characters or 0)
 
@@ -185,7 +185,7 @@ def _of_server(subtype: object, given: object, when: str) -> str:
             return f"> The changes of a run were undone by {word('by')}\n\n"
         case "review_decided" if word("by"):
             how = {"keep": "kept", "undo": "undone", "edit": "edited"}.get(word("decision"), "decided")
-            return f"> Changes of the agent were {how} by {word('by')}\n\n"
+            return f"> The agent's changes were {how} by {word('by')}\n\n"
         case "session_reset":
             return f"---\n\nNew session, {when} UTC\n\n"
         case "session_changed" if word("fork_from"):

@@ -182,7 +182,7 @@ class _Wanted:
 
 
 class _List:
-    """The list of one project. ``make`` makes it, given git's settings from the last time."""
+    """The file list of one project. ``make`` makes it, given git's settings from the last time."""
 
     def __init__(
         self, make: Callable[[Settings | None], Awaitable[tuple[FileIndex, Settings | None]]], tasks: BackgroundTasks

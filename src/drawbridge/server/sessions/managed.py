@@ -80,7 +80,7 @@ class RecordedComments:
 
     @property
     def handover(self) -> None:
-        """None: a managed agent gets the comments immediately, or after its current work."""
+        """Always None: a managed agent gets the comments immediately, or when it finishes its current work."""
 
     def write(self, event: messages.ReviewCommented, session: str, asker: Subscriber) -> int | None:
         return self._store.write(event, asker)
@@ -259,7 +259,7 @@ class ManagedSession(Session):
 
     def with_stored(self, order: Order, in_use: Collection[str], *, steer: bool) -> Order:
         """Stores those of the order's attachments that are kept as files or images. Returns the order with them.
-        ``in_use``: what ``files_in_use`` returned. Raises ``ClientError``; nothing is stored then. Blocking."""
+        ``in_use``: what ``files_in_use`` returned. Raises ``ClientError`` without storing anything. Blocking."""
         agent = self._context.agents.get(self._agent if steer else self._agent_of(order))
         embeds = agent.embeds if agent is not None else is_text
         attachments, files = self.files.store(order.attachments, embeds, in_use)

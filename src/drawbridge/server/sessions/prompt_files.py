@@ -56,7 +56,7 @@ class PromptFiles:
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
         """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are stored.
 
-        ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError``; nothing is stored then.
+        ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
         """
         apart = [not embeds(one) for one in attachments]
         if not any(apart):
@@ -95,7 +95,7 @@ class PromptFiles:
                 shutil.rmtree(self.directory / id, ignore_errors=True)
 
     def remove_before(self, seconds: float) -> None:
-        """Removes the files of records that were written before this moment, in seconds since 1970."""
+        """Removes the files of records that were written before the time ``seconds``, in seconds since 1970."""
         self.remove(id for stored_at, _, id in self._stored() if stored_at < seconds - CLOCK_SECONDS)
 
     def make_room(self, in_use: Collection[str]) -> None:

@@ -200,7 +200,7 @@ class _Cursor:
         id, _, project_id = rest.partition(".")
         if not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (at, id)):
             raise ClientError(
-                "VALIDATION_FAILED", "`before` is not valid: use the `next` of the previous answer.", "data.before"
+                "VALIDATION_FAILED", "`before` is not valid. Use the `next` of the previous reply.", "data.before"
             )
         return cls(int(at), int(id), project_id)
 

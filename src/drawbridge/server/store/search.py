@@ -1,7 +1,8 @@
 """The index of one history: what its records contain for people, and the agent's conversations in it.
 
 It is an SQLite file beside the logs, with a full-text index (FTS5) where SQLite has one. It is derived from the records:
-filled after they are written, rebuilt if it is missing, damaged or does not belong to the log, and removed with the history.
+filled after they are written, rebuilt if it is missing or damaged, or does not belong to the log, and removed with the
+history.
 
 Its methods block, and may be called from any thread.
 """
@@ -306,10 +307,12 @@ class Index:
                 self._remove()
                 _sync(os.path.dirname(self._path))
             except OSError as error:
-                raise HistoryNotWritten(f"The index of {self._name} can't be removed: {error.strerror}.") from None
+                raise HistoryNotWritten(
+                    f"The search index of {self._name} can't be removed: {error.strerror}."
+                ) from None
             if os.path.lexists(self._path):
                 raise HistoryNotWritten(
-                    f"The index of {self._name} can't be removed, so its history was not removed either."
+                    f"The search index of {self._name} can't be removed, so its history was not changed."
                 )
             self._paused = True
         try:

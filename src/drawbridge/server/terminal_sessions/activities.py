@@ -71,7 +71,8 @@ class Activities:
         return overruled
 
     def asks(self, approval: PendingApproval, pid: int | None) -> None:
-        """Notes that the process ``pid`` or one of its subagents has asked ``approval``. Forgets any decision on it."""
+        """Notes that the process ``pid`` or one of its subagents has sent the approval request ``approval``. Forgets
+        any decision on it."""
         agent = approval.request.agent_id
         for one in self:
             one.outcomes.forget(approval)

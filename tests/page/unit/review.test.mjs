@@ -327,7 +327,7 @@ test('what is being typed outlives a decision of somebody else, and the page', a
   await server.answers_(1, review('2', [file('f', [B])]));
   assert.deepEqual(keysOf(found), ['(a)', 'b']);
   assert.deepEqual([found.of('a').draft.value, found.of('a').note.value], ['mine', 'Phone decided on this change.']);
-  assert.equal(found.news.value, 'Phone decided 1 change.');
+  assert.equal(found.news.value, 'Phone decided on 1 change.');
   found.dispose();
   const { found: again } = await opened([file('f', [B])]);
   assert.deepEqual(keysOf(again), ['b', '(a)']);

@@ -122,7 +122,7 @@ ROWS: Final = (
         ),
         environment={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
         oldest=(2, 0, 0),
-        tested=(2, 1, 329),
+        tested=(2, 1, 332),
     ),
     Row(
         "gemini",

@@ -127,7 +127,7 @@ export function planIn(request: any): string | undefined {
 export const asksQuestions = ({ tool_name: tool, input }: any) =>
   tool === 'AskUserQuestion' && Array.isArray(input?.questions) && input.questions.every(isObject);
 
-/** What the agent wants, and the file; undefined if there is none. */
+/** What the agent wants, and the file; undefined if there isn’t one. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {
   const { tool_name: tool, proposal, input, title } = request;
   // The server shortens a name that is longer.

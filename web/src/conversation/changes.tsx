@@ -147,7 +147,7 @@ function FileChanges({
   );
 }
 
-/** The number of the first new line; undefined if there is none. */
+/** The number of the first new line; undefined if there isn’t one. */
 function firstLine(file: GitChange | undefined) {
   const row = file?.hunks[0]?.rows.find((one) => one.kind === 'changed' && one.new);
   return row?.new?.number;

@@ -93,7 +93,7 @@ export function rowsOf(items: readonly Item[], isRunning: boolean): Row[] {
   return grouped(rows, new Set());
 }
 
-/** The index of the last item that ends a run; -1 if there is none. */
+/** The index of the last item that ends a run; -1 if there isn’t one. */
 function lastEnd(items: readonly Item[]) {
   for (let n = items.length - 1; n >= 0; n--) if (items[n].kind === 'finished') return n;
   return -1;

@@ -180,7 +180,7 @@ export class Client extends EventTarget {
     }
   }
 
-  /** The managed project in the same directory; undefined if there is none. */
+  /** The managed project in the same directory; undefined if there isn’t one. */
   _besides({ path }: any) {
     return [...this.projects.all.values()].find((one) => !one.desk && one.path === path);
   }
@@ -287,7 +287,7 @@ export class Client extends EventTarget {
     await this._join();
   }
 
-  /** The id, for `session_messages`, of the session that a project's next run continues; undefined if there is none. */
+  /** The id, for `session_messages`, of the session that a project's next run continues; undefined if there isn’t one. */
   async _currentSession({ id, session_id }: any): Promise<string | undefined> {
     if (session_id) return session_id;
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });

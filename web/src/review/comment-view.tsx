@@ -486,7 +486,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
               onClick={single(() => void send())}
             />
           ) : (
-            <p class="hint">This device can’t send drafts. Use a device that may start runs.</p>
+            <p class="hint">This device can't send drafts. Use a device that may start runs.</p>
           )}
         </div>
       )}

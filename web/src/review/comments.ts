@@ -37,7 +37,7 @@ export type Writing = {
   /** The id of the draft that it changes. */
   comment_id?: string;
   text: Signal<string>;
-  /** The suggested replacement for the lines; undefined if there is none. */
+  /** The suggested replacement for the lines; undefined if there isn’t one. */
   suggestion: Signal<string | undefined>;
   busy: Signal<boolean>;
   note: Signal<string>;

@@ -160,6 +160,6 @@ export const keepClientName = (name: string) => set('name', name);
 export const folded = () => get('folded') === 'yes';
 export const keepFolded = (yes: boolean) => set('folded', yes ? 'yes' : '');
 
-/** The agent of the session that was started last; '' if there is none. */
+/** The agent of the session that was started last; '' if there isn’t one. */
 export const lastAgent = () => get('agent') ?? '';
 export const keepAgent = (name: string) => set('agent', name);

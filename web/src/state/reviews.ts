@@ -47,7 +47,7 @@ export class Reviews {
     });
   }
 
-  /** The numbers of a project's open review; undefined if there is none. */
+  /** The numbers of a project's open review; undefined if there isn’t one. */
   open(project: string): Numbers | undefined {
     const found = this.all.value.get(project);
     return found?.files ? found : undefined;

@@ -372,13 +372,17 @@ async def test_a_confined_device_hears_nothing_of_others(
 
 
 async def test_a_confined_device_makes_projects_in_its_own_directories_only(
-    server: Server, owner: WireClient, confined: WireClient
+    server: Server, owner: WireClient, confined: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("mine/inner", "secret/inner"):
         (server.roots / name).mkdir(parents=True)
     (server.roots / "mine" / "link").symlink_to(server.roots / "secret")
     for path in (server.roots / "secret", server.roots / "mine" / "link", server.roots / "mine/../secret", "/x\0y"):
         assert code_of(await confined.ask("project_create", {"path": str(path)})) == "INVALID_PATH", path
+    # A server that was started in its directory: what a "~" stands for is elsewhere.
+    monkeypatch.setenv("HOME", str(server.roots))
+    monkeypatch.chdir(server.roots / "mine")
+    assert code_of(await confined.ask("project_create", {"path": "~/secret"})) == "INVALID_PATH"
     assert (await confined.ask("dir_list", {"path": ""}))["data"]["directories"] == [str(server.roots / "mine")]
     assert code_of(await confined.ask("dir_list", {"path": str(server.roots)})) == "INVALID_PATH"
     for path in (server.roots, server.roots / "secret", server.roots / "mine" / "link"):

@@ -115,9 +115,7 @@ function Head({ card, compared }: CardProps & { compared?: Difference }) {
   const { request, world, mode, place, answered } = card;
   const [words, path] = titleOf(request, world.agent, world.root);
   const { asked_by: asker, reason, blocked_path: blocked } = request;
-  const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && `Path: ${blocked}`].filter(
-    Boolean,
-  );
+  const facts = [asker && `Asked by ${asker.agent_type ?? 'a subagent'}`, reason, blocked && 'Path: '].filter(Boolean);
   const differs = mode !== 'edit' && changesFiles(request);
   const isOpen = card.showsTools.value;
   const counts = mode === 'edit' && card.counts.value ? card.counts.value : compared;
@@ -152,6 +150,11 @@ function Head({ card, compared }: CardProps & { compared?: Difference }) {
       {facts.length > 0 && (
         <p class="notice why">
           <Text>{facts.join(' · ')}</Text>
+          {blocked && (
+            <code>
+              <Text>{blocked}</Text>
+            </code>
+          )}
         </p>
       )}
     </>

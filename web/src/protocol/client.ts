@@ -209,7 +209,9 @@ export class Client extends EventTarget {
     if (conversation?.before !== undefined) return this._olderOfSession(conversation);
     if (!conversation?.joined || conversation.first <= (this.projects.all.get(conversation.id)?.first_seq ?? 1))
       return false;
-    const { data } = await this.command('get_messages', { before_seq: conversation.first, limit: PAGE });
+    const { first } = conversation;
+    const { data } = await this.command('get_messages', { before_seq: first, limit: PAGE });
+    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump has led elsewhere
     conversation.prepend(data.messages);
     this._tell('conversation');
     return data.messages.length > 0;
@@ -244,16 +246,26 @@ export class Client extends EventTarget {
       await this._olderOfSession(conversation);
     if (!isWanted() || isHere(conversation) || conversation.session !== undefined) return isWanted();
     // The record is not in this session, or far back: it is shown in the whole history of the project.
+    const { before } = conversation;
     conversation.before = undefined;
-    const { data } = await this.command('get_messages', { after_seq: Math.max(0, seq - PAGE / 2), limit: PAGE });
-    if (!isWanted()) return false;
-    conversation.place(data.messages);
+    try {
+      for (const after_seq of [Math.max(0, seq - PAGE / 2), seq - 1]) {
+        const { data } = await this.command('get_messages', { after_seq, limit: PAGE });
+        if (!isWanted()) return false;
+        conversation.place(data.messages);
+        if (conversation.last >= seq) break; // else the records before it are large, and fill the message
+      }
+    } catch (error) {
+      if (this.conversation === conversation) conversation.before = before;
+      throw error;
+    }
     this._tell('conversation');
     return true;
   }
 
   /** Loads the end of the conversation, if it is not loaded. */
   async latest() {
+    this._search = {}; // a jump that is under way leads nowhere now
     if (!this.conversation || this.conversation.atEnd) return;
     await this._reload();
   }

@@ -27,6 +27,7 @@ from drawbridge.server.protocol.client_errors import ClientError, internal_error
 from drawbridge.server.protocol.commands import Command, parse
 from drawbridge.server.protocol.messages import Answer
 from drawbridge.server.protocol.replies import Reply
+from drawbridge.server.sessions.places import expanded
 
 Owner = TypeVar("Owner")
 C = TypeVar("C", bound=Command)
@@ -177,7 +178,7 @@ class Dispatch:
                     raise ClientError(
                         "INVALID_PATH", "The directory was not found, or this server does not allow it.", field
                     )
-        if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(command.path)):
+        if isinstance(command, commands.ProjectCreate) and not identity.sees(_real(expanded(command.path))):
             raise ClientError(
                 "INVALID_PATH", "The directory was not found, or this server does not allow it.", "data.path"
             )

@@ -330,3 +330,64 @@ test('a record behind what is shown is asked for, too', async () => {
     assert.equal(client.conversation.first, seq);
   }
 });
+
+const FAR = server(
+  () => [project({ last_seq: 1000 })],
+  () => 1000,
+);
+const page = (...seqs) => ({ type: 'message_history', data: { messages: seqs.map((seq) => said(seq)) } });
+
+test('a record is reached although those before it fill a message', async () => {
+  const { client, asked } = world({
+    ...FAR,
+    get_messages: ({ data }) => page(data.after_seq === undefined ? 1000 : data.after_seq + 1),
+  });
+  client.start('token');
+  client.choose('p');
+  for (let turn = 0; turn < 20; turn++) await rest();
+  assert.equal(await client.around(500), true);
+  assert.deepEqual([client.conversation.first, client.conversation.last], [500, 500]);
+  const asks = asked.filter(({ type, data }) => type === 'get_messages' && data.after_seq !== undefined);
+  assert.equal(asks.length, 2);
+});
+
+test('older records that come once a jump has led elsewhere are dropped: they would leave a gap', async () => {
+  let holds = false;
+  const { client, asked, hear } = world({
+    ...FAR,
+    get_messages: ({ data }) => {
+      if (data.after_seq !== undefined) return page(500, 501);
+      return holds ? undefined : page(1000);
+    },
+  });
+  client.start('token');
+  client.choose('p');
+  for (let turn = 0; turn < 20; turn++) await rest();
+  holds = true;
+  const older = client.older();
+  assert.equal(await client.around(500), true);
+  const { request_id } = asked.findLast(({ data }) => data?.before_seq !== undefined);
+  hear({ ...page(200, 201), request_id });
+  assert.equal(await older, false);
+  assert.deepEqual([client.conversation.first, client.conversation.last], [500, 501]);
+});
+
+test('going to the end stops a jump', async () => {
+  let jump;
+  const { client, hear } = world({
+    ...FAR,
+    get_messages: (request) => {
+      if (request.data.after_seq === undefined) return page(1000);
+      jump = request;
+      return undefined;
+    },
+  });
+  client.start('token');
+  client.choose('p');
+  for (let turn = 0; turn < 20; turn++) await rest();
+  const jumped = client.around(500);
+  await client.latest();
+  hear({ ...page(500), request_id: jump.request_id });
+  assert.equal(await jumped, false);
+  assert.notEqual(client.conversation.first, 500);
+});

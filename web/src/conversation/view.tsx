@@ -369,9 +369,11 @@ export class ConversationView {
     this.list.follows = false;
     this.list.update(rows);
     const node = row && this.list.goTo(row.key);
-    if (!node) return;
+    if (!node || row.seq > seq) return; // the record itself is not there
     node.tabIndex = -1;
-    node.focus({ preventScroll: true });
+    // A jump may have waited for the connection, and the user is writing by now.
+    const { activeElement: active } = document;
+    if (!(active instanceof HTMLTextAreaElement && active.value)) node.focus({ preventScroll: true });
     node.classList.add('found');
     setTimeout(() => node.classList.remove('found'), FOUND);
   }

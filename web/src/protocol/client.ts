@@ -242,7 +242,9 @@ export class Client extends EventTarget {
       await this._reload(); // it was let go for what is before it
       return false;
     }
-    for (let page = 0; page < FAR_BACK && conversation.before && conversation.first > seq && isWanted(); page++)
+    // An earlier session can't be shown any other way.
+    const most = conversation.session === undefined ? FAR_BACK : Infinity;
+    for (let page = 0; page < most && conversation.before && conversation.first > seq && isWanted(); page++)
       await this._olderOfSession(conversation);
     if (!isWanted() || isHere(conversation) || conversation.session !== undefined) return isWanted();
     // The record is not in this session, or far back: it is shown in the whole history of the project.

@@ -228,7 +228,17 @@ class TestWhatIsDrawn:
         async with folder_in_a_terminal(tmp_path) as rig:
             await rig.editor.show(proposal(tmp_path / "file.txt", OLD, NEW))
             await rig.reject("1")
-            assert "\x1b" not in rig.terminal.screen
+            assert not re.search(r"\x1b\[[\d;]*m", rig.terminal.screen)
+
+    async def test_a_terminal_draws_text_in_the_order_in_which_it_is_written(self, tmp_path: Path) -> None:
+        """Also right-to-left text, until the bridge ends."""
+        async with folder_in_a_terminal(tmp_path) as rig:
+            await rig.editor.show(proposal(tmp_path / "file.txt", OLD, NEW))
+            await rig.until_asked()
+            assert rig.terminal.screen.startswith("\x1b[8l")
+            assert "\x1b[8h" not in rig.terminal.screen
+            await rig.editor.close()
+            await rig.terminal.shows("\x1b[8h")
 
     @given(st.text(st.characters(blacklist_categories=()), max_size=200))
     def test_no_text_of_an_agent_drives_the_terminal(self, text: str) -> None:

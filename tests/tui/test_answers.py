@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import pty
 import sys
 from typing import Any
 
@@ -109,23 +111,25 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
     assert (theme(DARK).dark, theme(LIGHT).dark) == (True, False)
 
 
-async def test_a_terminal_is_told_not_to_reorder_what_is_drawn(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """And to do it again afterward, also after an error."""
 
     async def begun(*_: Any) -> None:
         return None
 
     async def draw(_: Any) -> None:
-        print("drawn", file=sys.__stdout__, flush=True)
+        print("drawn", end="", file=sys.__stdout__, flush=True)
         raise OSError("no disk")
 
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("drawbridge.tui.command.begin", begun)
     monkeypatch.setattr("drawbridge.tui.app.AttachApp.run_async", draw)
-    with pytest.raises(OSError, match="disk"):
-        await attach(Finder("ws://127.0.0.1:1"), None, "", DARK)
-    assert capfd.readouterr().out == "\x1b[8ldrawn\n\x1b[8h"
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal, open(theirs, "w") as output:
+        monkeypatch.setattr(sys, "__stdout__", output)
+        with pytest.raises(OSError, match="disk"):
+            asyncio.run(attach(Finder("ws://127.0.0.1:1"), None, "", DARK))
+        assert terminal.read(100) == b"\x1b[8ldrawn\x1b[8h"
 
 
 def test_a_blocked_project_shows_why() -> None:

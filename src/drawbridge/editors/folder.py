@@ -92,6 +92,7 @@ class Folder:
 
     async def start(self, listener: Listener) -> None:
         self._listener = listener
+        self._canvas.keep_order(True)
         self._tasks.start(self._ask_all(), "asking about proposals", self._failed)
 
     async def close(self) -> None:
@@ -100,6 +101,7 @@ class Folder:
         if self._asked is not None:
             self._end_prompt()
             self._say("The bridge is stopping. The proposal is undecided.", "warn")
+        self._canvas.keep_order(False)
         self._asked = None
         self._waiting.clear()
 

@@ -67,13 +67,14 @@ async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
 
 @contextlib.contextmanager
 def in_written_order() -> Iterator[None]:
-    """Meanwhile a terminal that reorders right-to-left text draws each line from left to right, character by character: what is
-    approved is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM). Other terminals ignore it."""
-    print("\x1b[8l", end="", file=sys.__stdout__, flush=True)
+    """Meanwhile the terminal reorders nothing (``Terminal.keep_order``)."""
+    assert sys.__stdout__ is not None, "it was checked that there is a terminal"
+    terminal = Terminal(sys.__stdout__)
+    terminal.keep_order(True)
     try:
         yield
     finally:
-        print("\x1b[8h", end="", file=sys.__stdout__, flush=True)
+        terminal.keep_order(False)
 
 
 async def begin_review(client: Client, directory: str) -> StartView | None:

@@ -36,7 +36,8 @@ SUBAGENT_SECONDS = 60.0
 server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 HANDOVER_SECONDS = 1.0
-"""The longest wait for the text that the server has stored for the agent. A server that hangs keeps it."""
+"""The longest wait for the text that the server has stored for the agent. If the server hangs, the text stays with the
+server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
 """The events whose answers can contain that text."""

@@ -813,7 +813,8 @@ class TerminalSession(Session):
                 self._prompted(entry)
             case transcript.Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
-                self.last_text = entry.text or self.last_text
+                # What it says before a call is not the text at its end, though that may be the same.
+                self.last_text = "" if entry.calls or entry.results else entry.text or self.last_text
                 if entry.foreign:
                     return
                 for call in entry.calls:

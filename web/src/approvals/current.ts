@@ -115,7 +115,7 @@ export class Current<Card extends Decidable> {
   _resized: ResizeObserver;
   /** Where the buttons that accept were, and until when they can't be clicked. */
   _buttons = new Map<HTMLElement, { top: number; left: number; at: number; until: number }>();
-  _view = { top: 0, bottom: 0 };
+  _view = { top: 0, bottom: 0, at: 0 };
   /** The request for the next frame, in which everything is measured again. */
   _frame: number | undefined;
 
@@ -305,7 +305,8 @@ export class Current<Card extends Decidable> {
     const { scrollTop } = this._scroller;
     const { top: start, bottom: end } = this._scroller.getBoundingClientRect();
     const isSameView = this._view.top === start && this._view.bottom === end;
-    this._view = { top: start, bottom: end };
+    const hasScrolled = this._view.at !== scrollTop;
+    this._view = { top: start, bottom: end, at: scrollTop };
     const before = this._buttons;
     this._buttons = new Map();
     for (const { element } of this._cards())
@@ -313,7 +314,7 @@ export class Current<Card extends Decidable> {
         const { top, left } = button.getBoundingClientRect();
         const at = top + scrollTop;
         const last = before.get(button);
-        const isByPerson = !isScrolled && isSameView && last && Math.abs(at - last.at) <= DRIFT;
+        const isByPerson = hasScrolled && !isScrolled && isSameView && last && Math.abs(at - last.at) <= DRIFT;
         const hasMoved = !last || Math.abs(top - last.top) > 3 || Math.abs(left - last.left) > 3;
         const moves = hasMoved && !isByPerson;
         if (moves) setTimeout(() => this.look(), SETTLING + 10);

@@ -103,6 +103,7 @@ export class ApprovalCard {
     const change = (act: (one: object) => void) => (one: object) => {
       act(one);
       this.unopened.value = musts.size;
+      this.sight = new Sight(); // what was opened has not been in sight, even if the card is as tall as before
     };
     this.musts = { add: change((one) => musts.add(one)), delete: change((one) => musts.delete(one)) };
     if (this.text !== undefined || this.fields) this.edit();

@@ -35,7 +35,14 @@ type Extent = { top: number; bottom: number };
 /** Which parts of a tall card have been in view. */
 export class Sight {
   _height = 0;
+  _width = 0;
   _seen: boolean[] = [];
+
+  /** Takes the card's width: in another one its lines are elsewhere, even if it is as tall as before. */
+  laidOut(width: number) {
+    if (Math.abs(width - this._width) > 2) this._seen = [];
+    this._width = width;
+  }
 
   /** Pixels from the top of the card to its first part that has not been in sight. */
   get next() {
@@ -222,6 +229,7 @@ export class Current<Card extends Decidable> {
   _sees(card: Card, covers: readonly DOMRect[], isDrawn: boolean) {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
+    card.sight.laidOut(card.element.clientWidth);
     const sees = card.sight.look(isDrawn, ...places);
     const [{ top, bottom }, view] = places;
     card.looked(sees, this._isCut(card.element.getBoundingClientRect()));

@@ -342,8 +342,8 @@ def acts(random: Random, person: Person) -> str:
     ],
 )
 def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: Path, rounds: int) -> None:
-    """With ``DRAWBRIDGE_SEED`` as it is said by a failure, the requests and the acts are the same again."""
-    seed = int(os.environ.get("DRAWBRIDGE_SEED", SystemRandom().randrange(2**32)))
+    """With ``DRAWBRIDGE_TEST_SEED`` as it is said by a failure, the requests and the acts are the same again."""
+    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
     random = Random(seed)
     count = 0
     for number in range(rounds):
@@ -351,7 +351,7 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
         try:
             count += plays(random, browser, address, directory, story)
         except AssertionError as error:
-            error.add_note(f"DRAWBRIDGE_SEED={seed}, round {number}: {story}")
+            error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
     assert rounds < 10 or count, "nothing was accepted"
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from drawbridge.guard import calls, find, report
+from drawbridge.server.terminal_sessions import session
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
 
@@ -271,6 +272,19 @@ def test_a_subagents_question_never_waits_long(
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
     assert guard.say(ASKED | {"agent_id": "a1", "agent_type": "general-purpose"}) == {}
     assert server.asked.wait(PATIENCE)
+
+
+def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
+    guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its dialog is in the terminal already."""
+    assert report.OWN_DIALOG == session.OWN_DIALOG
+    monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
+    answering = threading.Timer(0.5, server.answer, [ALLOW])
+    answering.start()
+    said = guard.say(ASKED | {"agent_id": "a1", "agent_type": "workflow-subagent"})
+    answering.join()
+    assert said["hookSpecificOutput"]["decision"] == ALLOW
 
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)

@@ -201,18 +201,21 @@ GROWS = """new Promise((done) => {
   new ResizeObserver(() => {
     if (!isFirst) return done(CAN_BE_CLICKED);
     isFirst = false;
-    item.style.paddingBottom = '60px';
+    item.style.paddingBottom = 'GROWTH';
   }).observe(document.querySelector('.items'));
 })"""
 """A message above the approval grows; whether the button can be clicked in the frame in which it has moved."""
 
 
-def test_a_button_below_a_message_that_grows_is_not_clicked(browser: Browser, address: str, directory: Path) -> None:
+@pytest.mark.parametrize("growth", ["60px", "12px"])
+def test_a_button_below_a_message_that_grows_is_not_clicked(
+    browser: Browser, address: str, directory: Path, growth: str
+) -> None:
     """Such as an image that has loaded: neither the approval nor the conversation has changed."""
     with browser.person(address) as person:
         asks_to_edit(person, directory)
         person.until(CAN_BE_CLICKED)
-        assert person.runs(GROWS.replace("CAN_BE_CLICKED", CAN_BE_CLICKED)) is False
+        assert person.runs(GROWS.replace("CAN_BE_CLICKED", CAN_BE_CLICKED).replace("GROWTH", growth)) is False
         person.until(CAN_BE_CLICKED)
         person.clicks(ACCEPT)
         assert answers(person)[0]["behavior"] == "allow"

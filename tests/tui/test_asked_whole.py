@@ -364,6 +364,24 @@ async def test_nothing_of_an_input_is_hidden(form: str, given: dict[str, Any]) -
         assert EVIL in app.text
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"command": "ls", "dangerouslyRunOutside": "ls"},
+        {"path": "/x/a.py", "deleteAfterwards": "/x/a.py", "content": "b"},
+    ],
+    ids=["as the command", "as the path"],
+)
+async def test_a_field_is_shown_although_its_text_is(raw: dict[str, Any]) -> None:
+    """What its name means is not."""
+    content = [{"type": "diff", "path": "/x/a.py", "oldText": "a", "newText": "b"}] if "path" in raw else []
+    given = {"toolCallId": "t", "title": "x", "rawInput": raw, "content": content}
+    app = Alone({"tool_name": "edit", "input": given, "form": "acp"})
+    async with alone(app, height=40):
+        assert [*raw][1] in app.text
+        assert "content" not in app.text
+
+
 async def test_a_toolcallid_with_words_is_shown() -> None:
     app = Alone({"tool_name": "edit", "input": {"toolCallId": EVIL, "title": "x"}, "form": "acp"})
     async with alone(app):

@@ -157,14 +157,14 @@ async def plays(random: Random, story: list[Any]) -> bool:
     "rounds", [pytest.param(60, marks=pytest.mark.thorough), pytest.param(1_000, marks=pytest.mark.slow)]
 )
 async def test_nothing_unseen_is_accepted(rounds: int) -> None:
-    """With ``DRAWBRIDGE_SEED`` as a failure shows it, the requests and the keys are the same again."""
-    seed = int(os.environ.get("DRAWBRIDGE_SEED", SystemRandom().randrange(2**32)))
+    """With ``DRAWBRIDGE_TEST_SEED`` as a failure shows it, the requests and the keys are the same again."""
+    seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
     random, accepted = Random(seed), 0
     for number in range(rounds):
         story: list[Any] = []
         try:
             accepted += await plays(random, story)
         except AssertionError as error:
-            error.add_note(f"DRAWBRIDGE_SEED={seed}, round {number}: {story}")
+            error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
     assert accepted > rounds / 10

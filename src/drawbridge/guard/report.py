@@ -35,8 +35,12 @@ SUBAGENT_SECONDS = 60.0
 """The longest wait for the decision on a subagent's request, since its dialog appears only after the hook has ended. The
 server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
+OWN_DIALOG = ("workflow-subagent",)
+"""Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329): there is no limit."""
+
 HANDOVER_SECONDS = 1.0
-"""The longest wait for the text that the server has stored for the agent. A server that hangs keeps it."""
+"""The longest wait for the text that the server has stored for the agent. If the server hangs, the text stays with the
+server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
 """The events whose answers can contain that text."""
@@ -95,7 +99,8 @@ def _decision(
     if call.event == calls.BEFORE:
         return _await_checkpoint(connected, line)
     parent, pause = posix.getppid(), FIRST_PAUSE
-    until = monotonic() + SUBAGENT_SECONDS if call.input.get("agent_id") else None
+    is_hidden = call.input.get("agent_id") and call.input.get("agent_type") not in OWN_DIALOG
+    until = monotonic() + SUBAGENT_SECONDS if is_hidden else None
     answered = _exchange(connected, line, until, waits=waits)
     while answered == b"":
         if _agent_ends_within(pause) or posix.getppid() != parent or (until is not None and monotonic() > until):

@@ -30,7 +30,7 @@ WRITE_SECONDS: Final = 2.0
 """How long a second proposal for a file waits for the first one's text to be written."""
 
 SETTLED_SECONDS: Final = 0.2
-"""A file that differs from the accepted text and has not changed for this time is what the agent wrote."""
+"""A file that differs from the accepted text and has not changed for this long is what the agent wrote."""
 
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
 

@@ -21,7 +21,7 @@ WRITE_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.05
 
 SETTLED_SECONDS: Final = 0.2
-"""A file that has not changed for this time has been written completely."""
+"""A file that has not changed for this long is taken to be complete."""
 
 WATCH_LIMIT: Final = 20
 """The most files that are watched at once."""

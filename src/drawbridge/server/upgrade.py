@@ -55,6 +55,6 @@ def _read(data: Path) -> _Format | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise NotPrivate(
-            f"{data / FILE} can't be read ({type(error).__name__}), so its version is not known. Nothing was changed. "
-            "If this version or an older one used the directory last, remove the file."
+            f"{data / FILE} can't be read ({type(error).__name__}), so the format of the data is not known. Nothing was "
+            "changed. If this version of Drawbridge or an older one was the last to use the directory, remove the file."
         ) from None

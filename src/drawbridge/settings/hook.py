@@ -61,7 +61,7 @@ class HookSettings(NamedTuple):
     ] = True
     ignore: Annotated[
         tuple[str, ...] | None,
-        Spec("a pattern of files to hide from agents, instead of the built-in patterns", metavar="PATTERN"),
+        Spec("a pattern for files to hide from agents, instead of the built-in patterns", metavar="PATTERN"),
     ] = None
     log_file: Annotated[
         str | None, Spec("log to this file instead of guard.log in the state directory", metavar="FILE")

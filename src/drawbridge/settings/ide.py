@@ -49,7 +49,7 @@ class IdeSettings(NamedTuple):
     ] = True
     ignore: Annotated[
         tuple[str, ...] | None,
-        Spec("a pattern of files to hide from agents, instead of the built-in patterns", metavar="PATTERN"),
+        Spec("a pattern for files to hide from agents, instead of the built-in patterns", metavar="PATTERN"),
     ] = None
     execute_code: Annotated[bool, Spec("offer the executeCode tool; each call asks you first")] = False
     json: Annotated[bool, Spec("print the ready line as JSON even on a terminal")] = False

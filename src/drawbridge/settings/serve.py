@@ -10,7 +10,7 @@ Fsync: TypeAlias = Literal["always", "second", "off"]
 LogFormat: TypeAlias = Literal["console", "json"]
 
 CLIENT_MODES: Final = ("default", "manual", "plan", "acceptEdits", "auto", "dontAsk")
-"""The permission modes in which an agent may still ask."""
+"""All permission modes except bypassPermissions."""
 
 AGENT_NAME: Final = r"[a-z][a-z0-9_-]{0,31}"
 MEGABYTES: Final = (1, 100_000_000)
@@ -141,7 +141,7 @@ class ServeSettings(NamedTuple):
     mode: Annotated[
         tuple[str, ...],
         Spec(
-            "a permission mode that clients may choose (default: all in which the agent may ask)",
+            "a permission mode that clients may choose (default: all except bypassPermissions)",
             metavar="MODE",
             heading="what clients may request",
         ),

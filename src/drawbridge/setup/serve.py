@@ -1,6 +1,7 @@
 """``drawbridge setup serve``: the agent server as a user service: a systemd unit, on macOS a launchd agent.
 
-The service runs ``drawbridge serve`` with the settings file and the environment variables of this command. Secrets are
+The service runs ``drawbridge serve`` with the settings file and those environment variables of this command that
+``passed_on`` selects. Secrets are
 never written into the unit: an API key belongs in ``serve.env`` beside the settings file, unless the agent itself is
 logged in.
 """

@@ -35,7 +35,7 @@ class ServerOptions(Struct, frozen=True):
     dropped."""
 
     ping_seconds: float | None = None
-    """A WebSocket that is silent for this time is pinged, and closed after another such time.
+    """A WebSocket that is silent for this long is pinged, and closed if it stays silent for as long again.
 
     None for never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
     """

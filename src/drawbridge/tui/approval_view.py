@@ -24,7 +24,7 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Keys have no effect for this time after a request has appeared: they may be meant for something else."""
+"""Keys have no effect for this long after a request has appeared: they may be meant for something else."""
 
 ROOMY: Final = 24
 """The height in lines from which an empty line fits."""

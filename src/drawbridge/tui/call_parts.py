@@ -31,6 +31,12 @@ ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
 """A ``toolCallId`` that need not be shown."""
 
+DRAWN_BY_DIFF: Final = (
+    *("path", "file_path", "filePath", "abs_path", "absolute_path"),
+    *("content", "old_string", "new_string", "oldString", "newString", "oldText", "newText"),
+)
+"""Fields of an ACP agent's own call that are not repeated if a diff shows their text."""
+
 Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "diff", "field", "danger"]
 
 
@@ -107,7 +113,7 @@ def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | No
     yield from (part for part in of_content if part.kind in WRITTEN)
     if isinstance(title, str) and title not in shown:
         yield Part("words" if command or tool != "execute" else "command", title)
-    drawn = {name for name, value in fields.items() if isinstance(value, str) and value in shown}
+    drawn = {name for name in DRAWN_BY_DIFF if isinstance(fields.get(name), str) and fields[name] in shown}
     yield from _fields(fields, drawn | ({"command"} if command else set()))
     yield from _fields(call, _shown_of_acp(call))
     yield from (part for part in of_content if part.kind not in WRITTEN)

@@ -55,7 +55,7 @@ class Connection:
     """``find`` returns the server's address, and is called for each attempt; ``name``: the name that other clients see
     for decisions from here.
 
-    ``on_open`` is called when the token was accepted, before lasting requests are sent again. No callback waits.
+    ``on_open`` is called once the token has been accepted, before lasting requests are sent again. No callback waits.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str) -> None:

@@ -33,7 +33,7 @@ from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.reviews import Draft
 
 READING_SECONDS: Final = 0.5
-"""Letters decide nothing for this time after another change has automatically become the current one: they may be meant
+"""Letters decide nothing for this long after another change has automatically become the current one: they may be meant
 for the previous one."""
 
 REPEAT_SECONDS: Final = 0.15

@@ -272,6 +272,12 @@ TOOLS = ["Bash", "Edit", "Write", "NotebookEdit", "ExitPlanMode", "AskUserQuesti
 FIELDS = ["command", "file_path", "content", "locations", "toolCallId", "rawInput", "title", "questions", "plan", "url"]
 
 
+def test_all_of_a_path_is_in_the_title() -> None:
+    """Clients show it nowhere else."""
+    path = "/p" + "/./" * 400 + "../../.ssh/authorized_keys"
+    assert (said("Write", {"file_path": path, "content": ""}).title.path or "").endswith("/.ssh/authorized_keys")
+
+
 @given(
     some.sampled_from(TOOLS),
     some.dictionaries(some.sampled_from(FIELDS), JSON | some.fixed_dictionaries({"command": JSON}), max_size=6) | JSON,

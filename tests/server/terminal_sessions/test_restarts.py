@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import time
+import uuid
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -664,6 +665,32 @@ async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how
         [found] = later.server.core.terminal_sessions
         await until(lambda: found.phase == "finished", "the end of the run")
         assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["completed"]
+
+
+@HOW
+@pytest.mark.parametrize("is_over", [True, False], ids=["over", "active"])
+async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how: str, is_over: bool) -> None:
+    """Its prompt was typed while no server ran, and perhaps answered, too."""
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="One")
+        session.writes(prompt("One"), said("First."))
+        await session.reports("Stop", last_assistant_message="First.")
+    second = str(uuid.uuid4())
+    session.writes(prompt("Two", promptId=second))
+    if is_over:
+        done = {"content": [{"type": "text", "text": "Second."}], "stop_reason": "end_turn"}
+        session.writes({"type": "assistant", "message": done})
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until_read(later, session)
+        if not is_over:
+            assert found.phase == "working"
+            await session.at(later).reports("Stop", prompt_id=second)
+        assert found.phase == "finished"
+        ends = await recorded(later, session, "run_finished")
+        assert [one["outcome"] for one in ends] == ["completed"] * 2
+        assert ends[1]["run_id"] == second
 
 
 class AnHourLater(datetime):

@@ -149,6 +149,20 @@ async def test_a_run_ends_behind_its_last_text_though_the_run_before_ended_with_
     assert records[-1]["message"]["message"]["run_id"] == second
 
 
+async def test_a_run_ends_behind_its_last_text_though_it_said_the_same_before(rig: SocketRig) -> None:
+    session = Session(rig)
+    await session.reports("UserPromptSubmit", prompt="One")
+    session.writes(prompt("One"), said("Done."), used("t1", {"command": "make"}))
+    await session.reports("Notification", notification_type="idle_prompt")
+    stops = asyncio.create_task(session.reports("Stop", last_assistant_message="Done."))
+    done, _ = await asyncio.wait([stops], timeout=0.2)
+    assert not done
+    session.writes(result("t1"), said("Done."))
+    await stops
+    records = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    assert records[-1]["message"].get("subtype") == "run_finished"
+
+
 async def test_a_question_follows_the_prompt_of_its_run_though_the_record_is_late(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")

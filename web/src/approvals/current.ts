@@ -19,7 +19,12 @@ const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 const SETTLING = 500;
 
 /** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
-const ANSWERS = 'footer button:not(.reasons button), .option';
+const answersIn = (card: HTMLElement): HTMLElement[] => [
+  ...[...card.getElementsByTagName('footer')].flatMap((footer) => [
+    ...footer.querySelectorAll<HTMLElement>('button:not(.reasons button)'),
+  ]),
+  ...(card.getElementsByClassName('option') as HTMLCollectionOf<HTMLElement>),
+];
 
 /** Pixels of the part that was already read that stay in view when a card is scrolled to the next part. */
 const OVERLAP = 24;
@@ -27,15 +32,22 @@ const OVERLAP = 24;
 /** Pixels by which the content above may grow during a scroll, because more messages are rendered. */
 const DRIFT = 20;
 
-/** Elements that can cover a card. */
-const COVERS = '.toast, [role=menu], .suggestions, .frame.drawn > .side';
+/** Classes of elements that can cover a card. */
+const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
 
 type Extent = { top: number; bottom: number };
 
 /** Which parts of a tall card have been in view. */
 export class Sight {
   _height = 0;
+  _width = 0;
   _seen: boolean[] = [];
+
+  /** Takes the card's width: in another one its lines are elsewhere, even if it is as tall as before. */
+  laidOut(width: number) {
+    if (Math.abs(width - this._width) > 2) this._seen = [];
+    this._width = width;
+  }
 
   /** Pixels from the top of the card to its first part that has not been in sight. */
   get next() {
@@ -47,6 +59,12 @@ export class Sight {
   has(from: number, to: number) {
     for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (!this._seen[n]) return false;
     return true;
+  }
+
+  /** Whether anything between them has been in sight. */
+  hasAny(from: number, to: number) {
+    for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (this._seen[n]) return true;
+    return false;
   }
 
   /**
@@ -99,9 +117,13 @@ export type Decidable = {
   looked(isInSight: boolean, isCut: boolean): void;
 };
 
-/** Where cards may be covered now. Found once for all cards, because the whole page is searched. */
+/**
+ * Where cards may be covered now. Found once for all cards, because the whole page is searched: by classes, for which a
+ * browser has lists, since a page with a long diff takes it long to search by a selector.
+ */
 const covering = () =>
-  [...document.querySelectorAll(COVERS)]
+  COVERS.flatMap((name) => [...document.getElementsByClassName(name)])
+    .filter((one) => !one.matches('.side') || one.matches('.frame.drawn > .side'))
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
     .map((one) => one.getBoundingClientRect());
 
@@ -115,7 +137,7 @@ export class Current<Card extends Decidable> {
   _resized: ResizeObserver;
   /** Where the buttons that accept were, and until when they can't be clicked. */
   _buttons = new Map<HTMLElement, { top: number; left: number; at: number; until: number }>();
-  _view = { top: 0, bottom: 0 };
+  _view = { top: 0, bottom: 0, at: 0 };
   /** The request for the next frame, in which everything is measured again. */
   _frame: number | undefined;
 
@@ -222,6 +244,7 @@ export class Current<Card extends Decidable> {
   _sees(card: Card, covers: readonly DOMRect[], isDrawn: boolean) {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
+    card.sight.laidOut(card.element.clientWidth);
     const sees = card.sight.look(isDrawn, ...places);
     const [{ top, bottom }, view] = places;
     card.looked(sees, this._isCut(card.element.getBoundingClientRect()));
@@ -305,15 +328,16 @@ export class Current<Card extends Decidable> {
     const { scrollTop } = this._scroller;
     const { top: start, bottom: end } = this._scroller.getBoundingClientRect();
     const isSameView = this._view.top === start && this._view.bottom === end;
-    this._view = { top: start, bottom: end };
+    const hasScrolled = this._view.at !== scrollTop;
+    this._view = { top: start, bottom: end, at: scrollTop };
     const before = this._buttons;
     this._buttons = new Map();
     for (const { element } of this._cards())
-      for (const button of element.querySelectorAll<HTMLElement>(ANSWERS)) {
+      for (const button of answersIn(element)) {
         const { top, left } = button.getBoundingClientRect();
         const at = top + scrollTop;
         const last = before.get(button);
-        const isByPerson = !isScrolled && isSameView && last && Math.abs(at - last.at) <= DRIFT;
+        const isByPerson = hasScrolled && !isScrolled && isSameView && last && Math.abs(at - last.at) <= DRIFT;
         const hasMoved = !last || Math.abs(top - last.top) > 3 || Math.abs(left - last.left) > 3;
         const moves = hasMoved && !isByPerson;
         if (moves) setTimeout(() => this.look(), SETTLING + 10);

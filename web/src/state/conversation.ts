@@ -444,7 +444,7 @@ export class Conversation {
     const tool = this._tools.get(id);
     const text = String((status === 'running' ? message.description : message.summary) ?? '');
     if (tool) {
-      // A subagent that is waited for is a task too: only one in the background has its own line.
+      // A subagent that the agent waits for is also a task, but only a background task gets its own line.
       tool.task = { ...tool.task, status, text };
       tool.version++;
     } else if (status !== 'running' && text) this._add(record, 'notice', { text });

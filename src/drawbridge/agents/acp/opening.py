@@ -24,7 +24,7 @@ it."""
 
 
 LONGEST_NAME: Final = 200
-"""The most characters of a mode's or a model's name; longer names are ignored."""
+"""The maximum length of a mode's or a model's name, in characters; longer names are ignored."""
 
 MOST_MODES: Final = 50
 """The most modes of one agent that are shown to clients."""

@@ -25,7 +25,7 @@ class GeminiContext(Protocol):
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        """Decide a proposal as the user would. Returns False if none is open."""
+        """Decide on a proposal as the user would. Returns False if none is open."""
         ...
 
 

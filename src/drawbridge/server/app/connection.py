@@ -1,4 +1,4 @@
-"""Executes the requests of one client in their order. A client need not wait for an answer before its next request.
+"""Executes the requests of one client in order. A client need not wait for an answer before its next request.
 
 Slow requests run beside the others. Until a client has signed in, signing in is all that it can do. An
 unexpected error affects one request: it is logged under the request's correlation id, the client is sent
@@ -74,7 +74,7 @@ class Connection:
             self._websocket.hold_reading(True)
         if not self._working:
             self._working = True
-            self._begin(self._work(), "the requests in their order")
+            self._begin(self._work(), "requests in order")
 
     def drained(self) -> None:
         self.client.outbox.drained()

@@ -172,7 +172,7 @@ class Core:
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        """The question of an open approval; None if the approval is not open. Raises ``ClientError`` if there is no
+        """The approval request with this id; None if it is not open. Raises ``ClientError`` if there is no
         such project."""
         approval = self.all_sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None

@@ -73,7 +73,7 @@ class _Offer:
 
 
 class Editors:
-    """All connected editors, and the approvals that they show. The receiver "editors" of the event bus."""
+    """All connected editors, and the approvals that they show. The "editors" receiver of the event bus."""
 
     def __init__(self) -> None:
         self._editors: list[Editor] = []
@@ -90,7 +90,8 @@ class Editors:
             self._show(offered, editor)
 
     def published(self, announced: Announced) -> None:
-        """The receiver "editors" of the event bus: an approval that is resolved or withdrawn is closed in every editor, and
+        """The "editors" receiver of the event bus: an approval that is resolved or withdrawn is closed in every editor,
+        and
         each editor is notified when a review has changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):

@@ -260,7 +260,7 @@ MOST: Final = 50
 """The maximum number of texts of one approval that are followed although their fields' names do not show that they are
 paths."""
 
-_LONGEST_PATH: Final = 1_000
+_LONGEST_PATH: Final = 4_096
 """Characters of a text that may be a path."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")

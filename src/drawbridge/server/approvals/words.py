@@ -21,8 +21,8 @@ from drawbridge.server.events import ApprovalRequested
 from drawbridge.server.protocol.messages import Always, Kind, Risk, Title
 from drawbridge.text.counts import counted
 
-LONGEST_PATH: Final = 1_000
-"""Characters of a path in a title."""
+LONGEST_PATH: Final = 4_096
+"""Characters of a path in a title: clients show it nowhere else. No file has a longer path (PATH_MAX)."""
 
 LONGEST_NAME: Final = 200
 """Characters of a tool's name in a title."""

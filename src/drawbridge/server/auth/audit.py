@@ -1,4 +1,5 @@
-"""The audit log: who signed in, was refused, started a run or decided on what; one line of JSON each, for the owner.
+"""The audit log: who signed in, who was refused, who started a run, and who decided on what. Each entry is one line of
+JSON, for the owner.
 
 ``audit.jsonl`` (0600) in the data directory only grows; at 10 MB it becomes ``audit.jsonl.1`` and so on. No command of a client
 reads, changes or removes it. It contains the names of people, projects, tools and files; never contents, prompts or secrets.
@@ -29,7 +30,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Audit:
-    """The audit log of one data directory; several processes may write it. A failed write is logged, and stops nothing."""
+    """The audit log of one data directory; several processes may write to it. A failed write is logged, and stops
+    nothing."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE

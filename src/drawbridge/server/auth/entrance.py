@@ -388,7 +388,8 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """Audits events that no command has caused, as the receiver "audit" of the event bus. Commands are audited
+        """Writes events that no command has caused into the audit log, as the event bus's "audit" receiver. Commands
+        are audited
         where they arrive."""
         event = announced.event
         if isinstance(event, RunContinued):

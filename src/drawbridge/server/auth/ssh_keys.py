@@ -114,7 +114,7 @@ def earlier_challenge(host: str, nonce: str) -> bytes:
 
 
 def entries(text: str, where: str) -> Iterator[Entry]:
-    """The keys in an ``authorized_keys``. A line that is not fully supported is ignored and logged."""
+    """The keys in an ``authorized_keys`` file. A line that is not fully supported is ignored and logged."""
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.strip().split(None, 2)
         if not fields or fields[0].startswith("#"):

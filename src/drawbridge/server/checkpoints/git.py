@@ -1,4 +1,4 @@
-"""git for checkpoints: it runs under a supervisor like an agent, and it never reads the repository's configuration.
+"""git for checkpoints: it runs under a supervisor like an agent, and it never acts on the repository's configuration.
 
 Anyone who can write files in a project, such as an agent, can also write ``.git/config`` and ``.gitattributes``. git
 runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a
@@ -6,8 +6,9 @@ partial clone that is missing. Switching each of them off by name fails with the
 version of git adds more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the
 list of ignored files are links to the repository's, the configuration is Drawbridge's. A filter without a configured
 program passes the bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never
-requested. ``git config --list`` is the only command that reads the repository's configuration. It runs nothing, and of
-what it prints only the settings in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To
+requested. Only ``git config --list`` and, if that complains, ``git rev-parse --git-dir`` read the repository's
+configuration. They run nothing, and of what the first prints, only the settings in ``KEPT`` are used: line endings,
+ignored files, what the file system can do. (To
 know where a push goes, the remotes are read as well.) The one exception is ``as_person``, for a commit or a push that a
 person has requested: it is made with the user's configuration and hooks.
 

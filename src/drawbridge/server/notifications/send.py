@@ -78,8 +78,8 @@ class Sender:
         self._thread: threading.Thread | None = None
 
     def do(self, what: str, send: Callable[[], None]) -> None:
-        """Queues a call of ``send``, which raises ``Failed`` on failure. Never blocks. ``what`` is for the log: without
-        secrets."""
+        """Queues a call to ``send``, which raises ``Failed`` if it fails. Never blocks. ``what`` names the notification
+        in the log; it must not contain secrets."""
         if self._thread is None:
             # Not a thread of the loop's executor: the server waits for those when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
@@ -161,7 +161,7 @@ class Notifier:
         """By project: the numbers of its review, if it is open."""
 
     def published(self, announced: Announced) -> None:
-        """The receiver "notices" of the event bus. Never blocks."""
+        """The "notices" receiver of the event bus. Never blocks."""
         event, directory, project_id = announced.event, announced.path, announced.project_id or ""
         if isinstance(event, ReviewChanged):
             self._review_is(project_id, event)

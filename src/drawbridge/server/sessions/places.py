@@ -49,7 +49,9 @@ def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     if real is None or not real.is_dir() or not allowed(real, roots):
         raise refusal("INVALID_PATH", NOT_HERE)
     if _is_strange(str(real)):  # a link leads there
-        raise refusal("INVALID_PATH", "The name of the directory contains characters that are not UTF-8.")
+        raise refusal(
+            "INVALID_PATH", "The path that the link leads to contains control characters, or is not valid UTF-8."
+        )
     for other in taken:
         if _same(real, other):
             raise refusal("PROJECT_EXISTS", "This directory is already a project.")

@@ -65,6 +65,8 @@ class Reports:
         self._path = ""
         """The path of the file, as it was reported."""
         self._seen = False
+        self._is_up_to_date = False
+        """The file has been read to its end once, since the server was started."""
         self._finding: asyncio.Task[None] | None = None
         """The search for the mode in which the agent's process was started."""
         self._tasks = BackgroundTasks(logger)
@@ -232,11 +234,11 @@ class Reports:
                 return
             for line in lines:
                 if entry := transcript.entry(line, self.session.data.memory.session_id):
-                    self.session.add_entry(entry, quiet=not self._seen)
+                    self.session.add_entry(entry, quiet=not self._seen, late=not self._is_up_to_date)
                 self.session.add_report(line)
             if lines:
                 self.session.publish_reports()
-        self._seen = True
+        self._seen = self._is_up_to_date = True
 
     def process_all(self) -> None:
         """Makes all calls now, without reading what is before them in the file."""

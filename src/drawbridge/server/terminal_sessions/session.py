@@ -481,13 +481,16 @@ class TerminalSession(Session):
         """Whether ``turn`` was over before the current one began."""
         return self.turn is not None and not self.turn.has(turn) and turn in self._past
 
-    def _begin(self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True) -> None:
+    def _begin(
+        self, turn: str, prompt: str = "", *, follows: bool = False, recorded: bool = True, reported: bool = True
+    ) -> None:
         """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: it belongs to the
-        current turn. ``recorded``: as in ``Turn``. If the agent continues a turn that was over, a new run begins: each
-        ends only once.
+        current turn. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that was over, a new run
+        begins: each ends only once.
         """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
+            self.turn.reported = self.turn.reported or reported
             self.turn.prompt = self.turn.prompt or prompt
             self.turn.process = self._reporting or self.turn.process
             return
@@ -496,6 +499,7 @@ class TerminalSession(Session):
         self.turn = Turn(id, "" if follows else prompt, recorded=recorded)
         if turn:
             self.turn.take(turn)
+        self.turn.reported = reported
         self.turn.process = self._reporting
         self.last_text = ""
         self.reviewed.set_run(self.id, self.turn.id)
@@ -794,9 +798,10 @@ class TerminalSession(Session):
 
     # Entries of the conversation's file.
 
-    def add_entry(self, entry: transcript.Entry, *, quiet: bool) -> None:
-        """Processes an entry. ``quiet``: it is older than this session. What another process adds later (the server,
-        which continues the conversation) is ignored: the agent in this terminal does not know about it.
+    def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
+        """Processes an entry. ``quiet``: it is older than this session. ``late``: it may have been written while no
+        server ran. What another process adds later (the server, which continues the conversation) is ignored: the
+        agent in this terminal does not know about it.
         """
         self._reporting = self.processes.only
         match entry:
@@ -813,7 +818,8 @@ class TerminalSession(Session):
                 self._prompted(entry)
             case transcript.Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
-                self.last_text = entry.text or self.last_text
+                # What it says before a call is not the text at its end, though that may be the same.
+                self.last_text = "" if entry.calls or entry.results else entry.text or self.last_text
                 if entry.foreign:
                     return
                 for call in entry.calls:
@@ -821,8 +827,12 @@ class TerminalSession(Session):
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
-                if entry.ends_turn and self.turn is not None and self.turn.id == self._carried_turn:
-                    self._is_over("completed")  # its hook may have found no server
+                # Its hook may have found no server.
+                unheard = self.turn is not None and (
+                    self.turn.id == self._carried_turn or (late and not self.turn.reported)
+                )
+                if entry.ends_turn and unheard:
+                    self._is_over("completed", quiet=quiet)
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._is_over("interrupted", quiet=quiet)
 
@@ -847,7 +857,7 @@ class TerminalSession(Session):
             if self.turn is None or not self.turn.has(entry.turn):
                 self._finish("completed", quiet=True)
             self._keep(self.prompts.record(entry, entry.turn))
-            self._begin(entry.turn, self.prompts.recorded(entry, entry.turn))
+            self._begin(entry.turn, self.prompts.recorded(entry, entry.turn), reported=False)
         elif self.turn is not None and not entry.foreign and not before:
             self._keep(self.prompts.record(entry, self.turn.id))
             self.prompts.recorded(entry, self.turn.id)

@@ -33,6 +33,8 @@ class Turn:
 
     ``recorded``: its prompt was found in the agent's record, so what follows there belongs to this turn. (A copy of a
     conversation is written together with its first new prompt, after that prompt's hook has reported.)
+
+    ``reported``: a hook has reported it, so one will report its end.
     """
 
     def __init__(self, id: str, prompt: str = "", *, recorded: bool = True, age: float = 0.0) -> None:
@@ -41,6 +43,7 @@ class Turn:
         self.recorded = recorded
         self.began = time.monotonic() - age
         self.resting: float | None = None
+        self.reported = True
         self.process: int | None = None
         """The agent's process that works on it, if it is known."""
         self._also: set[str] = set()

@@ -1,5 +1,5 @@
-// Browsers of people, headless, for as long as standard input stays open. Takes a JSON object a line and answers each with one;
-// `page` names whom it is about. Each page has a profile of its own, and what it complains about is kept.
+// Browsers of people, headless, for as long as standard input stays open. Takes a JSON object a line and answers each with one
+// that has the same `id`; `page` names whom it is about. Each page has a profile of its own, and what it complains about is kept.
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -113,11 +113,15 @@ console.log(JSON.stringify({ ready: true }));
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
   let said;
+  let timer;
+  // A page that hangs must not stop the tests after it.
+  const late = new Promise((_, fails) => (timer = setTimeout(() => fails(new Error(`no answer within ${2 * PATIENCE} ms`)), 2 * PATIENCE)));
   try {
-    said = { result: (await commands[command.do](command, people.get(command.page))) ?? null };
+    said = { result: (await Promise.race([commands[command.do](command, people.get(command.page)), late])) ?? null };
   } catch (error) {
     said = { error: `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}: ${String(error).split('\n', 1)[0]}` };
   }
-  console.log(JSON.stringify(said));
+  clearTimeout(timer);
+  console.log(JSON.stringify({ ...said, id: command.id }));
 }
 await browser.close();

@@ -46,6 +46,10 @@ class Person:
     def __call__(self, do: str, **what: Any) -> Any:
         return self._browser.send(do=do, page=self._name, **what)
 
+    def begins(self, do: str, **what: Any) -> None:
+        """Without waiting for the answer."""
+        self._browser.begin(do=do, page=self._name, **what)
+
     def clicks(self, css: str) -> None:
         self("click", css=css)
 

@@ -513,7 +513,7 @@ def test_no_request_freezes_the_page(browser: Browser, address: str, directory: 
         person.prompts("/calls " + json.dumps([call]))
         person.sees(f"{CARD} button.must")
         person.clicks(f"{CARD} button.must")
-        for _ in range(5):  # 16,000 rows, some in each frame
+        for _ in range(3):  # 16,000 rows, some in each frame
             with contextlib.suppress(AssertionError):
                 person.until(shown)
                 break

@@ -1,7 +1,11 @@
-"""A headless Chromium that a Node.js script drives: one JSON object a line, each answered with one."""
+"""A headless Chromium that a Node.js script drives: one JSON object a line, each answered with one.
+
+Commands have an ``id``, and their answers the same: a test that ends in the middle of a command, because it took too long,
+leaves an answer behind that must not be taken for that of the next command."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -30,16 +34,24 @@ class BrowserProcess:
             env=os.environ | environment,
             start_new_session=True,
         )
+        self._ids = itertools.count(1)
         assert self._receive() == {"ready": True}
 
     def send(self, **command: Any) -> Any:
         """The result of one command of the script."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-        self._process.stdin.flush()
-        answer = self._receive()
+        number = self.begin(**command)
+        while (answer := self._receive())["id"] != number:
+            pass
         assert "error" not in answer, answer["error"]
         return answer["result"]
+
+    def begin(self, **command: Any) -> int:
+        """Sends a command without waiting for its answer; returns its number."""
+        number = next(self._ids)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command | {"id": number}).encode() + b"\n")
+        self._process.stdin.flush()
+        return number
 
     def _receive(self) -> Any:
         assert self._process.stdout is not None

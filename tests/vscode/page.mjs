@@ -1,4 +1,4 @@
-// Pages of a headless Chromium, for as long as standard input stays open. Takes a JSON object a line and answers each with one:
+// Pages of a headless Chromium, for as long as standard input stays open. Takes a JSON object a line and answers each with one that has the same `id`:
 //   {"open": url, "page": name}
 //   and then, of that page: {"type": text} {"press": key} {"click": css} {"hover": css} {"text": css} {"shot": file} {"close": true}
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
@@ -40,12 +40,13 @@ async function run(command) {
 
 console.log(JSON.stringify({ ready: true }));
 for await (const line of readline.createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
   let said;
   try {
-    said = { result: (await run(JSON.parse(line))) ?? null };
+    said = { result: (await run(command)) ?? null };
   } catch (error) {
     said = { error: String(error).split('\n', 1)[0] };
   }
-  console.log(JSON.stringify(said));
+  console.log(JSON.stringify({ ...said, id: command.id }));
 }
 await browser.close();

@@ -204,11 +204,23 @@ export class ApprovalCard {
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
+  /** The number of lines in `proposed` that have not been in sight. */
   _unreadIn(proposed: HTMLElement) {
     const { top } = this.element.getBoundingClientRect();
     if (!this.sight.has(0, proposed.getBoundingClientRect().top - top)) return undefined;
-    const rows = [...proposed.querySelectorAll('tr:not(.commented)')].map((row) => row.getBoundingClientRect());
-    return rows.filter((row) => !this.sight.has(row.top - top, row.bottom - top)).length || undefined;
+    let count = 0;
+    for (const table of proposed.querySelectorAll('table')) {
+      // Measuring a row that is far out of view would make the browser lay it out. Its block has a place without that.
+      const block = (table.closest('.far') ?? table).getBoundingClientRect();
+      if (this.sight.has(block.top - top, block.bottom - top)) continue;
+      const isUnseen = !this.sight.hasAny(block.top - top, block.bottom - top);
+      for (const row of table.rows) {
+        if (row.classList.contains('commented')) continue;
+        const place = isUnseen ? undefined : row.getBoundingClientRect();
+        if (!place || !this.sight.has(place.top - top, place.bottom - top)) count++;
+      }
+    }
+    return count || undefined;
   }
 
   readOn() {

@@ -19,7 +19,12 @@ const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 const SETTLING = 500;
 
 /** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
-const ANSWERS = 'footer button:not(.reasons button), .option';
+const answersIn = (card: HTMLElement): HTMLElement[] => [
+  ...[...card.getElementsByTagName('footer')].flatMap((footer) => [
+    ...footer.querySelectorAll<HTMLElement>('button:not(.reasons button)'),
+  ]),
+  ...(card.getElementsByClassName('option') as HTMLCollectionOf<HTMLElement>),
+];
 
 /** Pixels of the part that was already read that stay in view when a card is scrolled to the next part. */
 const OVERLAP = 24;
@@ -27,8 +32,8 @@ const OVERLAP = 24;
 /** Pixels by which the content above may grow during a scroll, because more messages are rendered. */
 const DRIFT = 20;
 
-/** Elements that can cover a card. */
-const COVERS = '.toast, [role=menu], .suggestions, .frame.drawn > .side';
+/** Classes of elements that can cover a card. */
+const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
 
 type Extent = { top: number; bottom: number };
 
@@ -54,6 +59,12 @@ export class Sight {
   has(from: number, to: number) {
     for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (!this._seen[n]) return false;
     return true;
+  }
+
+  /** Whether anything between them has been in sight. */
+  hasAny(from: number, to: number) {
+    for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (this._seen[n]) return true;
+    return false;
   }
 
   /**
@@ -106,9 +117,13 @@ export type Decidable = {
   looked(isInSight: boolean, isCut: boolean): void;
 };
 
-/** Where cards may be covered now. Found once for all cards, because the whole page is searched. */
+/**
+ * Where cards may be covered now. Found once for all cards, because the whole page is searched: by classes, for which a
+ * browser has lists, since a page with a long diff takes it long to search by a selector.
+ */
 const covering = () =>
-  [...document.querySelectorAll(COVERS)]
+  COVERS.flatMap((name) => [...document.getElementsByClassName(name)])
+    .filter((one) => !one.matches('.side') || one.matches('.frame.drawn > .side'))
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
     .map((one) => one.getBoundingClientRect());
 
@@ -318,7 +333,7 @@ export class Current<Card extends Decidable> {
     const before = this._buttons;
     this._buttons = new Map();
     for (const { element } of this._cards())
-      for (const button of element.querySelectorAll<HTMLElement>(ANSWERS)) {
+      for (const button of answersIn(element)) {
         const { top, left } = button.getBoundingClientRect();
         const at = top + scrollTop;
         const last = before.get(button);

@@ -29,7 +29,8 @@ WATCH = r"""(() => {
   const textOf = (node) => {
     const owner = node.parentElement.closest('.line, code') ?? node;
     const text = owner.textContent;
-    if (texts.get(owner)?.text !== text) texts.set(owner, { owner, text, marks: new Uint8Array(text.length), parts: new Map() });
+    if (texts.get(owner)?.text !== text)
+      texts.set(owner, { text, marks: new Uint8Array(text.length), parts: new Map() });
     return texts.get(owner);
   };
   // Lines of texts, each with the rectangles in which it is drawn now.

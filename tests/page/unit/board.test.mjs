@@ -20,6 +20,7 @@ Object.assign(globalThis.document, {
   removeEventListener: () => {},
   querySelector: () => null,
   querySelectorAll: () => [],
+  getElementsByClassName: () => [],
   body: {},
   hidden: false,
 });
@@ -48,6 +49,8 @@ function place(top, height) {
     },
     querySelector: () => null,
     querySelectorAll: () => [],
+    getElementsByTagName: () => [],
+    getElementsByClassName: () => [],
     addEventListener() {},
     matches: () => false,
     closest: () => null,

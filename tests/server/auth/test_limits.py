@@ -409,7 +409,7 @@ async def test_blobs_of_a_device_do_not_block_others(tmp_path: Path) -> None:
         assert code_of(await owner.ask("blob_put", {"blob_id": "mine", **blob})) == "blob_stored"
 
 
-# what is written about it
+# what is logged
 
 
 async def test_a_storm_of_refusals_is_one_line_in_the_log(server: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -468,7 +468,7 @@ async def test_a_proxy_that_is_not_named_is_reported_once(
     assert len(found) == warnings
 
 
-# pages of other places
+# pages from other origins
 
 
 async def test_a_web_page_that_the_owner_allows_may_connect_and_no_other(tmp_path: Path) -> None:

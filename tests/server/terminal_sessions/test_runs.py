@@ -310,7 +310,7 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
 
 
 async def test_what_another_process_adds_is_left_out(rig: SocketRig) -> None:
-    """A run of the server that continues the conversation; what was there before is this session's past."""
+    """A server run that continues the conversation. Earlier records belong to this session."""
     session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
     await session.reports("SessionStart", source="resume")

@@ -104,6 +104,14 @@ WATCH = r"""(() => {
 """Watches with its own eyes what of each request is on the screen, and notes what was not when one is accepted: lines of the
 card, and words like "q1z" of the request, wherever in it they are."""
 
+FAST = """(() => {
+  const now = performance.now.bind(performance);
+  const later = window.setTimeout;
+  performance.now = () => 5 * now();
+  window.setTimeout = (act, delay, ...more) => later(act, delay / 5, ...more);
+})()"""
+"""Half a second lasts a tenth of one: most of a round was waiting for buttons to settle. Frames are drawn as fast as ever."""
+
 NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
 
 
@@ -370,7 +378,10 @@ def acts(random: Random, person: Person) -> str:
     "rounds",
     [
         3,
-        pytest.param(60, marks=[pytest.mark.thorough, pytest.mark.timeout(1_200)]),
+        *(
+            pytest.param(50, id=f"50, part {part}", marks=[pytest.mark.thorough, pytest.mark.timeout(1_200)])
+            for part in range(4)
+        ),
         pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )
@@ -386,7 +397,7 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
         except AssertionError as error:
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
-    assert rounds < 10 or count, "nothing was accepted"
+    assert rounds < 10 or count > rounds / 10, f"only {count} were accepted"
 
 
 def plays(random: Random, browser: Browser, address: str, directory: Path, story: list[Any]) -> int:
@@ -398,6 +409,7 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
     with browser.person(address, width=width, height=height) as person:
         person.sees("#prompt")
         here = person.runs("location.hash")
+        person.runs(FAST)
         person.runs(WATCH)
         sends(person, *calls)
         for _ in range(25):

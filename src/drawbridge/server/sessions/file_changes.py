@@ -28,10 +28,11 @@ logger = logging.getLogger("drawbridge.server")
 GIT_SECONDS: Final = 10.0
 
 AT_ONCE: Final = 2
-"""Files that are compared at the same time."""
+"""The maximum number of files that are compared at the same time."""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""With this, git takes a file's name neither for a pattern nor for a path from the top of the work tree (":/name")."""
+"""With this, git does not interpret a file's name as a pattern or as a path from the top of the work tree
+(":/name")."""
 
 REGULAR: Final = ("100644", "100755")
 

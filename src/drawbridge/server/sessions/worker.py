@@ -218,7 +218,7 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if a terminal has opened the idle process's conversation since its last run: two
-        processes would write one record. When a process is started, this is checked in any case."""
+        processes would write to one record. When a process is started, this is checked in any case."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -246,7 +246,8 @@ class Worker:
         }
 
     async def is_lost(self, agent: str, memory: Memory) -> bool:
-        """Whether the agent ended before it stored the conversation of ``memory``: no process can continue it then."""
+        """Whether the agent ended before it stored the conversation of ``memory``, so that no process can continue
+        it."""
         return self._process is None and bool(memory.session_id) and not await self._conversation(agent, memory)
 
     async def _start(self, agent: str, options: base.Options, continued: _Continued) -> None:
@@ -374,7 +375,7 @@ class Worker:
             self._process.answer(question_id, decision)
 
     def asking(self, waits: bool) -> None:
-        """Notes whether a person is being asked: the time limits are not counted then."""
+        """Notes whether a person is being asked: the time limits are suspended meanwhile."""
         now = time.monotonic()
         if waits and self._asked_since is None:
             self._asked_since = now
@@ -482,7 +483,8 @@ class Worker:
         return process
 
     def _look_at_schedule(self) -> None:
-        """Reports when nothing is scheduled anymore, because its time has passed; during a run, only after the run."""
+        """Once the time of the last scheduled turn has passed, reports that nothing is scheduled anymore; during a run,
+        only after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())
@@ -516,8 +518,8 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn that the agent has scheduled begins, in seconds since 1970; it may have been due for a
-        moment. None if nothing is scheduled, or the time has passed."""
+        """When the last turn that the agent has scheduled begins, in seconds since 1970. This may have passed a moment
+        ago; None if it passed earlier, or if nothing is scheduled."""
         return self._scheduled.until if self.is_scheduled else None
 
     @property
@@ -563,8 +565,8 @@ class Worker:
     # Time limits.
 
     def _look(self, run: Run) -> None:
-        """Stops the run if it has been silent or active for too long; otherwise, checks again at the earliest time at
-        which it can have been. Does nothing while a person is being asked."""
+        """Stops the run if it has been silent or active for too long; otherwise, checks again at the earliest time when
+        that can be the case. Does nothing while a person is being asked."""
         if self._watch is not None:
             self._watch.cancel()
         if self._run is not run or self._asked_since is not None:

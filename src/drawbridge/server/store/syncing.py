@@ -7,7 +7,7 @@ or a kernel crash:
 - ``second`` (default): at most a second later, from a thread; a power failure loses at most the last second.
 - ``off``: when the kernel writes it, usually within half a minute.
 
-docs/internals/benchmarks.md has the cost of each.
+docs/internals/benchmarks.md lists the cost of each.
 """
 
 from __future__ import annotations
@@ -87,4 +87,4 @@ def _sync(file: int) -> None:
 
 
 syncer: Final = Syncer()
-"""The only instance of the process."""
+"""The only instance in the process."""

@@ -23,7 +23,7 @@ from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, 
 from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review
 
 LONGEST_TEXT: Final = 10_000
-"""Characters of a comment, of its suggestion, and of the lines that it is about."""
+"""The maximum length of a comment, of its suggestion, and of the lines that it is about, in characters."""
 
 
 def submission_key(drafts: str, text: str) -> str:
@@ -39,7 +39,7 @@ class KeptComments(Protocol):
 
     @property
     def handover(self) -> Handover | None:
-        """What waits for the agent of a terminal session, or has waited last."""
+        """What is waiting for the agent of a terminal session, or was waiting last."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
@@ -104,9 +104,9 @@ class Commenting:
     async def comment(
         self, command: commands.ReviewComment, session: str, asker: Subscriber
     ) -> Answer[ReviewCommented]:
-        """Writes, changes or removes a comment. A repeated request to write a comment gets the same comment as long as
-        that is not removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint`` or ``GitFailed`` without
-        changing anything."""
+        """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment gets the same
+        comment unless that has been removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint`` or
+        ``GitFailed`` without changing anything."""
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)

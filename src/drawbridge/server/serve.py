@@ -1,4 +1,4 @@
-"""``drawbridge serve``: starts a server, prints where it is, and shuts it down cleanly."""
+"""``drawbridge serve``: starts a server, prints its addresses, and shuts it down cleanly."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def terms(clients: int) -> ServerOptions:
 
 
 def _stop_at_signals() -> asyncio.Event:
-    """An event that the first signal sets; the second signal ends the process at once."""
+    """An event that the first signal sets; the second signal ends the process immediately."""
     stop = asyncio.Event()
 
     def signalled(number: int) -> None:

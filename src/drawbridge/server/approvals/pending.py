@@ -1,5 +1,5 @@
-"""One approval request, as the server stores it and as clients see it; and the surfaces other than clients, which show
-a request or at which an agent waits, and which have to receive the decision. Pure.
+"""One approval request, as the server stores it and as clients see it; and the surfaces other than clients: those where
+a request is shown, or where an agent waits for the decision. Pure.
 """
 
 from __future__ import annotations

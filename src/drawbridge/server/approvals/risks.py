@@ -1,6 +1,6 @@
 """Marks the parts of a tool call that a person should look at twice, such as ``sudo`` or a write outside the project. Pure.
 
-The marks are a help for reading, not a check: a command without marks may do anything. What is inside quotes is marked as
+The marks are a reading aid, not a check: a command without marks may do anything. What is inside quotes is marked as
 well, since a shell may run it (``sh -c "sudo …"``).
 """
 

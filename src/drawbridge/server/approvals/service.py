@@ -225,7 +225,7 @@ def _path(approval: PendingApproval) -> str | None:
 
 
 def _has_answers(given: msgspec.Raw | None) -> bool:
-    """Whether the input of an agent's questions contains answers. Without them the agent ignores that it was allowed."""
+    """Whether the input of an agent's questions contains answers. Without them, the agent ignores the approval."""
     try:
         changed = None if given is None else msgspec.json.decode(bytes(given))
     except (msgspec.MsgspecError, RecursionError):
@@ -336,7 +336,7 @@ def _normal(path: str) -> str:
 
 
 def _real(path: str) -> str:
-    """The path with its links followed; a path that is not possible is only normalized."""
+    """The path with its links followed; an impossible path is only normalized."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

@@ -221,7 +221,7 @@ class Checkpoints:
         return find(directory) if self._private is None else self._private.repository()
 
     async def stored(self) -> None:
-        """Returns when what ``begin`` has started is completed."""
+        """Returns once everything that ``begin`` has started is completed."""
         await self._storing.wait()
 
     @contextlib.asynccontextmanager
@@ -249,7 +249,7 @@ class Checkpoints:
 
     async def begin(self, run_id: str) -> bool:
         """Like ``take(run_id, "before")``, but returns as soon as git has the state of the files: later changes do not
-        become part of the checkpoint. It is stored in the background, before any other operation begins."""
+        become part of the checkpoint. The checkpoint is stored in the background, before any other operation begins."""
         await self._storing.wait()
         collected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         storing = self._storing.start(self._complete(run_id, collected), f"the checkpoint before {run_id}")
@@ -572,7 +572,7 @@ class Checkpoints:
             return await self._shown(git, run_id, await self._changed(git, before, after), before, after)
 
     async def _changed(self, git: Git, before: str, after: str) -> list[tuple[str, str]]:
-        """git's marks and the paths of what differs; the paths are relative to the project."""
+        """The files that differ: pairs of git's mark and the path, which is relative to the project."""
         return _marked(await git.read(*PATCH, "--name-status", "--relative", "-z", before, after, "--", "."))
 
     async def _shown(self, git: Git, run_id: str, listed: list[tuple[str, str]], before: str, after: str) -> RunChanges:
@@ -674,7 +674,7 @@ class Checkpoints:
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, git: Git, complaint: str, known: Sequence[str]) -> list[str]:
-        """The files that git complains about, or all that the run changed if that is not known."""
+        """The files that git complains about, or all that the run changed if those are not known."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
         prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
         words = [shown_path(path) for path in known]
@@ -766,7 +766,7 @@ async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: M
 
 
 def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
-    """Raises ``NoCheckpoint`` if the run changed a file whose content before it was not read."""
+    """Raises ``NoCheckpoint`` if the run changed a file whose previous content was not read."""
     lost = sorted(shown_path(path) for path in unread.intersection(changed))
     if lost:
         names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
@@ -796,8 +796,8 @@ def _keep(index: Path, kept: Path) -> None:
 
 
 def _clash(there: str, made: str, was: str) -> int | None:
-    """The first line of ``there``, from 1, that was changed where undoing the run, from ``made`` to ``was``, changes
-    something. None if there is no such line."""
+    """The first line of ``there``, from 1, that was changed in a place where undoing the run (from ``made`` to ``was``)
+    changes something. None if there is no such line."""
     lines = split(made)[0]
     undone = hunks.diff(lines, split(was)[0])
     for hunk in hunks.diff(lines, split(there)[0]):

@@ -75,7 +75,7 @@ KEPT: Final = frozenset(
         "trustctime",
     )
 )
-"""The user's settings that keep their meaning. None of them can name a program."""
+"""The user's settings that also apply to Drawbridge's git. None of them can name a program."""
 
 NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
 
@@ -97,7 +97,7 @@ LARGEST_DIFF: Final = 400_000
 """The maximum number of bytes of a diff that are shown."""
 
 ESCAPED: Final = 600_000
-"""The maximum size of the diff as JSON, where each control character takes six bytes, in bytes."""
+"""The maximum size of the diff as JSON, in bytes; each control character takes six of them."""
 
 MOST_CONFIGURATION_FILES: Final = 50
 """The maximum number of files that are checked before a run for changes to the configuration. If there are more, the
@@ -108,7 +108,7 @@ LONGEST_COMPLAINT: Final = 65_536
 IDENTIFIER: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 FOLDER: Final = "drawbridge-git-"
-"""How the names of folders for one operation begin."""
+"""The prefix of the names of folders for one operation."""
 
 LOCAL: Final = frozenset(
     "GIT_" + name
@@ -391,7 +391,7 @@ class Git:
         return _output(words, *await self.once(*words))
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
-        """Changes the index for these paths, which are relative to the directory. Raises ``GitFailed``."""
+        """Changes the index for these paths, which are relative to the project. Raises ``GitFailed``."""
         named = "\0".join(paths)
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)

@@ -64,7 +64,7 @@ def may_have_repositories(file: Path) -> bool:
 
 
 def _parsed(data: bytes, id_bytes: int) -> Index:
-    """Parses an index. Raises ``ValueError``, ``IndexError`` or ``struct.error`` unless it is whole and of a known
+    """Parses an index. Raises ``ValueError``, ``IndexError`` or ``struct.error`` unless it is complete and of a known
     kind."""
     version = int.from_bytes(data[4:8], "big")
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
@@ -110,8 +110,8 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
-    """Raises ``ValueError`` for an extension whose name begins with a lowercase letter: it changes which files there
-    are."""
+    """Raises ``ValueError`` for an extension whose name begins with a lowercase letter: such an extension changes which
+    files there are."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
             raise ValueError("it requires an extension that is not supported")

@@ -60,7 +60,7 @@ MOST_BYTES: Final = 300 * MB
 """The maximum number of files, and of bytes of all files together."""
 
 LIST_SECONDS: Final = 5.0
-"""Seconds in which git has to list the files."""
+"""The number of seconds that git may take to list the files."""
 
 REST_SECONDS: Final = 600.0
 """Seconds for which a directory that was too large is not checked before a run: each check would delay the run."""
@@ -81,7 +81,7 @@ ADVICE: Final = (
 
 
 class TooLarge(NoCheckpoint):
-    """The directory is over a limit."""
+    """The directory exceeds a limit."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"Too large to review: {why} {ADVICE}")
@@ -139,7 +139,8 @@ class PrivateRepository:
     def successor(self) -> Repository | None:
         """The git work tree that the directory has become part of since the private repository was created. Blocking.
 
-        Only a real ``.git`` directory counts: a file or a link of that name could be an agent's and lead anywhere.
+        Only a real ``.git`` directory counts: an agent could have created a file or a link with that name that leads
+        anywhere.
         """
         found = find(self._directory) if self.exists else None
         own = found.root / ".git" if found is not None else None

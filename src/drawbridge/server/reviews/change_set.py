@@ -58,8 +58,8 @@ class Version(Struct, frozen=True):
 class Hunk(Struct, frozen=True):
     """A part of a change that is decided as a whole.
 
-    ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its name.
-    ``span``: the lines of both versions, 0-based; the id does not depend on it.
+    ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
+    name. ``span``: its lines in both versions, 0-based; the id does not depend on it.
     """
 
     id: str

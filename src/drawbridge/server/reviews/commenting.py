@@ -66,18 +66,19 @@ class Commenting:
 
     @property
     def drafts_version(self) -> str:
-        """Changes with any of the drafts, even if a draft is removed and written again with the same id."""
+        """The version of the drafts. It changes with any of them, even if a draft is removed and written again with the
+        same id."""
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
     async def placed(self, git: Git, review: Open) -> Placed:
-        """The comments at the lines where they are now. Raises ``GitFailed``."""
+        """The comments at their current lines. Raises ``GitFailed``."""
         known = list(self._comments.values())
         begun = {one.comment.comment_id for one in known if one.begun}
         return await self._review.placed(git, review, [one.comment for one in known], begun)
 
     def check_seen(self, drafts: str) -> None:
-        """Raises ``ClientError`` if there are no drafts, or if this is not their version."""
+        """Raises ``ClientError`` if there are no drafts, or if ``drafts`` is not their current version."""
         known = [one.comment for one in self._comments.values()]
         if drafts != self.drafts_version:
             sent = next((one for one in reversed(known) if one.run_id is not None), None)

@@ -52,7 +52,7 @@ class NothingToCommit(Exception):
 
 class Blocked(Exception):
     """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: the
-    files that it is about."""
+    files that it concerns."""
 
     def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
         super().__init__(text)

@@ -114,7 +114,7 @@ class Reviewing:
             return
         self._known_version = review.version
         for store in self._stores.values():
-            if store.closed:  # the server shuts down
+            if store.closed:  # the session was deleted, or the server is shutting down
                 continue
             store.review_is(counted(review))
             if not review.files:
@@ -122,7 +122,7 @@ class Reviewing:
             store.announce(numbers(review))
 
     async def get(self, session: str) -> Answer[ReviewReply]:
-        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._checkpoints.operation() as git:
             review = await self._review.current(git, self._checkpoints)
             placed, beside = await self._look_beside(git, review)
@@ -185,8 +185,8 @@ class Reviewing:
         return await self._reply(session, review, placed, beside)
 
     async def placed(self, drafts: str) -> Placed:
-        """The comments at the lines where they are now. ``drafts``: the version of the drafts that are to be sent.
-        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
+        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
         async with self._checkpoints.operation() as git:
             review = await self._review.current(git, self._checkpoints)

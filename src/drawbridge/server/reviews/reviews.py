@@ -1,7 +1,7 @@
 """The open review of a session: commits in its repository, and the operations on them.
 
-The diff from *base* to *head* is what the agent changed and nobody has decided. The diff from *start* to *base* is what
-was kept and not committed from the review. All three are commits below a private ref
+The diff from *base* to *head* is what the agent changed and nobody has decided on. The diff from *start* to *base* is
+what was kept and not committed from the review. All three are commits below a private ref
 (``refs/drawbridge/<project>/review/base`` and so on), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``

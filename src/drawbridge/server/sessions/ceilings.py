@@ -238,7 +238,7 @@ def _all_modes(ceilings: Ceilings) -> bool:
 
 def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool:
     """Whether clients may choose the mode. ``own_modes``: whether the agent may have its own modes, which are allowed
-    if all other modes are."""
+    if the owner allows all other modes."""
     known = word(mode) if own_modes else mode
     if known == BYPASS:
         return ceilings.skip_permissions
@@ -246,8 +246,8 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
-    """Whether a mode that an agent reports is allowed. A known mode is, if it asks at least as much as one of the modes
-    that clients may choose."""
+    """Whether a mode that an agent reports is allowed. A known mode is allowed if it asks at least as much as one of
+    the modes that clients may choose."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)

@@ -1,4 +1,4 @@
-"""Continues a run that ended at a limit of its agent's account, once the limit is reset, if the owner enables that.
+"""Continues a run that ended at a limit of its agent's account, once the limit is reset, if the owner has enabled that.
 
 The plan is stored in the project's metadata, so that it outlives the server. A new prompt, an interrupt, or a change to
 another session cancels it.

@@ -113,7 +113,7 @@ class CurrentConversation:
 
     async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
         """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they
-        name. If it raises ``DrawbridgeError``, the conversation can still be continued.
+        name. If this raises ``DrawbridgeError``, the conversation can still be continued.
         """
         if is_current:
             await self._worker.end()

@@ -79,7 +79,7 @@ class FileIndex(Struct, frozen=True):
     complete: bool
 
     def matching(self, query: str, limit: int) -> list[str]:
-        """The files and directories that match best; without a query those that have changed come first."""
+        """The files and directories that match best; without a query, those that have changed come first."""
         wanted = _Wanted(query)
         paths = chain(self.files, self.directories)
         ranked = ((wanted.rank(path, path in self.changed), len(path), path) for path in paths if wanted.matches(path))
@@ -95,7 +95,7 @@ class FileIndex(Struct, frozen=True):
 
 
 async def listed(project: Project, path: str, indexes: FileIndexes) -> FileEntries:
-    """The entries of one directory, with what git knows of them. Raises ``ClientError``."""
+    """The entries of one directory, with their states in git. Raises ``ClientError``."""
     try:
         found, more = await asyncio.to_thread(files.entries, project, path)
     except ClientError as missing:

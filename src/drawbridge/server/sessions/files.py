@@ -237,7 +237,7 @@ def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileCon
 
 
 def text(project: Project, parts: Sequence[str]) -> str:
-    """The whole text of a file. Raises ``ClientError``, also for an image."""
+    """The whole text of a file. Raises ``ClientError``, even if the file is an image that can be shown."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
         raise unsupported("it is an image")

@@ -70,7 +70,7 @@ MOST_RESETS = 20
 
 
 class RecordedComments:
-    """The comments of the review, as they follow from the records."""
+    """The comments of the review, as reconstructed from the records."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -609,7 +609,7 @@ class ManagedSession(Session):
         """Moves the records of one conversation into the new file ``trash``; the rest of the history does not change.
         If the current conversation is deleted, the next prompt begins a new one (see ``settle``).
 
-        If it raises ``ClientError`` or ``DrawbridgeError``, the conversation can still be continued.
+        If this raises ``ClientError`` or ``DrawbridgeError``, the conversation can still be continued.
         """
         self.check_at_rest()
         conversation, key = self._conversation, parts[0].key
@@ -714,7 +714,7 @@ class ManagedSession(Session):
         self._context.at_work[self.id] = self.stop_for
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
-            # The prompt was accepted while the previous agent was working, so it is before this in the history.
+            # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
             self._change_agent(titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
@@ -724,8 +724,8 @@ class ManagedSession(Session):
             options = self._context.granted(str(self.path), self._context.within(options, agent))
         except ClientError as error:
             # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
-            # automatically has the options that were allowed before, perhaps by an earlier server. It is ended in a
-            # task: its end begins the next run, and this one is still being given its slot.
+            # automatically has the options that were allowed before, perhaps by an earlier server. The run is ended in
+            # a task: its end begins the next run, and this one is still being given its slot.
             self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
             return
         self._worker.begin(run, agent, options, self.memory, self._conversation.fork_from, self._agent_state)
@@ -758,7 +758,8 @@ class ManagedSession(Session):
         """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
         any other. If a prompt is on its way, the turn is part of that prompt's run.
         """
-        if self.run is not None and self.run.state is State.QUEUED:  # waits for its slot; the agent's turn needs none
+        # A queued run waits for its slot; the agent's turn needs none, and may ask.
+        if self.run is not None and self.run.state is State.QUEUED:
             self._give_up_slot()
             self.queue.add(self.run, first=True)
         elif self.run is not None:

@@ -36,7 +36,7 @@ class Waiting(Struct):
 
 
 class SessionMode(Struct):
-    """The permission mode that the agent has changed to in one conversation, by itself or by a decision."""
+    """The permission mode that the agent has changed to in one conversation, by itself or because of a decision."""
 
     session_id: str
     mode: str
@@ -44,8 +44,8 @@ class SessionMode(Struct):
 
 class Metadata(Struct):
     """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start.
-    ``review``: its numbers for clients, stored because comparing the files of all projects at start would take too
-    long."""
+    ``review``: the review's numbers for clients, stored because comparing the files of all projects at start would take
+    too long."""
 
     id: str
     path: str

@@ -83,8 +83,8 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects, idle. Damaged ones are moved to quarantine; those that can't be read at present are
-        retried later."""
+        """Restores all projects in the idle state. Damaged ones are moved to quarantine; those that can't be read at
+        present are retried later."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
@@ -122,7 +122,7 @@ class Projects:
         return None
 
     async def read_again(self) -> list[ManagedSession]:
-        """Restores the projects that could not be read before and now can. Returns them."""
+        """Restores the projects that could not be read before and can be read now. Returns them."""
         found = []
         for name in sorted(self._unreadable):
             project = await asyncio.to_thread(self._load, self._data / "projects" / name, list(self))

@@ -16,7 +16,7 @@ class Scheduled:
         self._last: float | None = None
         """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has begun."""
         self._delayed_to: float | None = None
-        """The end of a run that was active at that time, since the turn can't begin before; None if no run was
+        """The end of a run that was active at that time, since the turn can't begin before that; None if no run was
         active."""
 
     @property

@@ -77,7 +77,7 @@ class Session(ABC):
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count
-        """Whether ``look_back`` has nothing more to do; at the start, whether the history is empty."""
+        """Whether ``look_back`` has nothing more to do; initially, whether the history is empty."""
 
     @property
     def memory(self) -> records.Memory:
@@ -101,14 +101,14 @@ class Session(ABC):
 
     @abstractmethod
     def is_using(self, session_id: str) -> bool:
-        """Whether a process of its agent has the agent's conversation ``session_id`` open now."""
+        """Whether a process of the session's agent has the conversation ``session_id`` open now."""
 
     checkpoints: Checkpoints
     """The checkpoints of its runs."""
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
-        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -242,7 +242,7 @@ class Session(ABC):
 
     @final
     def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
-        """Gives one of its conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
+        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
         renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
         seq = self.store.write(renamed, asker)
         self.store.save()
@@ -291,7 +291,7 @@ class SessionStore:
 
     @property
     def closed(self) -> bool:
-        """Whether the session was deleted, or the server shuts down."""
+        """Whether the session was deleted, or the server is shutting down."""
         return self.history.closed
 
     @property
@@ -471,7 +471,7 @@ class Sessions:
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
-        """Iterates over a copy: sessions may be added or removed meanwhile, also by another thread."""
+        """Iterates over a copy: sessions may be added or removed meanwhile, even by another thread."""
         return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
 
     def find(self, id: str) -> Session | None:
@@ -504,7 +504,7 @@ class Sessions:
 
 
 def in_terminal() -> ClientError:
-    """The error for a command that only managed sessions have."""
+    """The error for a command that only managed sessions support."""
     text = (
         "This agent was started in a terminal and is controlled there. Only its approval requests can be answered here."
     )

@@ -87,8 +87,8 @@ Report: TypeAlias = (
 
 
 class _Listener:
-    """Receives the events of one process. ``worker`` is set to None once they are to be ignored. ``forget`` is called when the
-    process has exited, also if its events are ignored."""
+    """Receives the events of one process. ``worker`` is set to None once they are to be ignored. ``forget`` is called
+    when the process has exited, even if its events are ignored."""
 
     def __init__(self, worker: Worker, forget: Callable[[], None]) -> None:
         self.worker: Worker | None = worker
@@ -140,7 +140,8 @@ class Worker:
         self._process: base.AgentProcess | None = None
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
-        """The identity of the directory that the process was started in: its path may lead to another one by now."""
+        """The identity of the directory that the process was started in: its path may lead to another directory by
+        now."""
         self._had_files = False
         """Whether ``_files`` existed when the process was started: some agents can read there only if it did."""
         self._listener: _Listener | None = None
@@ -206,7 +207,7 @@ class Worker:
             return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
         except Exception as error:  # the run ends, the server continues
             return self._ended(run, "failed", error=self._not_started(error))
-        if run.state is State.STOPPING and self._kind is not None:  # else it is being killed
+        if run.state is State.STOPPING and self._kind is not None:  # otherwise, it is being killed
             self._ended(run, "interrupted")
         elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:
             self._last_output = time.monotonic()
@@ -400,8 +401,8 @@ class Worker:
     async def change(
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
-        """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed: an
-        agent may have left it by itself or by a decision. Raises ``AgentRefused``.
+        """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed:
+        an agent may have left it by itself or because of a decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind
@@ -529,14 +530,15 @@ class Worker:
         return left is not None and left > 0
 
     def cool(self) -> None:
-        """Ends the idle process, unless it is working by itself: then it is kept."""
+        """Ends the idle process, or keeps it if it is working by itself."""
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
             return
         self.spawn(self._end_if_idle(), "ending an idle process")
 
     async def close(self) -> None:
-        """Ends the processes, including those that are ending: the server shuts down, or the project is deleted."""
+        """Ends the processes, including those that are already ending, because the server is shutting down or the
+        project is being deleted."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
         if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too

@@ -166,8 +166,8 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
 
 def sketch(path: str, name: str, size: int) -> Segment | None:
     """The segment of a file of ``size`` bytes, as its first and last lines show it. Damaged records in between are
-    counted as whole. None if the ends are damaged or the lines very long: then the file has to be scanned. Raises
-    OSError."""
+    counted as whole. None if the ends are damaged or the lines are very long, in which case the file has to be scanned.
+    Raises OSError."""
     file = open_to_read(path)
     try:
         for length in _END_BYTES:

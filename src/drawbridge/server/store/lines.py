@@ -37,7 +37,7 @@ SHORTEST_LINE: Final = 80
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break."""
+    """One message of a history. ``line``: the whole record as JSON, as it is on disk, without the line break."""
 
     seq: int
     time: datetime
@@ -126,7 +126,7 @@ def parse(line: bytes) -> Record | None:
 
 
 class Head(NamedTuple):
-    """A readable line of a file. ``place``: how many lines are before it, the unreadable ones included; ``time`` in
+    """A readable line of a file. ``place``: the number of lines before it, including unreadable ones; ``time`` in
     microseconds since 1970; ``length`` in bytes, with the line break."""
 
     place: int

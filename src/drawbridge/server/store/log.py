@@ -69,7 +69,8 @@ NEVER: Final = 2**63
 
 
 class Page(Struct, frozen=True):
-    """``records`` ascend. ``has_more``: whether more records match beyond this page, in the direction of reading."""
+    """``records`` are in ascending order. ``has_more``: whether more records match beyond this page, in the direction
+    of reading."""
 
     records: tuple[Record, ...]
     has_more: bool
@@ -209,7 +210,7 @@ class Tail:
 class History:
     """Open one with ``History.open``. Its methods may be called from any thread: none waits for a page to be read.
 
-    One file is open after the first ``append``, none before.
+    After the first ``append``, it keeps one file open; before that, none.
     """
 
     def __init__(self, catalogue: Catalogue, fsync: FsyncPolicy, symlink: Callable[[str, str], None]) -> None:
@@ -561,7 +562,7 @@ class History:
             raise _unreadable(error) from None
 
     def after(self, seq: int) -> Iterator[Record]:
-        """All records after ``seq``; one page at a time is in memory."""
+        """All records after ``seq``; only one page is in memory at a time."""
         while True:
             page = self.read(after_seq=seq, max_bytes=_READ_AT_ONCE)
             yield from page.records

@@ -157,7 +157,7 @@ class Part(Struct):
 
     @property
     def key(self) -> str:
-        """The id of its conversation: the agent's own, or one from the server if the agent has not reported any."""
+        """The id of its conversation: the agent's own, or one from the server if the agent has not reported one."""
         return self.session_id or f"log_{self.first_seq}"
 
     def ends_before(self, marker: Marker) -> bool:
@@ -184,8 +184,8 @@ class Part(Struct):
 
 
 class Waited(Struct, frozen=True):
-    """What happened to a prompt in the queue: the numbers of the records with its last text, and of its removal; None
-    if it was not edited, or not removed."""
+    """What happened to a prompt in the queue: the numbers of the record with its last text and of the record of its
+    removal; None if it was not edited, or not removed."""
 
     edited: int | None
     dropped: int | None
@@ -245,7 +245,7 @@ class Index:
         self._done = -1
         """The number of the last record that is known to be indexed."""
         self._first = 0
-        """The number of the first record that the history had then."""
+        """The number of the first record that the history had at that time."""
         self._parts: list[Part] | None = None
         """The content of the ``parts`` table; None if it has to be read."""
         self._closed = False
@@ -260,7 +260,7 @@ class Index:
         return os.path.basename(os.path.dirname(self._path))
 
     def _check_damage(self, error: sqlite3.DatabaseError, damage: Collection[int]) -> None:
-        """Removes the file if it is damaged. Raises ``error`` if it is not, or if that happens repeatedly.
+        """Removes the file if it is damaged. Raises ``error`` if it is not, or if it is damaged repeatedly.
 
         ``damage``: SQLite's codes of the errors that mean damage.
         """

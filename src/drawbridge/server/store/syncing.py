@@ -55,7 +55,7 @@ class Syncer:
                 self._timer.start()
 
     def now(self, owner: object) -> None:
-        """Syncs the file of ``owner`` immediately, if it waits for that. Returns when it is on the disk."""
+        """Syncs the file of ``owner`` immediately, if it is waiting to be synced. Returns when it is on the disk."""
         with self._syncing:
             with self._changing:
                 file = self._waiting.pop(owner, None)

@@ -23,8 +23,8 @@ LONGEST: Final[Mapping[Kind, int]] = {
     "decision": 4_000,
     "error": 2_000,
 }
-"""The maximum number of characters of a text that are searched. Of a result, half are from its beginning and half from
-its end, where errors are."""
+"""The maximum number of characters of a text that are searched. For a result, half of them are from its beginning and
+half from its end, where errors are."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
 """The maximum length of a record that is searched for texts, in bytes. A longer one is usually an image."""
@@ -38,8 +38,8 @@ _DEEPEST: Final = 4
 
 
 class Text(Struct, frozen=True):
-    """A text of a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is not from a subagent.
-    ``run``: for a prompt that begins a run, the run's id."""
+    """A text of a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is from the main agent,
+    not a subagent. ``run``: for a prompt that begins a run, the run's id."""
 
     kind: Kind
     text: str

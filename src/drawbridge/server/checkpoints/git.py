@@ -7,10 +7,10 @@ version of git adds more. So git works in Drawbridge's own git directory, made f
 list of ignored files are links to the repository's, the configuration is Drawbridge's. A filter without a configured
 program passes the bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never
 requested. Only ``git config --list`` and, if that complains, ``git rev-parse --git-dir`` read the repository's
-configuration. They run nothing, and of what the first prints, only the settings in ``KEPT`` are used: line endings,
-ignored files, what the file system can do. (To
-know where a push goes, the remotes are read as well.) The one exception is ``as_person``, for a commit or a push that a
-person has requested: it is made with the user's configuration and hooks.
+configuration. They run nothing, and from the output of the first one, only the settings in ``KEPT`` are used: line
+endings, ignored files, what the file system can do. (To know where a push goes, the remotes are read as well.) The one
+exception is ``as_person``, for a commit or a push that a person has requested: it is made with the user's configuration
+and hooks.
 
 The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since starting a
 supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
@@ -52,7 +52,8 @@ SETTINGS_SECONDS: Final = 5.0
 """Seconds to read the configuration. An agent can write it, and can include a pipe there that nobody writes to."""
 
 LARGEST_FILE: Final = 1_000_000
-"""Bytes of each of git's own files that is read for every operation: its configuration and its lists of patterns."""
+"""The maximum size of each of git's own files that are read for every operation (its configuration and its lists of
+patterns), in bytes."""
 
 LEAVE_SECONDS: Final = 5.0
 """Seconds for the shell to end after its last command, or after it was killed."""
@@ -74,7 +75,7 @@ KEPT: Final = frozenset(
         "trustctime",
     )
 )
-"""The user's settings that keep their meaning. None of them can name a program."""
+"""The user's settings that also apply to Drawbridge's git. None of them can name a program."""
 
 NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
 
@@ -89,24 +90,25 @@ FORMATS: Final = ("sha1", "sha256")
 OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protocol.allow=never")
 
 LARGEST_OUTPUT: Final = 100 * MB
-"""Bytes of one command's output that the server reads into its memory. An agent writes some of it: the configuration,
-for example."""
+"""The maximum size of one command's output that the server reads into its memory, in bytes. Some output, such as the
+configuration, is written by an agent."""
 
 LARGEST_DIFF: Final = 400_000
-"""Bytes of a diff that are shown."""
+"""The maximum number of bytes of a diff that are shown."""
 
 ESCAPED: Final = 600_000
-"""Bytes of the diff as JSON, where each control character takes six bytes."""
+"""The maximum size of the diff as JSON, in bytes; each control character takes six of them."""
 
 MOST_CONFIGURATION_FILES: Final = 50
-"""Files that are checked before a run for changes to the configuration; with more, it is read for every checkpoint."""
+"""The maximum number of files that are checked before a run for changes to the configuration. If there are more, the
+configuration is read for every checkpoint."""
 
 LONGEST_COMPLAINT: Final = 65_536
 
 IDENTIFIER: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 FOLDER: Final = "drawbridge-git-"
-"""How the names of folders for one operation begin."""
+"""The prefix of the names of folders for one operation."""
 
 LOCAL: Final = frozenset(
     "GIT_" + name
@@ -134,7 +136,7 @@ LOCAL: Final = frozenset(
 """Variables about one repository (``git rev-parse --local-env-vars``), which may not be the one in use."""
 
 LONGEST_POINTER: Final = 8192
-"""Bytes of a file that names a git directory."""
+"""The maximum size of a file that names a git directory, in bytes."""
 
 
 Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
@@ -150,9 +152,9 @@ class NoCheckpoint(Exception):
 
 class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: the arguments for its command line; ``id_bytes``: the
-    size of an object id. ``files``: the files that the configuration was read from or would be, and those for ignored
-    files and attributes outside of the work tree, each with a value that changes with it; None if these files are not
-    known.
+    size of an object id. ``files``: the files that the configuration was read from, or would be if they existed, and
+    those for ignored files and attributes outside the work tree, each with a value that changes with it; None if these
+    files are not known.
     """
 
     words: tuple[str, ...]
@@ -389,7 +391,7 @@ class Git:
         return _output(words, *await self.once(*words))
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
-        """Changes the index for these paths, which are relative to the directory. Raises ``GitFailed``."""
+        """Changes the index for these paths, which are relative to the project. Raises ``GitFailed``."""
         named = "\0".join(paths)
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)
@@ -397,10 +399,10 @@ class Git:
     async def as_person(self, script: str, seconds: float, what: str) -> tuple[int, str]:
         """Runs a shell script in the root of the work tree, in which ``$git`` is the user's own git: with their
         configuration, identity, hooks and signing, but with the limits of an agent. Returns its exit code and the end
-        of its output. ``what``: the words for it in an error.
+        of its output. ``what``: how an error refers to the script.
 
-        After ``seconds``, what the script runs gets SIGTERM, but not the script itself. Raises ``GitFailed`` if it does
-        not end then.
+        After ``seconds``, what the script runs gets SIGTERM, but not the script itself. Raises ``GitFailed`` if the
+        script still does not end.
         """
         given = environment(os.environ, str(self.repository.root), "")
         removed = ["LC_ALL", *(name for name in os.environ if name not in given)]
@@ -441,8 +443,8 @@ class Git:
         return code, *(await asyncio.to_thread(self._finished, words))
 
     async def _line(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
-        """Runs a line in the shell. Returns its exit code. ``terminates``: whether what has not ended in time gets
-        SIGTERM first. Raises ``GitFailed``."""
+        """Runs a line in the shell. Returns its exit code. ``terminates``: whether a program that has not ended in time
+        gets SIGTERM and some more time. Raises ``GitFailed``."""
         assert self._shell.stdin is not None
         try:
             self._shell.stdin.write(os.fsencode(f"{line}; echo $?\n"))
@@ -459,7 +461,7 @@ class Git:
         return int(code)
 
     async def _reply(self, seconds: float) -> bytes | None:
-        """The next line that the shell prints; None if there is none in time."""
+        """The next line that the shell prints; None if it prints none in time."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         try:
@@ -499,9 +501,9 @@ async def opened(
     find: Callable[[Path], Repository | None] = find,
 ) -> AsyncIterator[Git | None]:
     """git for one operation in ``directory``; None if it is not in a work tree or git is not installed. ``endings``:
-    the tasks in which the processes are ended, so that this is completed if the operation is canceled; they must not be
-    canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them. ``find``:
-    finds the repository of ``directory``.
+    the tasks in which the processes are ended, so that this is completed even if the operation is canceled; these tasks
+    must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
+    ``find``: finds the repository of ``directory``.
 
     Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
     """
@@ -561,7 +563,7 @@ def remove_left_folders() -> None:
 
 
 async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:
-    """Waits for the end of everything; kills what does not end."""
+    """Waits until every process has ended; kills those that do not end in time."""
     try:
         async with asyncio.timeout(LEAVE_SECONDS):
             await shell.wait()
@@ -573,7 +575,8 @@ async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: i
 
 
 def _make(folder: Path, repository: Repository, format: str) -> None:
-    """Drawbridge's own git directory, as ``git-new-workdir`` makes one, but without the configuration and the hooks."""
+    """Makes Drawbridge's own git directory, like ``git-new-workdir`` does, but without the configuration and the
+    hooks."""
     git = folder / "git"
     (git / "info").mkdir(parents=True)
     (folder / "home").mkdir()
@@ -587,7 +590,7 @@ def _make(folder: Path, repository: Repository, format: str) -> None:
 
 
 def _setting(item: str) -> tuple[str, str]:
-    """The name of a setting, and "=value"; a setting without a value is true and has no "=", as ``git -c`` takes it."""
+    """The name of a setting, and "=value"; a setting without a value is true and has no "=", as ``git -c`` expects."""
     name, separator, value = item.partition("\n")
     return name, "=" + value if separator else ""
 

@@ -52,7 +52,7 @@ class NothingToCommit(Exception):
 
 class Blocked(Exception):
     """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: the
-    files that it is about."""
+    files that it concerns."""
 
     def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -78,8 +78,8 @@ class Refused(Exception):
 
 
 class Committed(Struct, frozen=True):
-    """A commit that was made. ``branch``: without "refs/heads/". ``files``: their paths, for people; ``kept``: the paths of the
-    files whose kept changes the branch has now."""
+    """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, for
+    people; ``kept``: the paths of the files whose kept changes the branch now contains."""
 
     commit: str
     branch: str
@@ -255,7 +255,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
         text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
-        await git.remove_at_end(lock)  # also if the server is killed
+        await git.remove_at_end(lock)  # even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:

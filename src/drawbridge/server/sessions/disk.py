@@ -1,8 +1,8 @@
 """The disk use of each history and of all the server's data, and the limits for both.
 
 At 80% of a limit a warning is sent; at the limit no run begins, and active runs are stopped. A warning is sent once,
-and again only after the use was well below the limit. The sizes of histories are known without reading the disk; the
-rest is measured now and then.
+and again only after the use has been well below the limit. The sizes of histories are known without reading the disk;
+the rest is measured now and then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOW_FREE: Final = 500 * MB
 """Free bytes on the disk with the data, below which a warning is sent."""
 
 LEAST_FREE: Final = 32 * MB
-"""Free bytes below which no run begins: its end has to be written too."""
+"""Free bytes below which no run begins: the run's end has to be written too."""
 
 WHOLE: Final = "The server's data"
 
@@ -62,7 +62,7 @@ class Disk:
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:
-        """Sets the size of a project's history, in bytes. May be called from any thread; outside of the main thread,
+        """Sets the size of a project's history, in bytes. May be called from any thread; outside the main thread,
         warnings are only sent at the next ``look``."""
         with self._changing:
             self._total += size - self._size(id)

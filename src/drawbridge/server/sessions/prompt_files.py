@@ -31,17 +31,19 @@ from drawbridge.text.counts import size
 logger = logging.getLogger("drawbridge.server")
 
 ALTOGETHER: Final = 500_000_000
-"""Bytes of the files of one session. The oldest ones are removed first, but none whose prompt waits or runs."""
+"""The maximum size of one session's files together, in bytes. The oldest ones are removed first, but none whose prompt
+waits or runs."""
 
 LONGEST_NAME: Final = 120
-"""Bytes of UTF-8. File systems allow 255."""
+"""The maximum length of a file's name, in bytes of UTF-8. File systems allow 255."""
 
 LONGEST_SUFFIX: Final = 20
 
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
-"""What a name may contain besides letters, marks and digits. Others have a meaning in a shell, or are misleading."""
+"""What a name may contain besides letters, marks and digits. Other characters have a meaning in a shell, or are
+misleading."""
 
 
 class PromptFiles:
@@ -130,7 +132,8 @@ class PromptFiles:
 
 
 def file_name(name: str | None) -> str:
-    """An attachment's name for its file, without what could lead elsewhere, hide it, or be run by a shell."""
+    """The name of an attachment's file: the attachment's name without what could lead elsewhere, hide the file, or be
+    run by a shell."""
     plain = unicodedata.normalize("NFC", name or "").encode(errors="replace").decode()
     safe = "".join(sign if sign in SAFE or unicodedata.category(sign)[0] in "LMN" else "_" for sign in plain)
     stem, dot, suffix = safe.strip(" .-~").rpartition(".")

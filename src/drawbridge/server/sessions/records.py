@@ -94,7 +94,8 @@ class Memory(Struct):
     verdicts: dict[str, Verdict] = {}
     """Approval requests that were resolved or withdrawn, the newest last."""
     unproven: bool = False
-    """Whether no run of the conversation has completed yet: its agent may have ended before it was stored."""
+    """Whether no run of the conversation has completed yet: its agent may have ended before storing the
+    conversation."""
     agent: str = ""
     """The agent of the conversation ``session_id``; empty if not known."""
     last_outcome: str | None = None
@@ -189,7 +190,8 @@ class Memory(Struct):
 
     @property
     def session_key(self) -> str:
-        """The id of the current session for clients: the agent's, or one from the history if it has reported none."""
+        """The id of the current session for clients: the agent's, or one from the history if the agent has not reported
+        one."""
         return self.session_id or f"log_{self.begun}"
 
     def _begins(self, title: str) -> None:

@@ -82,9 +82,9 @@ class Run:
         self.seq = seq
         self.state = State.QUEUED
         self.stopped_as: Outcome | None = None
-        """The outcome with which it is being stopped; None if it is not."""
+        """The outcome that the run gets because it is being stopped; None if it is not being stopped."""
         self.stopped_for: dict[str, Any] | None = None
-        """The error that it is stopped for, if there is one: ``code`` and ``message``."""
+        """The error for which the run is being stopped, if there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
         self.elsewhere: str | None = None
         """The directory in which the agent has worked, if changes in it are not changes to the project."""
@@ -112,7 +112,8 @@ class Run:
         return self._step(Step.ANSWERED)
 
     def stop(self, reason: Outcome, error: dict[str, Any] | None = None) -> bool:
-        """Stops it early; the first reason counts, but a kill overrides an interrupt that had no effect."""
+        """Stops the run early. The first reason counts, but a kill overrides an interrupt that has had no effect
+        yet."""
         harder = self.state is State.STOPPING and (self.stopped_as, reason) == ("interrupted", "killed")
         if not self._step(Step.STOP) and not harder:
             return False

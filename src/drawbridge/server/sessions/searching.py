@@ -98,7 +98,7 @@ class Searching:
 
     async def _read(self, session: Session) -> list[Part]:
         """The parts of a session's history. If older records were dropped, the history may not contain the id of the
-        current conversation: it is taken from the memory."""
+        current conversation; in that case, it is taken from the session's memory."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
             if parts and not parts[-1].session_id and session.memory.begun <= parts[-1].first_seq:

@@ -1,9 +1,9 @@
 """Neovim's msgpack-RPC without I/O: bytes in, events out; calls in, bytes out.
 
-Every message is one array: a request ``[0, id, method, params]``, a response ``[1, id, error, result]`` or a notification
-``[2, method, params]`` (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md). Strings in Neovim may contain any
-bytes, so they are decoded and encoded with ``surrogateescape``. Handles of buffers, windows and tab pages are msgpack extension
-values and are passed on as ``msgpack.ExtType``.
+Every message is one array: a request ``[0, id, method, params]``, a response ``[1, id, error, result]`` or a
+notification ``[2, method, params]`` (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md). Strings in Neovim
+may contain any bytes, so they are decoded and encoded with ``surrogateescape``. Handles of buffers, windows and tab
+pages are msgpack extension values and are passed on as ``msgpack.ExtType``.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def framed(data: bytes) -> bytes:
 
 
 class WebSocketConnection:
-    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
+    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes have been
+    sent."""
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:
         """``message_limit``: the maximum size of one message in bytes, with all its fragments, once it is decompressed.

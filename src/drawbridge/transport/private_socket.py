@@ -1,8 +1,8 @@
-"""The socket by which programs of this user reach the user's agent servers, without a setting, a token or a port.
+"""The socket through which this user's programs reach the user's agent servers, without a setting, a token or a port.
 
 ::
 
-    $XDG_STATE_HOME/drawbridge/serve/          (else ~/.local/state/…) accessible to this user only, 0700
+    $XDG_STATE_HOME/drawbridge/serve/          (or ~/.local/state/…) accessible to this user only, 0700
         1795252621992-4711.sock                0600; its server's start (milliseconds since 1970) and process id
         <session>.waiting                      comments wait for this session of an agent: its next hook takes them
 

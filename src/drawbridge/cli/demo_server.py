@@ -1,4 +1,4 @@
-"""The server of ``drawbridge demo``: a sample project and a first approval request, all of it deleted at the end."""
+"""The server of ``drawbridge demo``: a sample project and a first approval request, all deleted at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents: installed, a version that is known to work, and whether they ask before they write."""
+"""Agents: whether they are installed, have a version that is known to work, and ask before they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the doctor can find. Each id is stable and always has the same severity; docs/cli.md's table is made from it."""
+"""What the doctor can find. Each id is stable and always has the same severity; the table in docs/cli.md is generated
+from it."""
 
 from __future__ import annotations
 

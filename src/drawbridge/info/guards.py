@@ -25,7 +25,7 @@ State: TypeAlias = Literal["works", "broken", "off", "absent", "unreadable"]
 RUN_SECONDS: Final = 5.0
 
 COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILINE)
-"""The line of a stub that names the copy of the guard that it runs."""
+"""The line in a stub that names the copy of the guard to run."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The bridges on the private socket: the proposals of their own agents, and the requests to their editors.
 
 Claude Code's hook reports the question; the diff that its bridge shows is a second surface of the same approval
-request, matched by the agent's process, the path and the text. They form one approval request, whichever arrives first.
-Gemini CLI has no such hook: there, the bridge's proposal is the question.
+request, matched by the agent's process, the path and the text. The two form one approval request, whichever arrives
+first. Gemini CLI has no such hook: there, the bridge's proposal is the question.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """Afterwards, clients receive the state of each session that has started or stopped taking prompts."""
+        """After the block, clients receive the state of each session that has started or stopped taking prompts."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:

@@ -110,7 +110,7 @@ class ReviewedDirectory:
         self._stores[session] = store
 
     def leave(self, session: str) -> None:
-        """The session is removed from the list."""
+        """Removes a session from the directory, because it is removed from the list."""
         left = self.comments.left
         self._stores.pop(session, None)
         if left is not None and left.session == session and left.is_open:
@@ -135,7 +135,7 @@ class ReviewedDirectory:
         self._update()
 
     def expect_nothing(self, session: str) -> None:
-        """Forgets the expected run: what the hook has reported was processed."""
+        """Forgets the expected run: what the hook has reported has been processed."""
         if self._expected.pop(session, None):
             self._update()
 

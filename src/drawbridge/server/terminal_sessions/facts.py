@@ -1,4 +1,4 @@
-"""The state of a terminal session that is stored for a restart, beside its metadata."""
+"""The state of a terminal session that is stored for a restart, in addition to its metadata."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Reports:
         self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
 
     def add(self, call: Callable[[], None]) -> None:
-        """Makes the call in its turn."""
+        """Adds a call, which is made in its turn."""
         self._calls.put_nowait((call, _now, 0.0))
 
     def add_after_text(self, call: Callable[[], None], text: str) -> None:
@@ -108,7 +108,7 @@ class Reports:
         self.session.started_in(pid, mode)
 
     async def processed(self) -> None:
-        """Returns when all reports until now were processed, or the session is closed."""
+        """Returns when all reports until now have been processed, or the session is closed."""
         done = asyncio.get_running_loop().create_future()
         self.add(lambda: done.set_result(None))
         await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)

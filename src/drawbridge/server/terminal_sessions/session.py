@@ -89,7 +89,7 @@ NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
 """Seconds that a subagent's question waits for a client: enough to take out a phone and read. Until then, the terminal
-shows no dialog, so the user there must not have to wait longer (2.1.329)."""
+shows no dialog, so the user there should not have to wait longer (2.1.329)."""
 
 HOLD_AGAIN_SECONDS = 5.0
 """Seconds that questions wait after one that no client answered in time, until a client answers again: nobody seems to
@@ -146,7 +146,7 @@ class TerminalSession(Session):
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
-        """The timers that hand over subagents' approvals to the terminal, by the approvals' ids."""
+        """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
         self._is_unattended = False
         """Whether a question was left to the terminal because no client had answered, and none has answered since."""
         self._decided_at = 0.0
@@ -329,8 +329,8 @@ class TerminalSession(Session):
         handed: Left | None = None,
         pid: int | None = None,
     ) -> PendingApproval | None:
-        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned.
-        ``handed``: what the hook has handed over to the agent. ``pid``: the agent's process."""
+        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval request is
+        returned. ``handed``: what the hook has handed over to the agent. ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The mode in the conversation's file is that of the process before it.
@@ -548,7 +548,7 @@ class TerminalSession(Session):
         for approval in self.approvals:
             surface = self.approvals.surfaces(approval)[0]
             if isinstance(surface, ExpectedSurface) and self.processes.has_others:
-                continue  # which process has asked is known when its hook reports again
+                continue  # when its hook reports again, it is known which process has asked
             if approval.request.asked_by is None and surface.pid not in self.processes.beside(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
         self._activity.terminal_only.continued(None)
@@ -660,8 +660,8 @@ class TerminalSession(Session):
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Restores the state after a restart. Everything is over, except the turn and the approvals of an agent that is
-        alive. If no process is known, the agent's next report shows that it is alive.
+        """Restores the state after a restart. Everything is over, except the turn and the approval requests of an agent
+        that is alive. If no process is known, the agent's next report shows that it is alive.
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
@@ -697,8 +697,8 @@ class TerminalSession(Session):
             self.handover.end()
 
     def restore(self, carried: Carried, works: int | None) -> None:
-        """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
-        again. ``works``: as in ``Facts``."""
+        """Restores approval requests from the history. Open ones wait for a decision and for their surface to
+        reconnect. They are not published again. ``works``: as in ``Facts``."""
         is_single = not self.processes.has_others
         for call in carried.calls:
             self._calls[call.id] = call
@@ -712,13 +712,13 @@ class TerminalSession(Session):
                 if approval.request.agent_id is not None:
                     self.activities.of(works).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
-                    self._hand_over_later(approval)  # it is not known yet whether a client will connect, too
+                    self._hand_over_later(approval)  # it is not known yet whether a client will connect
 
     def knows(self, question: str) -> bool:
         return question in self._known
 
     def _is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
-        """Whether the hook asks something else under the id of a question that is known."""
+        """Whether the hook asks something else under the id of a known question."""
         known = self._known.get(surface.known_as) if surface.known_as else None
         if known is None:
             return False
@@ -786,7 +786,7 @@ class TerminalSession(Session):
         self._changed()
 
     def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Ends the approvals about a tool call that was seen to end, whether they were decided here or in the
+        """Ends the approval requests about a tool call that has ended, whether they were decided here or in the
         terminal."""
         for approval in self.approvals:
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)

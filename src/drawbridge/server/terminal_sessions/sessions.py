@@ -41,7 +41,7 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum number of sessions; the one that ended first is removed first."""
+"""The maximum number of sessions; if there are more, ended ones are removed, the oldest first."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
@@ -110,8 +110,8 @@ class TerminalSessions:
         return await session.submit_review(command, client, allowed)
 
     async def _processed(self, session: TerminalSession) -> None:
-        """Returns when everything that was reported about the session until now was processed. It may have been removed
-        by then."""
+        """Returns when everything that was reported about the session until now has been processed. The session may
+        have been removed by then."""
         if session in self._reports:
             await self._reports[session].processed()
 

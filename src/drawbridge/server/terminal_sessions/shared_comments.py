@@ -1,5 +1,5 @@
-"""The comments on a directory's review, which all its terminal sessions share, in one file in the directory's server
-folder.
+"""The comments on a directory's review, which all its terminal sessions share. They are stored in a file in the
+server's folder for the directory.
 
 Each change is also recorded in the history of the session for which it was requested, but the file is authoritative.
 """
@@ -54,7 +54,7 @@ class Left(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent may still get them."""
+        """Whether the agent may still receive them."""
         return self.state in ("waiting", "given")
 
 

@@ -72,7 +72,7 @@ class HookSurface:
         verdict: Mapping[str, Any] = claude_prompts.verdict(
             decision, approval.request.input, approval.request.suggestions
         )
-        # The CLI treats any input as a changed one; but without one it ignores that a plan was accepted (2.1.329).
+        # The CLI treats any input as changed; but without an input it ignores that a plan was accepted (2.1.329).
         if decision.updated_input is None and approval.request.tool_name != claude_prompts.LEAVING_PLAN:
             verdict = {name: value for name, value in verdict.items() if name != "updatedInput"}
         self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(verdict))))

@@ -11,7 +11,7 @@ from typing import Final
 from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
-"""Bytes that are read first, from the end of a longer conversation's file."""
+"""The number of bytes that are read first, from the end, if a conversation's file is longer."""
 
 SEARCHED_BYTES: Final = 64 * 1024 * 1024
 """The number of bytes at the end of the file that are searched, after a restart, for the line that was read last."""

@@ -100,8 +100,8 @@ class Blobs:
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def take(self, blob_id: str, device: str | None) -> bytes:
-        """Like ``read``, but without waiting: for a decision, nothing may happen between the check of its scope and its
-        use."""
+        """Like ``read``, but without waiting: for a decision, nothing may happen between the scope check and the use of
+        the blob."""
         return _content(self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:

@@ -185,7 +185,7 @@ REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
 ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks of which clients may still be connected."""
+"""Seconds between checks of whether clients may stay connected."""
 
 
 class Clients:
@@ -229,7 +229,7 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and all of whose requests are done. This is the last call for it."""
+        """Removes a client that has disconnected, once all its requests are done. This is the last call for it."""
         self._strangers.pop(client, None)
         self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:

@@ -215,8 +215,8 @@ class Core:
         project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Clients that follow all projects are notified; the client that requested it has it in the reply, as the
-        # specification shows.
+        # Clients that follow all projects are notified; the client that requested the project receives it in the reply,
+        # as the specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 

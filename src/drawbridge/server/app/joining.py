@@ -19,7 +19,7 @@ from drawbridge.server.sessions.session import Session
 logger = logging.getLogger("drawbridge.server")
 
 PAGE: Final = 200
-"""Records that are sent at a time to a client that is catching up."""
+"""The number of records that are sent at a time to a client that is catching up."""
 
 PAGE_BYTES: Final = 512 * 1024
 

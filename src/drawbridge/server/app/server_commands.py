@@ -114,7 +114,7 @@ class ServerCommands:
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
-        """Signs a client in; one that has signed in already keeps its identity. ``name``: the name that the owner's
+        """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
         client chooses. Raises ``ClientError``."""
         if client.identity is None:
             self._clients.let_in(client, identity)

@@ -118,7 +118,7 @@ class Page:
     """The web UI's response for each path."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
-        """``folder``: the output of the build of web/; by default, the one in this package."""
+        """``folder``: the build output of web/; by default, the one in this package."""
         self._files: dict[str, _File] = {}
         built = files("drawbridge").joinpath("page") if folder is None else folder
         for entry in built.iterdir() if built.is_dir() else ():
@@ -148,7 +148,8 @@ class Page:
 PATH: Final = "/ws"
 HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
-"""The path of the certificate authority's public certificate, which a phone has to trust. It needs no token."""
+"""The path of the certificate authority's public certificate, which a phone has to trust. It does not require a
+token."""
 
 NO_AUTHORITY: Final = b"This server's certificate was not issued by its own certificate authority.\n"
 

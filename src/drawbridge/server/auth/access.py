@@ -213,7 +213,7 @@ class Access:
         return is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
 
     def shown(self, head: Head) -> Identity | None:
-        """The identity of the token in the request's head; None if a token is needed and there is none. Raises
+        """The identity of the token in the request's head; None if a token is required but missing. Raises
         ``ClientError``."""
         if self._token is None:
             return owner("")
@@ -236,7 +236,7 @@ class Access:
         return self._devices.identify(token)
 
     def pair(self, code: str, name: str | None) -> tuple[Device, str]:
-        """Pairs a device by a one-time code. Returns the device and its token. Raises ``ClientError``."""
+        """Pairs a device with a one-time code. Returns the device and its token. Raises ``ClientError``."""
         if self._devices is None:
             raise ClientError(
                 "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."

@@ -28,10 +28,11 @@ from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
 """Connections from one address: at once, and per second. Connections from this machine are not counted, so proxies on
-it must be configured (``--trusted-proxy``)."""
+it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty."""
+"""Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty
+requests."""
 
 FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures from one address, including this machine's."""
@@ -70,10 +71,10 @@ logger = logging.getLogger("drawbridge.server")
 
 
 OWNERS_PART: Final = 8
-"""One client in this many is reserved for the owner."""
+"""One in this many client slots is reserved for the owner."""
 
 DEVICES_PART: Final = 8
-"""One client in this many may belong to the same device; ``LEAST_PER_DEVICE`` in any case."""
+"""One device may use one in this many client slots, but always at least ``LEAST_PER_DEVICE``."""
 
 LEAST_PER_DEVICE: Final = 4
 
@@ -297,7 +298,7 @@ class Entrance:
             )
 
     def _log_refusal(self, head: Head, code: str) -> None:
-        """Logs and audits a refusal; repeated ones of the same address only once in ``RETRY_SECONDS``."""
+        """Logs and audits a refusal; the same one for the same address at most once in ``RETRY_SECONDS``."""
         address = self.address(head)
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)

@@ -85,7 +85,7 @@ def owner(name: str) -> Identity:
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
     """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval request, and the command is not a plain
-    decision on it: the notification shows what the agent asks, and no other input.
+    decision on it: the notification shows only what the agent asks.
     """
     if identity.only is None:
         return

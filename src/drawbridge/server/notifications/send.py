@@ -125,7 +125,7 @@ class Sender:
 
 class Notifier:
     """``published`` receives the events about approval requests, runs and reviews. ``public`` and ``host``: names of
-    this machine, for the address at which push services can complain.
+    this machine, for the contact address that push services receive.
     """
 
     def __init__(

@@ -143,7 +143,7 @@ class Subscriptions:
                 self._write(msgspec.structs.replace(self._file, subscriptions=kept))
 
     def _checked(self, new: Subscription) -> Subscription:
-        """Checks a subscription. Returns it with the endpoint that is posted to. Raises ``ClientError``."""
+        """Checks a subscription. Returns it with the endpoint to post to. Raises ``ClientError``."""
         endpoint = self._posted_to(new.endpoint)
         if endpoint is None:
             text = "data.endpoint: this is not the address of a push service for Chrome, Firefox, Safari or Edge."

@@ -2,7 +2,7 @@
 
 Each command is a module of this package, which has
 
-- ``SUMMARY``: what it does, in a few words, without a capital letter and a full stop;
+- ``SUMMARY``: what it does, in a few words, without a capital letter or a period;
 - ``add_arguments(parser)``: adds its arguments, and anything else that its help contains;
 - ``run(chosen) -> int``: turns the parsed arguments into typed settings, does the work, and returns the exit code.
 

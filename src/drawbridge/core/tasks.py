@@ -59,7 +59,7 @@ class BackgroundTasks:
         return self.start(self._repeat(work, seconds, what, at_once), what)
 
     def cancel(self) -> None:
-        """Cancels all tasks, for an owner that cannot wait; ``close()`` does."""
+        """Cancels all tasks without waiting for their end; ``close()`` waits."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

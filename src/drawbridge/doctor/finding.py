@@ -77,8 +77,8 @@ CAUSES: Final = {
 
 @dataclass(frozen=True)
 class Finding:
-    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks; both
-    are empty if nothing is wrong."""
+    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks. ``why``
+    and ``todo`` are empty if nothing is wrong."""
 
     id: str
     severity: Severity

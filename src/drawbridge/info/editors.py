@@ -85,8 +85,8 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Removes stale sockets whose process has ended, according to the process id in their name: a running Neovim may be
-    about to listen."""
+    """Removes stale sockets whose process, according to the process id in their name, has ended. Others stay, because a
+    running Neovim may be about to listen."""
     swept = []
     for entry in sockets:
         name = os.path.basename(entry.path)

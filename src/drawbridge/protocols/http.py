@@ -88,7 +88,7 @@ class HttpConnection:
         return self._body is not None and not self._whole
 
     def receive(self, data: bytes) -> Sequence[Event]:
-        """Takes bytes from the network; b"" is its end. Returns the events to handle."""
+        """Takes bytes from the network; b"" is the end of the stream. Returns the events to handle."""
         if self.websocket is not None:
             return self.websocket.receive(data)
         if self._finished:

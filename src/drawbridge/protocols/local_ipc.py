@@ -5,7 +5,7 @@ sends one line and disconnects or, with a question, waits for one line. A bridge
 that its own agents propose in its editor, and shows there what other agents propose. A connection that closes without a
 message means that the server has ended: hooks and bridges send open questions and proposals again to the next server.
 
-A bridge also shows the review of a directory in its editor, where hunks are decided and commented on, if the server
+A bridge also shows the review of a directory in its editor, where the user decides and comments on hunks, if the server
 knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of unknown
 types. The VS Code extension, which is not a bridge, connects like one, but only for reviews.
 
@@ -35,7 +35,7 @@ class Hook(Struct, tag="hook", frozen=True):
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
     answer. Before a tool that may write, the hook waits until the server closes the connection; one line before that
-    means that this may take some seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
+    means that this may take a few seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
     outside the user's terminals. ``config``: the agent's directory for its own files, if its environment names one.
     ``takes``: the hook waits up to 1 s for text to hand over to the agent, and sends an empty line when it has received
     it.
@@ -51,8 +51,8 @@ class Hook(Struct, tag="hook", frozen=True):
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
-    """A bridge's first line, sent again at each change. ``pids``: the processes of the connected agents, as far as they
-    are known.
+    """A bridge's first line, sent again after each change. ``pids``: the processes of the connected agents, as far as
+    they are known.
 
     ``terminals``: the processes that the editor has started in terminals, and whose agents accept prompts. ``reviews``:
     the bridge knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it shows what

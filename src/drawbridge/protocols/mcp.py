@@ -25,7 +25,7 @@ class Call(Struct, frozen=True):
 
 
 class Cancelled(Struct, frozen=True):
-    """The client no longer wants the answer to its call ``id``; none may be sent."""
+    """The client no longer wants the answer to its call ``id``, so no answer may be sent."""
 
     id: jsonrpc.Id
 

@@ -45,7 +45,7 @@ Event: TypeAlias = Request | Response | Notification
 
 
 class Connection:
-    """One side of a connection. After ``BadMessage`` it can no longer be used: the stream is out of step."""
+    """One side of a connection. After ``BadMessage`` it can no longer be used: the stream is out of sync."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(unicode_errors="surrogateescape")
@@ -55,7 +55,7 @@ class Connection:
         self._last_id = 0
 
     def request(self, method: str, params: Sequence[Any]) -> tuple[int, bytes]:
-        """The new request's id, and the bytes to send. Raises ``BadMessage`` for values that msgpack can't hold."""
+        """The new request's id, and the bytes to send. Raises ``BadMessage`` for values that msgpack can't encode."""
         self._last_id += 1
         return self._last_id, self._pack([0, self._last_id, method, params])
 

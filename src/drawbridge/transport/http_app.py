@@ -54,7 +54,7 @@ class WebSocket(Protocol):
     """The IP address of the peer, or "" if there is none."""
 
     def send(self, data: bytes) -> None:
-        """Sends one text message (valid UTF-8). On a closed connection it is dropped."""
+        """Sends one text message (valid UTF-8). On a closed connection, the message is dropped."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class WebSocket(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the peer reads more slowly than the server writes: optional messages should be dropped."""
+        """Whether the peer reads more slowly than the server writes; if so, optional messages should be dropped."""
         ...
 
 

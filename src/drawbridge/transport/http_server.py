@@ -31,7 +31,7 @@ BACKLOG: Final = 512
 few seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""Seconds from accepting a connection to the end of the request's head."""
+"""Seconds within which a request's head must be complete after the connection is accepted."""
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that the peer of a new connection always gets for its first request: many clients reconnect at the same

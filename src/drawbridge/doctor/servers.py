@@ -31,10 +31,10 @@ from drawbridge.transport import private_socket, running
 from drawbridge.transport.running import Running
 
 SECONDS: Final = 3.0
-"""The limit for each step of a connection."""
+"""The time limit for each step of a connection, in seconds."""
 
 CLOCK_SECONDS: Final = 300.0
-"""How far in the future a file's time has to be to show that a clock is wrong."""
+"""A file whose time is at least this many seconds in the future shows that a clock is wrong."""
 
 LARGEST: Final = 1_000_000
 
@@ -174,8 +174,8 @@ def _health(page: str, context: ssl.SSLContext | None) -> int:
 
 
 def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
-    """A context that trusts what this machine trusts, and the server's own certificates. ``names``: the host name is
-    checked, too."""
+    """A context that trusts what this machine trusts, and the server's own certificates. ``names``: whether the host
+    name is checked, too."""
     context = ssl.create_default_context()
     context.check_hostname = names
     for name in ("ca.pem", "cert.pem"):

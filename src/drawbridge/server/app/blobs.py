@@ -1,4 +1,5 @@
-"""Blobs: large input that clients upload in pieces. Stored in files for an hour, bounded in size and number."""
+"""Blobs: large input that clients upload in pieces. They are stored in files until an hour after their last use, and
+limited in size and number."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ KEPT_SECONDS: Final = 3_600.0
 """Seconds that a blob is kept after its last use."""
 
 DEEPER: Final = 500
-"""A client's JSON may be nested by this many levels less than what can be parsed, since it is passed on inside other
-messages."""
+"""A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
+other messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
@@ -60,12 +61,14 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Pieces are written one after the other: each is checked against the room that the last one has left."""
+        """Pieces are written one at a time, because each is checked against the room that the previous ones have
+        left."""
         for left in directory.iterdir():
             left.unlink()
 
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
-        """Appends a piece at ``offset`` (bytes), where the last one ended; ``offset`` 0 restarts an unfinished blob.
+        """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
+        blob.
 
         ``device``: the id of the device that sends it, or None for the owner. Raises ``ClientError``.
         """
@@ -92,13 +95,13 @@ class Blobs:
         return BlobStored(blob_id, offset + len(data), last)
 
     async def read(self, blob_id: str, device: str | None) -> bytes:
-        """Returns all bytes of a finished blob that ``device`` has uploaded. It is kept, since a request may be sent twice.
-        Raises BLOB_NOT_FOUND."""
+        """Returns all bytes of a finished blob that ``device`` has uploaded. The blob is kept, because a request may be
+        sent twice. Raises BLOB_NOT_FOUND."""
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def take(self, blob_id: str, device: str | None) -> bytes:
-        """Like ``read``, but without waiting: for a decision, nothing may happen between the check of its scope and its
-        use."""
+        """Like ``read``, but without waiting: for a decision, nothing may happen between the scope check and the use of
+        the blob."""
         return _content(self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:
@@ -169,7 +172,8 @@ def no_blob() -> ClientError:
 
 
 def json_object(data: bytes, field: str) -> Raw:
-    """A client's JSON object as one line that every agent can read and every history can store. Raises ``ClientError``."""
+    """A client's JSON object as one line that every agent can read and every history can store. Raises
+    ``ClientError``."""
     try:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))

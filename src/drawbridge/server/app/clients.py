@@ -21,16 +21,16 @@ from drawbridge.transport.http_app import WebSocket
 logger = logging.getLogger("drawbridge.server")
 
 AUTH_SECONDS: Final = 5.0
-"""Seconds from the open WebSocket to the token."""
+"""Seconds within which the token must arrive after the WebSocket is opened."""
 
 SIGNING_SECONDS: Final = 60.0
-"""Seconds from the challenge to its signature."""
+"""Seconds within which the signature must arrive after the challenge."""
 
 AUTH_BYTES: Final = 4_096
-"""Bytes of one message of a client that has not signed in."""
+"""The maximum length of a message from a client that has not signed in, in bytes."""
 
 UNFINISHED_BYTES: Final = 4 * AUTH_BYTES
-"""Bytes that are kept of an unfinished message of a client that has not signed in."""
+"""The maximum number of bytes that are kept of an unfinished message from a client that has not signed in."""
 
 UNAUTHORIZED: Final = 4401
 DISMISSED: Final = 4403
@@ -41,8 +41,8 @@ TOO_OFTEN: Final = 4429
 class Client:
     """A ``Subscriber``. Until ``let_in``, it has no permissions, and a few seconds to sign in.
 
-    ``host``: the name by which it has reached the server. ``certificate``: the SHA-256 of the certificate of its connection,
-    None without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
+    ``host``: the name by which it has reached the server. ``certificate``: the SHA-256 of the certificate of its
+    connection, None without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Client:
 
     @property
     def audited(self) -> dict[str, Any]:
-        """The fields of an audit line that name this client."""
+        """The fields of an audit log entry that identify this client."""
         device_id = self.identity.device_id if self.identity is not None else None
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
@@ -123,7 +123,7 @@ class Client:
             self._expect_within(SIGNING_SECONDS, "the signature did not arrive in time")
 
     def next_correlation_id(self) -> str:
-        """An id for one request, which its log lines and its error have in common."""
+        """An id for one request, which the request's log lines and its error share."""
         self._requests += 1
         return f"{self.id}-{self._requests}"
 
@@ -144,7 +144,7 @@ class Client:
         self.close_after(DISMISSED, why.text)
 
     def close_after(self, code: int, reason: str) -> None:
-        """Closes the connection once everything that was sent in this iteration of the event loop was passed on to
+        """Closes the connection once everything that was sent in this iteration of the event loop has been passed on to
         it."""
         self._writers.flush()
         self.close(code, reason)
@@ -181,17 +181,18 @@ STRANGERS: Final = 32
 TRY_LATER: Final = 1013
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
-"""The error code of a client that could not sign in → how its connection is closed; otherwise with ``UNAUTHORIZED``."""
+"""The error code for a client that could not sign in → the close code of its connection; for other errors, that is
+``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks of which clients may still be connected."""
+"""Seconds between checks of whether clients may stay connected."""
 
 
 class Clients:
-    """Iterates over the clients that have signed in."""
+    """All connected clients. Iterating yields those that have signed in."""
 
     def __init__(self, entrance: Entrance, core: Core, writers: Writers) -> None:
-        """``writers``: write to all clients."""
+        """``writers``: collect and write the frames for all clients."""
         self.writers = writers
         self._entrance = entrance
         self._core = core
@@ -205,8 +206,8 @@ class Clients:
         return len(self._known)
 
     def add(self, client: Client, identity: Identity | None) -> None:
-        """Adds a client whose connection has been opened. ``identity``: of the token in its request; None without a
-        token."""
+        """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
+        without a token."""
         self._entrance.connected(client.address)
         if identity is not None:
             try:
@@ -228,7 +229,7 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and all of whose requests are done. This is the last call for it."""
+        """Removes a client that has disconnected, once all its requests are done. This is the last call for it."""
         self._strangers.pop(client, None)
         self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
@@ -246,7 +247,8 @@ class Clients:
                 client.dismiss(why)
 
     def send_stats(self, stats: Stats) -> None:
-        """A device that is confined to some projects receives only the part about those."""
+        """Sends the statistics to the clients that follow them. A device that is confined to some projects receives
+        only the part about those."""
         whole = Frame(update("stats", stats), ephemeral=True)
         for client in self:
             if "stats" in client.topics:

@@ -1,7 +1,7 @@
 """The commands that concern projects and their agents: the only layer between the sockets and the sessions.
 
-Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. What concerns other
-clients is sent to them by the project, as one frame for all.
+Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. The project sends
+other clients what concerns them, as one frame for all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 COUNTING_SECONDS: Final = 2.0
-"""Seconds that a request for the usage waits until the runs of older histories are counted."""
+"""The maximum number of seconds that a request for the usage waits for the runs of older histories to be counted."""
 
 _NO_WISH = msgspec.structs.asdict(Options())
 
@@ -185,14 +185,14 @@ class Core:
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
-        """An image that a prompt of the history names."""
+        """An image that a prompt in the history refers to."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
         return data
 
     def asks(self, agent: str) -> bool:
-        """Whether the agent of that name can ask for approvals."""
+        """Whether the agent with this name can ask for approval."""
         return self.context.asks(agent)
 
     def _session_in_place(self, project_id: str) -> Session:
@@ -215,8 +215,8 @@ class Core:
         project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Clients that follow all projects are notified; the client that requested it has it in the reply, as the
-        # specification shows.
+        # Clients that follow all projects are notified; the client that requested the project receives it in the reply,
+        # as the specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
@@ -293,7 +293,7 @@ class Core:
         self, command: commands.SessionMessages, client: Subscriber
     ) -> Answer[replies.SessionMessagesPage]:
         session = self.all_sessions.get(command.project_id)
-        # The history of a terminal session has been copied from the agent's record.
+        # The history of a terminal session is already a copy of the agent's record.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
         parts = await self.searching.all_parts(session)
@@ -472,7 +472,8 @@ class Core:
         return project.execute(order, client, queue=command.queue)
 
     def _allowed(self, options: Options, project: ManagedSession, agent: str) -> Options:
-        """The settings of a run: each as the client requests it, or else the project's default; never above the ceilings."""
+        """The settings of a run: what the client requests, otherwise the project's defaults; always within the
+        ceilings."""
         wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
         found = self.context.within(asked, agent)
@@ -618,7 +619,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
-        """Whether this server accepts messages of this type at all: some types must be allowed by its owner."""
+        """Whether this server accepts messages of this type at all: the server's owner must allow some types."""
         ceilings = self.context.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 

@@ -1,4 +1,4 @@
-"""The state of a terminal session that is stored for a restart, beside its metadata."""
+"""The state of a terminal session that is stored for a restart, in addition to its metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class ProcessFacts(Struct):
 
     pid: int | None = None
     began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970): the PID may be another program's later."""
+    """When the process ``pid`` was started (seconds since 1970); stored because another program may get the PID
+    later."""
     transcript: str = ""
     permission_mode: str | None = None
     background: bool = False

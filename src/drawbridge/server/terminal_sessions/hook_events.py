@@ -20,7 +20,7 @@ TASK_ENDED: Final = "<task-notification"
 """The beginning of the prompt that the CLI sends the agent when one of its background tasks has ended."""
 
 ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitation_dialog")
-"""Types of notifications that are sent when a dialog has been open in the terminal for some seconds."""
+"""The types of notifications that the CLI sends when a dialog has been open in the terminal for a few seconds."""
 
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
@@ -40,8 +40,8 @@ _CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMI
 
 
 class Task(Struct, frozen=True):
-    """Something that an agent has left running in the background. The fields with defaults of ``None`` are for people,
-    and may be of any type."""
+    """Something that an agent has left running in the background. The fields that default to ``None`` are for people,
+    and may have any type."""
 
     id: str
     type: str = ""
@@ -97,7 +97,7 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def tasks(self) -> dict[str, Task]:
-        """What runs in the background, by id."""
+        """The tasks that run in the background, by id."""
         try:
             found = msgspec.json.decode(self.background_tasks, type=list[Task])
         except msgspec.MsgspecError:
@@ -120,11 +120,12 @@ def _read(payload: Raw) -> HookEvent:
 
 
 READERS: Final[Mapping[str, Callable[[Raw], HookEvent]]] = {"claude": _read}
-"""An agent's name → the function that reads the payload of its hooks. It raises ``ValueError`` if it can't."""
+"""An agent's name → the function that reads the payload of its hooks. The function raises ``ValueError`` if the payload
+is not valid."""
 
 
 def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
-    """Whether a call with the input ``after`` is the one that was asked about.
+    """Whether a call with the input ``after`` is the one that the approval request is about.
 
     ``as_run``: ``after`` is what the call ran with. It may contain additional fields (answers), or have changed because
     a person has edited the text; the file is still the same then.

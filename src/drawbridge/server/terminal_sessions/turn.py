@@ -18,11 +18,12 @@ TASK_SECONDS: Final = 600.0
 builds are done by then; a development server never is, and must not keep the session from being finished."""
 
 LAST_SECONDS: Final = 10.0
-"""Seconds for which a run stays open after its last subagent has ended: the agent is notified within a second, and answers."""
+"""Seconds for which a run stays open after its last subagent has ended: the agent is notified within a second, and
+answers."""
 
 
 MOST_TASKS: Final = 100
-"""The maximum number of background tasks that clients are shown."""
+"""The maximum number of background tasks that are shown to clients."""
 
 
 class Turn:

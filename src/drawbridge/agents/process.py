@@ -33,7 +33,7 @@ from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
-"""The most bytes that may wait for an agent that does not read its input; a prompt with its attachments is far
+"""The maximum number of bytes that may wait for an agent to read its input; a prompt with its attachments is far
 smaller."""
 
 STDOUT, STDERR = 1, 2
@@ -46,7 +46,7 @@ class Times(Struct, frozen=True):
 
     interrupt: float = 2.0
     leave: float = 1.0
-    """The time to exit after its input was closed, at the end of an interrupted turn."""
+    """The time that a process has to exit after its input was closed, at the end of an interrupted turn."""
     leave_idle: float = 5.0
     """Like ``leave``, for an idle process."""
     sigint: float = 2.0
@@ -60,7 +60,7 @@ class Times(Struct, frozen=True):
 
 
 class Process(asyncio.SubprocessProtocol):
-    """Implements ``AgentProcess``. ``times``: the duration of each step of its end."""
+    """Implements ``AgentProcess``. ``times``: how long each step of ending it may take."""
 
     pid = 0
 
@@ -231,7 +231,7 @@ class Process(asyncio.SubprocessProtocol):
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
     def _wake(self) -> None:
-        """Continues a stopped process (SIGSTOP), which would otherwise receive only the final SIGKILL."""
+        """Continues a stopped process (SIGSTOP), which would otherwise react only to the final SIGKILL."""
         self._pipe.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
@@ -331,7 +331,7 @@ async def start(
         raise
     try:
         process.pid = await pipe.agent_pid() or process.pid
-    except BaseException:  # it is no longer needed
+    except BaseException:  # the caller no longer needs the process
         await process.stop()
         raise
     return process

@@ -37,7 +37,7 @@ class ApprovalState(NamedTuple):
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
     """The title of a request. ``waiting``: the number of open requests."""
-    # Requests from before the server's update have no title.
+    # Requests that an older version of the server stored have no title.
     told = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
     parts: list[tuple[str, str]] = [(wording.one_line(told["text"]), "bold")]
     if path := told.get("path"):

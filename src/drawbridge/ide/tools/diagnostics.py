@@ -1,4 +1,4 @@
-"""Errors and warnings of the editor's language tools."""
+"""Errors and warnings from the editor's language tools."""
 
 from __future__ import annotations
 

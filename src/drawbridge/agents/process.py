@@ -294,7 +294,7 @@ class Process(asyncio.SubprocessProtocol):
                 await self._closed.wait()
 
     async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Waits for a task that continues if the waiter is cancelled."""
+        """Waits for a task that continues if the waiter is canceled."""
         await asyncio.shield(self._tasks.start(work, f"{self._name}: ending the agent"))
 
 

@@ -15,7 +15,7 @@ from drawbridge.core.errors import Refused
 from drawbridge.editors import files
 
 STOP_SECONDS: Final = 2.0
-"""The time that the user's editor has to restore the terminal when the bridge ends."""
+"""Seconds that the user's editor has to restore the terminal when the bridge ends."""
 
 
 async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:

@@ -21,7 +21,8 @@ from drawbridge.text.hunks import Hunk
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
-"""Characters that one call transfers: it takes Neovim a few milliseconds, and keys are read between two calls."""
+"""The maximum number of lines and of characters that one call transfers, which takes Neovim a few milliseconds. Between
+two calls, Neovim reads keys."""
 
 logger = logging.getLogger("drawbridge.neovim")
 
@@ -80,7 +81,7 @@ class NeovimReviews:
         await self._ask("withdraw", id=proposal_id)
 
     def heard(self, event: str, payload: dict[str, Any]) -> Decided | None:
-        """Handles a report from the Lua half about a view. Returns the decision if it is one."""
+        """Handles a report from the Lua half about a view. Returns the decision if the report is one."""
         shown = self._shown.get(payload["id"])
         if shown is None:
             return None
@@ -193,7 +194,7 @@ class NeovimReviews:
             if error is not None:
                 raise NeovimError(str(error))
             if first_tick not in (None, tick):
-                # The user typed meanwhile: start again.
+                # The user typed in the meantime: start again.
                 lines, first_tick = [], None
                 continue
             lines, first_tick = lines + chunk, tick

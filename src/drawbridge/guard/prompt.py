@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Sockets = list[tuple[str, str]]
 
 LARGEST_SELECTION = 8_000
-"""Characters; Claude Code moves more than 10,000 to a file."""
+"""The maximum length of a selection, in characters; Claude Code moves more than 10,000 to a file."""
 
 MOST_FILES = 20
 MOST_WATCHED = 100
@@ -35,7 +35,7 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
 
 
 def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
-    """The files with unsaved changes, as context for a new session, and the open files that the agent is to watch."""
+    """The files with unsaved changes, as context for a new session, and the open files that the agent should watch."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
     project, hidden = _project(call), privacy(settings)
     opened = (name for found in answers for name in _names(found, "open"))

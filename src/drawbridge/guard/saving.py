@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from drawbridge.guard.unsaved import UnsavedFile
 
 POLL_INTERVAL = 0.1
-"""Seconds."""
+"""Seconds between checks whether the files are saved."""
 
 SAVE_DEADLINE = 2_500
 """Milliseconds for all files together; a save may format the file first."""

@@ -19,11 +19,11 @@ HOOKS = ("hooks",)
 
 
 class Unfit(Exception):
-    """The settings contain something else where hooks are expected; the text says what."""
+    """The settings contain something else where hooks are expected; the text describes it."""
 
 
 def is_guard_hook(handler: Any, agent: str) -> bool:
-    """Whether the handler calls a guard that setup installed for ``agent``, of any scope and in any directory."""
+    """Whether the handler calls a guard that setup installed for ``agent``, in any scope and in any directory."""
     if not isinstance(handler, dict):
         return False
     words, command = handler.get("args"), handler.get("command")

@@ -156,7 +156,7 @@ local function written_since(buf)
   return first and found and found.mtime.sec + found.mtime.nsec / 1e9 > first + 1 + TICK
 end
 
---- Notes what Neovim can't report later, at the moment when it happens.
+--- Records what Neovim can't report later, at the moment when it happens.
 local function watch(guard)
   local group = api.nvim_create_augroup('drawbridge_guard', {})
   local function on(events, callback)

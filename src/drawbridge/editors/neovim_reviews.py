@@ -102,7 +102,7 @@ class NeovimReviews:
         self._tasks.cancel()
 
     async def close(self) -> None:
-        """Waits until the tasks that ``cancel`` has cancelled have ended."""
+        """Cancels all tasks and waits until they have ended."""
         await self._tasks.close()
 
     async def _open(self, shown: _Shown, old: text.Split, new: text.Split) -> None:

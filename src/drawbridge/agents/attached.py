@@ -23,7 +23,7 @@ def media_type(attachment: Attachment) -> str:
 
 
 def text_of(attachment: Attachment) -> str | None:
-    """The text of a file that can be a part of a prompt; None for any other file."""
+    """The text of a file that can be part of a prompt; None for any other file."""
     if len(attachment.data) > LONGEST_TEXT or b"\0" in attachment.data:
         return None
     try:

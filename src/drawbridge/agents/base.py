@@ -135,7 +135,7 @@ class ModeChanged(Struct, frozen=True):
 
     mode: str
     offered: tuple[str, ...] = ()
-    """The available modes, if they differ from those of Claude Code."""
+    """The available modes, if they differ from Claude Code's."""
 
 
 class Proposal(Struct, frozen=True):
@@ -200,8 +200,8 @@ class TurnEnded(Struct, frozen=True):
 
     ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended.
     ``cost_usd``: the cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and
-    ``code`` (of the client protocol): why it failed. ``retry_at``: when a used-up limit is reset, in seconds since
-    1970, if the agent reported it.
+    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit is reset, in seconds
+    since 1970, if the agent reported it.
     """
 
     ok: bool
@@ -223,7 +223,8 @@ class Todo(Struct, frozen=True, omit_defaults=True):
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
-    """A running subagent or command, perhaps in the background. ``kind``: the agent's word, such as "local_bash"."""
+    """A running subagent or command, perhaps in the background. ``kind``: the agent's word for it, such as
+    "local_bash"."""
 
     task_id: str
     text: str

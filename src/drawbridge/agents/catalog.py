@@ -86,7 +86,8 @@ class Row:
         self.bridge = bridge
         """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not."""
         self.proposes = proposes
-        """Whether its approvals reach the server only as proposals from a bridge, since it has no hook for them."""
+        """Whether its approval requests reach the server only as proposals from a bridge, since it has no hook for
+        them."""
         self.own_variables = own_variables
         """The variables that it sets for the processes that it starts, and that an editor sets for it in its terminals.
         A name that ends with ``*`` stands for all that begin with the rest. Agents of the server do not receive

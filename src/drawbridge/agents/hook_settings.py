@@ -25,7 +25,8 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 class Switch(NamedTuple):
-    """A setting that switches hooks off, and so the guard. ``note``: one sentence that states this and what to do."""
+    """A setting that switches off the hooks, and with them the guard. ``note``: one sentence that states this and what
+    to do."""
 
     path: Path
     name: str

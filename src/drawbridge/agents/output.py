@@ -58,7 +58,7 @@ class Lines:
 
 
 def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, bytes] | None:
-    """The decoded line, and the bytes to pass on: the line's own if they are valid, else repaired ones.
+    """The decoded line, and the bytes to pass on: the line's own if they are valid, otherwise repaired ones.
 
     None if the line is not a JSON object.
     """

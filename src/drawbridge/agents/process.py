@@ -78,7 +78,7 @@ class Process(asyncio.SubprocessProtocol):
         self._fault: str | None = None
         self._replies: dict[str, asyncio.Future[str | None]] = {}
         self._asks = False
-        """Whether the supervisor knows of an open question."""
+        """Whether an open question has been reported to the supervisor."""
         self._tasks = BackgroundTasks(logger)
         self._quiet = asyncio.Event()
         self._exited = asyncio.Event()
@@ -192,7 +192,7 @@ class Process(asyncio.SubprocessProtocol):
                 continue
             try:
                 self._emit(item)
-            except Exception:  # an internal error must not cost the rest of the agent's output
+            except Exception:  # an internal error must not lose the rest of the agent's output
                 logger.exception("%s: internal error: its output could not be processed", self._name)
         self._flush()
         if self._conversation.turn_open:

@@ -58,8 +58,8 @@ def count_of(given: object) -> int | None:
 
 
 def todo_of(given: Any) -> Todo | None:
-    """An entry of a to-do list with ``content`` and ``status``, as Claude Code and the Agent Client Protocol have
-    it."""
+    """An entry of a to-do list with ``content`` and ``status``, the form that Claude Code and the Agent Client Protocol
+    use."""
     if not isinstance(given, dict):
         return None
     words, status = text_of(given.get("content")), given.get("status")

@@ -63,7 +63,7 @@ if not vim.g.loaded_drawbridge then
 end
 return require('drawbridge.link').REVISION
 """
-"""It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
+"""It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` in the current directory."""
 
 REVISION: Final = 4
 """The version of the messages between the two halves; ``link.lua`` has the same number."""

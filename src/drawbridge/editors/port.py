@@ -184,8 +184,8 @@ class ReviewedComment(Struct, frozen=True):
     """A comment on a file of a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
 
     ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the file still has these rows. ``text``:
-    the comment with its author, in one line. ``is_draft``: whether it was not sent yet; ``is_waiting``: whether it was
-    sent but the agent has not received it.
+    the comment with its author, in one line. ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it
+    has been sent but not received by the agent.
     """
 
     id: str
@@ -350,7 +350,7 @@ class Editor(Protocol):
     async def start(self, listener: Listener) -> None: ...
 
     async def close(self) -> None:
-        """Closes every view of Drawbridge and disconnects from the editor. Idempotent."""
+        """Closes all of Drawbridge's views and disconnects from the editor. Idempotent."""
         ...
 
     async def announce(self, state: BridgeState) -> None:
@@ -377,7 +377,8 @@ class Editor(Protocol):
         ...
 
     async def unsaved_text(self, path: str) -> str | None:
-        """The whole text of a file that is open with unsaved changes, in the form that saving would write; else None."""
+        """The whole text of a file that is open with unsaved changes, in the form that saving would write; otherwise
+        None."""
         ...
 
     async def save(self, path: str) -> None:

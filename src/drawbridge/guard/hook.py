@@ -1,4 +1,4 @@
-"""``drawbridge hook``: reads one JSON text, writes one, and ends. This is the one place that catches internal errors.
+"""``drawbridge hook``: reads one JSON text, writes one, and ends. Internal errors are caught here.
 
 Whatever happens, the agent receives JSON and exit code 0: ``{}`` (no decision) or, with ``fail = "closed"``, a denial
 if the call can be denied. Every tool call of an agent pays for the modules that are loaded before the answer, so all
@@ -88,7 +88,8 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         answered = _answer(call, settings, environ)
     except Exception as error:
         answered = _failed(data, call, error, settings, environ)
-    # The server counts what it has handed over as received, whatever else there is to answer.
+    # The server counts the text that it has handed over as received: pass it on even if there is nothing else to
+    # answer.
     return calls.add_context(call) if call is not None and call.handed and answered == calls.NO_OPINION else answered
 
 

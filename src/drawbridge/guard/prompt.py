@@ -51,7 +51,8 @@ def _snapshots(call: calls.Call, sockets: Sockets, want: list[str], settings: Se
 
 
 def _project(call: calls.Call) -> str:
-    """The directory whose editors and files concern this session: its repository, else its working directory."""
+    """The directory whose editors and files concern this session: its repository or, if there is none, its working
+    directory."""
     directory = os.path.realpath(call.cwd)
     above = directory
     while above != os.path.dirname(above):
@@ -87,7 +88,7 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """The selections in this project's editors, except those that send theirs to the agent, as its IDE."""
+    """The selections in this project's editors, except in those that already send theirs to the agent, as its IDE."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (

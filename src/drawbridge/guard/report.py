@@ -5,7 +5,7 @@ Nothing happens unless a server listens. A permission request waits for an answe
 checkpoint of the files as they are before it, which usually exists already. While a request from the main agent waits,
 the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the terminal shows no
 dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent again to the next
-one, with the same id. ``protocols.local_ipc`` has the format of the lines.
+one, with the same id. ``protocols.local_ipc`` defines the format of the lines.
 """
 
 import posix

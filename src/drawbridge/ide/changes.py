@@ -1,7 +1,7 @@
 """Reviews in the editor: shows what runs have changed in a directory, updates it, and passes on decisions and comments.
 
-The server has the review and decides; the bridge turns it into what an editor shows. One request is under way at a
-time, so that what is shown last is the newest.
+The server stores the review and carries out the decisions; the bridge turns it into what an editor shows. One request
+is under way at a time, so that what is shown last is the newest.
 """
 
 from __future__ import annotations

@@ -278,12 +278,12 @@ class ClaudeClient:
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
-        """Notes whether the CLI asks before it writes, which its calls show."""
+        """Records whether the CLI asks before it writes, which shows in its calls."""
         uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            # A URI that is not a path is not written either.
+            # An agent can't write to a URI that is not a path.
             with contextlib.suppress(DrawbridgeError, ValueError):
                 path = self._clients.workspace.resolve(uri)
                 self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))

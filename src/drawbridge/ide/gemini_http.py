@@ -30,8 +30,8 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 JSON: Final = ("Content-Type", "application/json")
 
 SESSION_LIMIT: Final = 64
-"""The maximum number of sessions. For another one, the session without a stream that has been silent the longest is
-ended."""
+"""The maximum number of sessions. To make room for another, the session without a stream that has been silent the
+longest is ended."""
 
 DELETED_LIMIT: Final = 1_000
 """The maximum number of sessions that are remembered as deleted by their client."""

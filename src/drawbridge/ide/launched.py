@@ -34,7 +34,7 @@ SEPARATOR_IN_FOLDER: Final = (
 )
 
 TOKEN_LENGTH: Final = 32
-"""Minimum number of characters in ``DRAWBRIDGE_TOKEN``."""
+"""The minimum number of characters in ``DRAWBRIDGE_TOKEN``."""
 
 
 class Launched:

@@ -1,8 +1,8 @@
 """The bridge's connection to the agent server on this machine, if one is running.
 
-The editor shows what other agents propose, and the reviews of runs; the server's clients can decide what the bridge's
-own agents propose. Without a server the bridge looks for one every two seconds, by listing a directory. If the server
-ends or hangs, the editor alone decides on proposals.
+The editor shows what other agents propose, and the reviews of runs; the server's clients can decide on what the
+bridge's own agents propose. Without a server the bridge looks for one every two seconds, by listing a directory. If the
+server ends or hangs, the editor alone decides on proposals.
 """
 
 from __future__ import annotations
@@ -228,7 +228,8 @@ class ServerLink:
                 return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
-        """Ends a connection's work: open proposals are decided by the editor alone; the server's offers are closed."""
+        """Ends a connection's work: from now on, the editor alone decides on open proposals; the server's offers are
+        closed."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

@@ -97,7 +97,7 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
     """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value. A
-    value that was changed since then stays."""
+    value that has been changed since then is kept."""
     container = path[:-1]
     if document.get(path) != value:
         return document

@@ -153,8 +153,8 @@ class ApprovalView(Vertical, can_focus=True):
         self.look()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
-        """Does what a key stands for. A key that is pressed just as the request appears may be meant for what was there
-        before: it does nothing, and the user is notified."""
+        """Does what a key means, unless the request has only just appeared: then the key may be meant for what was
+        there before, and the user is notified instead."""
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:

@@ -1,4 +1,5 @@
-"""The terminal client's view of the server: the connection, what was received on it, and what the user can do."""
+"""The terminal client's view of the server: the connection, the state that the server has sent, and what the user can
+do."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ASK: Final = b"\x1b]11;?\x1b\\\x1b[c"
 
 
 class Palette(NamedTuple):
-    """Colors by what they mean, the same as in the web UI (``web/src/styles/base.css``)."""
+    """Colors by their meaning, the same as in the web UI (``web/src/styles/base.css``)."""
 
     paper: str
     sheet: str
@@ -155,7 +155,7 @@ def background_brightness(answer: bytes) -> float | None:
 
 
 def _ask_terminal() -> bytes:
-    """The answer of stdin's terminal, which is read completely. The terminal's settings are restored."""
+    """The answer from stdin's terminal, which is read completely. The terminal's settings are restored."""
     import termios
     import tty
 

@@ -37,7 +37,7 @@ UNSHOWABLE: Final = (
 
 
 class CommentDialog(ModalScreen[None]):
-    """``one`` always contains what was typed: it is kept when the dialog is closed, and when the server refuses it.
+    """``one`` always contains what was typed, which is kept when the dialog is closed and when the server refuses it.
 
     ``save`` stores it in the background; ``show`` is called after every change.
     """

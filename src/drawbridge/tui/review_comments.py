@@ -142,7 +142,8 @@ class Writing:
     note: str = ""
 
     def place(self, hunk: Hunk | None) -> Place:
-        """The lines that it is about. ``hunk``: the hunk as it is now; None if the hunk is no longer in the review."""
+        """The lines that the text is about. ``hunk``: the hunk as it is now; None if the hunk is no longer in the
+        review."""
         line = self.line if hunk is None else start_of(hunk, self.side) + self.offset
         return Place(self.side, line, line + len(lines_of(self.quote)) - 1)
 
@@ -160,7 +161,7 @@ class Writing:
         return self.text.strip() != draft["text"] or self.suggestion != _field_of(draft)
 
     def wish(self, place: Place, draft: Comment | None) -> dict[str, Any]:
-        """The data of the request that stores it."""
+        """The data of the request that stores the text."""
         suggestion = None if self.suggestion is None else review_words.suggested_text(self.quote, self.suggestion)
         words = {"text": self.text, **({} if suggestion is None else {"suggestion": suggestion})}
         if draft is not None:

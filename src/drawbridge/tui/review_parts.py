@@ -111,7 +111,7 @@ def contexts(text: str, file: File, count: int = CONTEXT) -> dict[str, Context]:
 def hunk_lines(hunk: Hunk, file: File, around: Context = Context(), *, marked: bool = True) -> HunkLines:  # noqa: B008  # immutable
     """Removed lines first, as in ``git diff``. "\\r" is shown only if the line ends are mixed or changed.
 
-    ``marked``: finds the words in which lines differ, which takes longer than everything else.
+    ``marked``: whether to find the words in which lines differ, which takes longer than everything else.
     """
     texts = hunk["removed"], hunk["added"]
     is_plain = any(texts) and all(not text or _is_crlf(text) for text in texts)

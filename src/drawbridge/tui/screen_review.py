@@ -446,7 +446,7 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
-        """Asks for confirmation once, with the number of changes. A single change is decided like any other."""
+        """Asks for confirmation once, with the number of changes. A single change is decided on like any other."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:

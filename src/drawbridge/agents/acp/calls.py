@@ -1,4 +1,5 @@
-"""The tool calls that an agent has reported so far, since the diff of a question's call may arrive earlier. Pure.
+"""The tool calls that an agent has reported so far, since the diff of the call that a question is about may have
+arrived earlier. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """

@@ -117,7 +117,7 @@ class _Moves(Struct):
 
 
 WORKTREE: Final = b'"worktreePath"'
-"""Lines of type ``user`` without these bytes are not decoded for a change of the directory."""
+"""Lines of type ``user`` without these bytes are not decoded to look for a change of directory."""
 
 _moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)
@@ -181,7 +181,7 @@ class ClaudeConversation:
         self._efforts: dict[str, str] = {}
         """The id of a command that sets the effort → that effort."""
         self._initialize: str | None = None
-        """The id of the command ``initialize``, until it is answered."""
+        """The id of the ``initialize`` command, until it is answered."""
         self._subagents: dict[str, str] = {}
         """The id of a task, which is the subagent's id → the subagent's type. Only the latest are kept."""
         self._waited_for: set[str] = set()
@@ -563,5 +563,5 @@ class ClaudeConversation:
         return [Replied(reply.request_id, error), *reported]
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        """Encodes strictly: the CLI exits at a line that it can't parse."""
+        """Encodes strictly: the CLI exits if it can't parse a line."""
         self._out.append(msgspec.json.encode(message) + b"\n")

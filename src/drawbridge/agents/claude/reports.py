@@ -35,7 +35,7 @@ SYNTHETIC: Final = "<synthetic>"
 """The model name in a message that Claude Code itself has written, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
-"""Lines without these bytes are not decoded for a to-do list."""
+"""Lines without these bytes are not decoded to look for a to-do list."""
 
 
 class _Usage(Struct):

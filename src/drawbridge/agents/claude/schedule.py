@@ -1,4 +1,5 @@
-"""What Claude Code has scheduled for itself: wake-ups and jobs, which its process begins without a prompt. Pure.
+"""What Claude Code has scheduled for itself: wake-ups and jobs, for which its process begins turns without a prompt.
+Pure.
 
 Nothing in the stream announces them, so they are read from the tool calls and their results (measured with 2.1.329). A
 job that ends by itself is not reported either: it is over once its time has passed.

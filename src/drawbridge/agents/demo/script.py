@@ -74,7 +74,7 @@ class Agent:
         self._said.put(None)
 
     def _take(self, seconds: float | None) -> None:
-        """Waits at most this many seconds for the next message, and handles it."""
+        """Waits for the next message, at most ``seconds`` (None: without a limit), and handles it."""
         try:
             message = self._said.get(timeout=seconds)
         except queue.Empty:

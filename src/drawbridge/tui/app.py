@@ -19,10 +19,10 @@ from drawbridge.tui.screen_review import ReviewScreen
 from drawbridge.tui.wording import block
 
 DRAWING_SECONDS: Final = 0.04
-"""The delay between a change and its redraw, which covers everything that arrives meanwhile."""
+"""The delay between a change and its redraw, which covers everything that arrives in the meantime."""
 
 WARNING_SECONDS: Final = 60.0
-"""How long a warning for the owner stays, unless a click closes it."""
+"""Seconds that a warning for the owner stays, unless a click closes it."""
 
 
 class StartView(NamedTuple):

@@ -17,7 +17,7 @@ OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Write": frozenset({"file_path", "content"}),
     "NotebookEdit": frozenset({"notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"}),
 }
-"""Tool → the fields that its proposal shows already."""
+"""Tool → the fields that its proposal already shows."""
 
 ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "kind": frozenset(
@@ -54,7 +54,8 @@ class Part(NamedTuple):
 
 
 def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
-    """The parts of an approval request. ``given``: its input, with the user's edits. Its proposal is not among them."""
+    """The parts of an approval request. ``given``: its input, with the user's edits. The proposal is not one of the
+    parts."""
     form, links = request.get("form"), request.get("link_targets")
     return parts(request["tool_name"], given, request.get("proposal"), links, is_acp=form == "acp")
 

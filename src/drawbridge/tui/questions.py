@@ -39,7 +39,7 @@ class Questions(Vertical):
         """The approval request that is shown."""
 
     def show(self, conversation: Conversation, height: int) -> None:
-        """Shows the current state in at most this many lines."""
+        """Shows the current state in at most ``height`` lines."""
         card = self.card
         gone = card is not None and card.approval_id not in conversation.open
         if card is not None and gone and not card.is_busy and not card.is_settled:

@@ -18,8 +18,8 @@ from drawbridge.agents.base import Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WORKTREES = "--claude-worktrees-"
-"""``/.claude/worktrees/`` in the form that it has in the name of a directory of conversations: EnterWorktree creates
-worktrees there."""
+"""``/.claude/worktrees/``, where EnterWorktree creates worktrees, as it is written in the name of a conversation
+directory."""
 LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
 """How many bytes at the beginning of a file are searched for a title."""
@@ -39,8 +39,8 @@ def directory_of(path: Path) -> Path:
 
 
 def file_of(path: Path, session_id: str) -> Path:
-    """The file of a conversation of the project directory. It moves to another directory when the agent enters a git
-    worktree (2.1.329). Blocking."""
+    """The file of a conversation of the project directory. The file moves to another directory when the agent enters a
+    git worktree (2.1.329). Blocking."""
     usual = directory_of(path) / f"{session_id}.jsonl"
     if ID.fullmatch(session_id) is None or os.path.exists(usual):
         return usual

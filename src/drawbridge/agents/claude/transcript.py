@@ -1,4 +1,4 @@
-"""Reads Claude Code's own record of a session, one line at a time, in the form of the history and of clients. Pure.
+"""Reads Claude Code's own record of a session, one line at a time, and converts it for the history and clients. Pure.
 
 The record is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. The lines
 contain far more than messages (whole requests, copies of files): only the messages themselves are used.
@@ -68,7 +68,7 @@ class Message(Struct, frozen=True):
     results: tuple[Result, ...] = ()
     interrupted: bool = False
     text: str = ""
-    """The agent's text in it."""
+    """The agent's text in the message."""
     foreign: bool = False
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
@@ -191,8 +191,8 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 
 def _queued(found: _Line) -> Prompt | None:
-    """A prompt that was typed while the agent worked and was taken with a tool's result; the record has it as an
-    attachment."""
+    """A prompt that was typed while the agent worked, and that it received with a tool's result; the record contains it
+    as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None
@@ -214,7 +214,7 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     data: dict[str, Any] = {
         "type": found.type,
         "message": found.message,
-        # For a subagent's message: the record does not contain which call started the subagent.
+        # For a subagent's message: the record does not name the call that started the subagent.
         "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
         "session_id": session_id,
         "uuid": found.uuid,

@@ -28,7 +28,7 @@ def spare(home: Path, session_id: str) -> None:
     """Prevents the loss of a conversation that is resumed in the minute in which it began.
 
     ``session/load`` first creates a new file for it, named after the minute, and so overwrites the file that it is
-    about to read (0.61.0). Therefore that file is renamed to the minute before; the CLI finds it by its content.
+    about to read (0.61.0). So that file is renamed to the previous minute; the CLI finds it by its content.
     """
     if not ID.fullmatch(session_id):
         return

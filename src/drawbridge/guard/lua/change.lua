@@ -3,7 +3,7 @@ local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 local PAIRED = 200 -- lines of one edit; more are replaced at once, and marks inside them are lost
 local BOM = '\239\187\191'
 
--- Names that mean something else to iconv than to Neovim: what Neovim means by them.
+-- Encodings whose names mean something else to iconv: the names that iconv has for them.
 local BYTE_ORDERS = { ['utf-16'] = 'utf-16be', ['ucs-2'] = 'utf-16be', ['ucs-2le'] = 'utf-16le' }
 
 local function is_utf8(encoding)

@@ -1,6 +1,7 @@
---- The beginning of each request from the guard to Neovim: this file and the method's own file run as one chunk, with the
---- method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md has the methods.
---- Works from Neovim 0.7 on, without our plugin. Every edit of an agent waits for it: keep it small.
+--- The beginning of each request from the guard to Neovim: this file and the method's own file run as one chunk, with
+--- the method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md
+--- describes the methods. Works from Neovim 0.7 on, without our plugin. Every edit of an agent waits for it: keep it
+--- small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
@@ -156,7 +157,7 @@ local function written_since(buf)
   return first and found and found.mtime.sec + found.mtime.nsec / 1e9 > first + 1 + TICK
 end
 
---- Notes what Neovim can't report later, at the moment when it happens.
+--- Records what Neovim can't report later, at the moment when it happens.
 local function watch(guard)
   local group = api.nvim_create_augroup('drawbridge_guard', {})
   local function on(events, callback)

@@ -37,7 +37,7 @@ local function standing(bufs)
   return all or vim.NIL
 end
 
---- Stores the buffer's current diagnostics for the method `diagnostics`.
+--- Stores the buffer's current diagnostics for the `diagnostics` method.
 local function remember(buf)
   -- Accessing `vim.diagnostic` would load it: if it is not loaded, there are no diagnostics.
   guard.before[buf] = package.loaded['vim.diagnostic'] and vim.diagnostic.get(buf) or {}

@@ -185,7 +185,7 @@ export class Current<Card extends Decidable> {
     this._buttons.clear();
   }
 
-  /** Scrolls to the first part of the card that has not been in sight. It counts as seen once the next frame is drawn. */
+  /** Scrolls to the first part of the card that has not been in sight. It counts as seen once a frame is drawn. */
   readOn(card: Card) {
     const [{ top }, view, head] = this._places(card, []);
     this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });

@@ -152,7 +152,7 @@ export function FileEditor({
   );
 }
 
-/** A plain text field, as tall as its text so that it never scrolls. `takesFocus`: whether to focus it when it appears. */
+/** A plain text field, as tall as its text so that it never scrolls. `takesFocus`: whether it is focused at first. */
 export function PlainField({
   label,
   text,

@@ -41,7 +41,7 @@ export const isObject = (value: any): value is Record<string, any> =>
 /** A text as it is; anything else as JSON. */
 export const asText = (value: any) => (typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? 'null'));
 
-/** Whether the input is an Agent Client Protocol tool call. The server reports this: an input could pretend to be one. */
+/** Whether the input is an ACP tool call. The server reports this, because an input could pretend to be one. */
 export const isToolCall = ({ form, input }: any) => form === 'acp' && isObject(input);
 
 const contentOf = (request: any): any[] =>

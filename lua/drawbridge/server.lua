@@ -44,7 +44,7 @@ local function known_bridge()
   end
 end
 
---- Changes the phase, which a status line shows. Nothing else sets it.
+--- Changes the phase, which a status line shows. Only `M.leave` sets it directly.
 ---@param phase drawbridge.Phase
 local function enter(phase)
   state.phase = phase
@@ -53,7 +53,7 @@ local function enter(phase)
   end)
 end
 
---- Gives up, and reports that once: to the callers that wait for the bridge, else to the user after the words `what`.
+--- Gives up, and reports that once: to the callers that wait for the bridge, otherwise to the user, after `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')

@@ -215,7 +215,7 @@ export function titleOf({ kind, new_start: start, added, old_start: before, remo
 
 const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'edited' };
 
-/** What happened to a hunk that is gone: from the details of `HUNK_GONE`, or by the name of whoever changed the review. */
+/** What happened to a hunk that is gone, from the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
   if (!by) return 'This change is no longer in the review: its lines have changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;

@@ -147,7 +147,7 @@ export class OpenReview {
     return found;
   }
 
-  /** Whether anything in a part is hidden behind a button. Before a part is drawn, this is only known from its lines. */
+  /** Whether anything in a part is hidden behind a button. Before it is drawn, this is only known from its lines. */
   isClosed({ key, hunk }: Part): boolean {
     const count = this.of(key).unopened.value;
     return count === undefined ? !isWrapped.value || (hunk !== undefined && isCut(hunk)) : count > 0;

@@ -122,7 +122,7 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
-  /** Ends the idle process and its schedule. A plain stop leaves the schedule, because the stop may arrive after its run. */
+  /** Ends the idle process and its schedule. A plain stop, which may arrive after its run, leaves it. */
   private cancelSchedule = () =>
     void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
 
@@ -226,7 +226,7 @@ export class Foot {
     );
   }
 
-  /** The time of the agent's next attempt, in milliseconds since 1970. The agent reports only once how long it waits. */
+  /** The time of the agent's next attempt, in milliseconds since 1970. The agent reports its wait only once. */
   private retryAt() {
     const retry = this.conversation?.agent.retry;
     if (!retry) this.retry = undefined;

@@ -424,7 +424,7 @@ export class Conversation {
     }
   }
 
-  /** Shows what the agent reports about itself, if it belongs in the history: tasks, and that the conversation was compacted. */
+  /** Shows what the agent reports about itself, if it belongs in the history: tasks, and compactions. */
   _showReport(record: Record) {
     const { message } = record;
     const { subtype, tool_use_id: id, compact_metadata: compacted } = message;

@@ -125,7 +125,7 @@ function M.send(first, last)
   return true
 end
 
---- `:DrawbridgeAccept`: accepts the proposal under the cursor, otherwise the only or newest one, as it is on the screen.
+--- `:DrawbridgeAccept`: accepts the proposal under the cursor, otherwise the only or newest one, as it is on screen.
 function M.accept()
   require('drawbridge.review').accept()
 end

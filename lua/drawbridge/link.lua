@@ -32,7 +32,7 @@ local function is_open(channel)
   return ok and info.id ~= nil
 end
 
---- Runs the autocommands of `User <name>`; `data` is in `vim.g.drawbridge_event`, and in `args.data` if Neovim supports it.
+--- Runs `User <name>` autocommands; `data` is in `vim.g.drawbridge_event`, and in `args.data` if Neovim supports it.
 ---@param name string
 ---@param data table
 function M.fire(name, data)

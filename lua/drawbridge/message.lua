@@ -1,4 +1,4 @@
---- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` shows all of it.
+--- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` has it all.
 local log = require('drawbridge.log')
 
 local M = {}

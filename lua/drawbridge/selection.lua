@@ -1,7 +1,7 @@
 --- What the user has selected, reported a moment after the cursor stops moving.
 ---
---- Lines are numbered from 0. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before it.
---- Whole lines (`V`) extend from the start of the first to the end of the last, without its line break: exactly the
+--- Lines are numbered from 0. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before
+--- it. Whole lines (`V`) extend from the start of the first to the end of the last, without its line break: exactly the
 --- highlighted text.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
@@ -170,7 +170,7 @@ local function in_file()
   return active == buffer
 end
 
---- The selection or cursor as it is now; nil if no file is current, or in the command line, which may be about the last one.
+--- The current selection or cursor; nil if no file is current, or in the command line, which may be about the last one.
 local function now()
   if not in_file() or mode():sub(1, 1) == 'c' then
     return nil

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The developer's commands, which need only Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
-The verbs are in verbs.py. This file only finds a Python that is new enough: any Python since 2.7 can read it, so that an
-old one reports what is missing instead of failing with a SyntaxError.
+The verbs are in verbs.py. This file only finds a Python that is new enough: any Python since 2.7 can read it, so an old
+one reports what is missing instead of failing with a SyntaxError.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"

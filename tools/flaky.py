@@ -22,7 +22,7 @@ LIST = "DRAWBRIDGE_FLAKY"
 """The environment variable that names the file to which tests that failed and then passed are added; CI sets it."""
 
 MOST = 10
-"""The maximum number of tests to run again, in all runs that add to one file. With one more, the run stops and fails."""
+"""The maximum number of tests that all runs that add to one file run again. With one more, the run stops and fails."""
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """A program that uses a processor until it is ended, or its parent has ended."""

@@ -191,7 +191,7 @@ function launch()
   local arguments, environment = program.invocation(config.get(), kept)
   local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(words), arguments), {
     rpc = true,
-    -- Neovim would wait for an attached child when it ends; this one ends by itself when its stdin closes.
+    -- Neovim would wait for an attached child when it ends; the bridge exits when its stdin closes.
     detach = true,
     env = next(environment) and environment or vim.empty_dict(),
     on_stderr = line_reader(),
@@ -219,7 +219,7 @@ local function close_stdin(job)
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
---- Stops the bridge, which removes its lock file and closes its views. Returns at once.
+--- Stops the bridge, which removes its lock file and closes its views. Returns immediately.
 ---@return boolean was_running
 function M.stop()
   state.launch_again = false

@@ -311,7 +311,7 @@ export class Current<Card extends Decidable> {
     return [content, { top: view.top, bottom: view.bottom - foot }, height(':scope > header'), 0, over];
   }
 
-  /** The vertical range in which a card's whole width is visible; empty if somebody has zoomed in to a part of it. */
+  /** The vertical range in which a card's whole width is visible; empty if the user has zoomed in to a part of it. */
   _inView(card: DOMRect): Extent {
     const { top, bottom } = this._scroller.getBoundingClientRect();
     const zoom = visualViewport;

@@ -353,7 +353,7 @@ export class Conversation {
     if (prompt && prompt.seq < seq && this._begun.get(run) === seq) this._addPrompt(prompt, seq);
   }
 
-  /** Drops the last item if the end of the run repeats it: the agent's error, or that somebody has stopped it. */
+  /** Drops the last item if the end of the run repeats it: the agent's error, or the note that it was stopped. */
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
     const plain = (text: string) => text.trim().replace(/[.!]$/, '');

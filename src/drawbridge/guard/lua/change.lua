@@ -1,6 +1,6 @@
 --- Shared by methods that read or replace a whole text: what a save would write, and changes that keep marks and views.
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
-local PAIRED = 200 -- lines of one edit; more are replaced at once, and marks inside them are lost
+local PAIRED = 200 -- lines of one edit; more are replaced together, and marks inside them are lost
 local BOM = '\239\187\191'
 
 -- Encoding names that iconv and Neovim understand differently, with what Neovim means by them.

@@ -1,6 +1,6 @@
 --- The beginning of each request from the guard to Neovim: this file and the method's own file run as one chunk, with the
 --- method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md lists
---- the methods. Works from Neovim 0.7 on, without our plugin. Every edit by an agent waits for this file: keep it small.
+--- the methods. Works from Neovim 0.7 on, without our plugin. Each edit by an agent waits for this file: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 

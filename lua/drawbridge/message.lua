@@ -1,4 +1,4 @@
---- Messages of one line for the user. A longer one would cause "Press ENTER": it is cut, and `:DrawbridgeLog` has it all.
+--- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` has it all.
 local log = require('drawbridge.log')
 
 local M = {}
@@ -22,7 +22,7 @@ local function note(text)
   log.add(os.date('%Y-%m-%d %H:%M:%S ') .. text)
 end
 
---- Draws a message of a moment ago if it may not be on the screen yet: Neovim would show both and ask for ENTER.
+--- Draws the previous message if it may not be on the screen yet: otherwise Neovim would show both and ask for ENTER.
 local function make_room()
   local now = loop.hrtime() / 1e6
   if now - shown_at < MOMENT and vim.api.nvim_get_mode().mode:find('^[niv]') then

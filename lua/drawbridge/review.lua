@@ -358,7 +358,7 @@ local function answer(words)
   require('drawbridge.message').answer(words, 'warn')
 end
 
---- Accepts the proposal under the cursor, else the only or newest one; one that was not seen yet is opened instead.
+--- Accepts the proposal under the cursor, otherwise the only or newest one; one that is not shown is opened instead.
 ---@return boolean accepted
 function M.accept()
   local entry = shown_or_newest()
@@ -375,7 +375,7 @@ function M.accept()
   return false
 end
 
---- Rejects the proposal under the cursor, else the only or newest one.
+--- Rejects the proposal under the cursor, otherwise the only or newest one.
 ---@return boolean rejected
 function M.reject()
   local entry = shown_or_newest()

@@ -1,5 +1,5 @@
 --- A small window in a corner that can't be entered and takes no key. It never covers an agent's terminal if there is another
---- corner, since a dialog may wait there; if a terminal fills the screen, it covers the top.
+--- corner, since a dialog may be waiting there; if a terminal fills the screen, it covers the terminal's top.
 local room = require('drawbridge.view_room')
 
 local M = {}
@@ -136,17 +136,18 @@ local function write(buffer, lines)
   end
 end
 
---- Redraws the screen while a command line is typed: Neovim does not do that by itself.
+--- Redraws the screen while a command line is typed, which Neovim does not do automatically.
 local function draw()
   if vim.api.nvim_get_mode().mode:sub(1, 1) == 'c' then
     vim.cmd('redraw')
   end
 end
 
---- Shows `lines` in the bottom right corner of the editor, or of `window`. Long ones are wrapped.
+--- Shows `lines` in the bottom right corner of `window`, or in a corner of the editor, if possible one without a
+--- terminal. Long lines are wrapped.
 ---@param lines string[]
 ---@param window integer?
----@param above integer? Rows to leave free below it.
+---@param above integer? Rows to leave free between it and the edge.
 ---@return table notice To pass to `hide`.
 function M.show(lines, window, above)
   local buffer = vim.api.nvim_create_buf(false, true)

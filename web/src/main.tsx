@@ -45,7 +45,7 @@ view.subscribe((now) => {
   last = now;
 });
 
-/** Why the server has refused the token, empty if the token is not valid; undefined if it has not refused it. */
+/** Why the server has refused the token; empty if the token is not valid, undefined if it was not refused. */
 const refused = signal<string | undefined>(undefined);
 
 /** The code and the fingerprint from a link that pairs this device. */
@@ -54,10 +54,10 @@ const invited = signal<Invitation | undefined>(undefined);
 /** Whether the sign-in form is shown. */
 const isOutside = signal(false);
 
-/** A token that the server has not accepted yet: it becomes this device's token once it has. */
+/** A token that the server has not accepted yet. Once accepted, it becomes this device's token. */
 let trying = kept.triedToken();
 
-/** Whether the token was typed: the form then stays until the server has accepted it. */
+/** Whether the token was typed: the form then stays until the server has accepted the token. */
 let isTyped = false;
 
 const world: World = {
@@ -87,7 +87,7 @@ function go(address: string) {
   } else location.hash = address;
 }
 
-/** Uses a token or a pairing code in the address, and removes it there. Returns true if the view is updated already. */
+/** Uses a token or a pairing code in the address, and removes it from there. Returns whether it updated the view. */
 function takeSecrets() {
   const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ''));
   const given = asked.get('token');
@@ -290,7 +290,7 @@ function draw() {
   });
 }
 
-/** Updates the title. Not in a frame: a page in the background gets none, and that is when its number matters. */
+/** Updates the title, without waiting for a frame: a background page gets none, but needs the number in its title. */
 function entitle() {
   const project = shownProject();
   title(client.projects.waiting, project && baseName(project.path));

@@ -176,7 +176,7 @@ function Choices({ card, version }: CardProps) {
   );
 }
 
-/** What "always" would mean, in words; '' if the agent suggests nothing. */
+/** The label of the "Always" button; '' if the agent suggests nothing to remember. */
 function alwaysLabel({ always, suggestions, title }: any): string {
   if (title !== undefined || Array.isArray(always)) {
     return ((always ?? []) as Always[])
@@ -195,7 +195,7 @@ function Rejection({ card }: CardProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const give = (reason: Reason) => {
     card.giveReason(reason);
-    // The reason can be edited immediately; on a touch screen the focus would open the keyboard.
+    // The reason can be edited immediately, except on a touch screen, where the focus would open the keyboard.
     const field = area.current;
     if (!field || !matchMedia('(hover: hover)').matches) return;
     field.focus();

@@ -1,4 +1,4 @@
-// What an agent asks for: every field of the request, since each may be the one that matters.
+// What an agent asks for: every field of the request, since any of them may be the one that matters.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -32,7 +32,7 @@ import { Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
-/** Fields that the diff of a proposal shows already. */
+/** Fields that the diff of a proposal already shows. */
 const IN_DIFF: Record<string, string[]> = {
   Edit: ['file_path', 'old_string', 'new_string', 'replace_all'],
   MultiEdit: ['file_path', 'edits'],
@@ -78,7 +78,7 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
     ...flagsIn(input),
-    // While fields are edited, the diff may not be shown, so the fields that are not edited always are.
+    // While fields are being edited, the diff may be hidden, so the other fields are always shown.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
       ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
       : []),
@@ -109,7 +109,7 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
   const changes = proposal ? [] : changesIn(request);
   const raw = isObject(input.rawInput) ? input.rawInput : undefined;
   const command = commandOf(raw?.command);
-  // What runs or is written comes first: an agent's words about it may be long.
+  // What runs or is written comes first, because the agent's description of it may be long.
   return (
     <>
       <Flags input={input} />
@@ -146,7 +146,7 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
   );
 }
 
-/** A command, or a list of its arguments, as a shell command; empty if it is neither. */
+/** A command, or a list of its arguments, as a shell command; empty if the value is neither. */
 function commandOf(given: unknown): string {
   if (!Array.isArray(given) || given.some((word) => typeof word !== 'string'))
     return typeof given === 'string' ? given : '';

@@ -16,7 +16,7 @@ const LABEL = 'Edit the file before accepting';
 /** The maximum number of characters, in both versions together, that are highlighted and compared during typing. */
 const MOST = 1_000_000;
 
-/** Width of the conversation, in pixels, from which the original is shown beside the text. */
+/** The minimum width of the conversation, in pixels, at which the original can be shown beside the text. */
 const ROOM = 1100;
 
 /** Whether there is room for two editors around an element. */
@@ -152,7 +152,7 @@ export function FileEditor({
   );
 }
 
-/** A plain text field, as high as its text: it does not scroll. `takesFocus`: whether it is focused when it appears. */
+/** A plain text field, as tall as its text so that it never scrolls. `takesFocus`: whether it is focused at first. */
 export function PlainField({
   label,
   text,
@@ -208,7 +208,7 @@ export function PlainField({
   );
 }
 
-/** Editors for fields of the input, each as a text. */
+/** A plain text field for each input field that is being edited. */
 export function FieldsEditor({
   names,
   values,

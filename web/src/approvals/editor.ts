@@ -83,12 +83,12 @@ export type Editor = {
 
 /**
  * Opens an editor in `root`, which has to be empty.
- * @param original what is in the file now; '' for a new file
+ * @param original the file's current text; '' for a new file
  * @param isSmall whether the file is small enough to be highlighted and compared during typing
  * @param split whether the original is shown beside it
  * @param caret the position of the caret; if undefined, the first change
- * @param accept is called for the key that accepts
- * @param changed is called with the text after each edit, with "\n" as line ends
+ * @param accept is called when the key that accepts is pressed
+ * @param changed is called with the text after each edit, with "\n" as line endings
  * @param seen is called once all of the change has been in sight
  */
 export function openEditor({
@@ -177,7 +177,7 @@ export function openEditor({
 
 type Watch = { update: (update: ViewUpdate) => void; stop: () => void };
 
-/** Calls `seen` once all changes have been in sight: in the editor, while that part of it was in sight itself. */
+/** Calls `seen` once every change has been visible in the editor while that part of the editor was in sight. */
 function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
   const { length } = view.state.doc;
   const chunks = getChunks(view.state)?.chunks;
@@ -245,7 +245,7 @@ function alone({
   compares,
   extensions,
 }: Parts & { compares: boolean; extensions: Extension[] }) {
-  // The comparison renders removed text itself, without writing out misleading characters.
+  // The comparison renders removed text itself, without making misleading characters visible.
   const canCompare = compares && isHarmless(original);
   const comparison = unifiedMergeView({
     original,
@@ -286,7 +286,7 @@ function beside({
   return { view: both.b, destroy: () => both.destroy() };
 }
 
-/** A button for each change, to reject it: then it is not in the accepted version. */
+/** A button for each change that rejects it, so that the accepted version does not contain it. */
 function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): HTMLElement {
   if (type === 'accept') {
     const none = document.createElement('span');
@@ -303,7 +303,7 @@ function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): 
 
 const REJECT = 'Reject this change';
 
-/** The button between two editors. CodeMirror reverts on mousedown, which the keyboard doesn't send. */
+/** The button between two editors. CodeMirror reverts on mousedown, which the keyboard doesn't trigger. */
 function revertButton(): HTMLElement {
   const button = document.createElement('button');
   button.type = 'button';

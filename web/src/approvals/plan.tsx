@@ -1,4 +1,4 @@
-// A plan as Markdown, block by block, with a comment on each block if comments are collected.
+// A plan as Markdown, block by block, with a comment button on each block if comments are collected.
 
 import type { Token } from 'marked';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -54,8 +54,9 @@ const READ = /[\p{L}\p{N}]+|(?<=[\p{L}\p{N}/])[*~_\\]+(?=[\p{L}\p{N}/])/gu;
 const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase();
 
 /**
- * The ways to read a block's source: what looks like a number, a line break or a character reference is text in code.
- * @param hasReferences whether the drawn text contains references: then they are not read as characters
+ * The possible readings of a block's source: what looks like a list number, a line break or a character reference is
+ * plain text in code.
+ * @param hasReferences whether the drawn text contains references; if so, those in the source are not decoded
  */
 function readings(source: string, hasReferences: boolean) {
   const ways = [(text: string) => text.replace(NUMBER, ''), (text: string) => text.replace(LINE_BREAK, '')];
@@ -63,7 +64,7 @@ function readings(source: string, hasReferences: boolean) {
   return new Set(ways.reduce((found, read) => found.concat(found.map(read)), [source]).map(letters));
 }
 
-/** Whether `drawn` contains exactly the text that is read in a block's source, in the same order. */
+/** Whether the text in `drawn` matches one of the readings of a block's source. */
 function isDrawn(source: string, drawn: HTMLElement) {
   let text = '';
   const nodes = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);

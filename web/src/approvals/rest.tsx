@@ -19,7 +19,7 @@ function shortText(value: any) {
   return line && line.length <= SHORT ? line : asText(value);
 }
 
-/** The fields that are not `drawn` elsewhere. `request`: contains the risks; `prefix`: precedes the names in them. */
+/** The fields that are not `drawn` elsewhere. `request` contains the risks, in which `prefix` precedes the names. */
 export function Rest({
   request = {},
   input,

@@ -88,7 +88,7 @@ export const modeWords = (project: any, mode: string): string =>
   project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? mode);
 
 /**
- * The modes to choose from: the agent's own modes, else those of Claude Code that the server accepts.
+ * The modes to choose from: the agent's own modes, otherwise Claude Code's modes that the server accepts.
  * @param accepted as in the server's hello; older servers don't report them
  */
 export const modesOf = (project: any, accepted?: string[]): string[] =>
@@ -106,7 +106,7 @@ export function clock(time: string, now = new Date()) {
   return `${day} ${hours}`;
 }
 
-/** A sentence that says when a limit of the agent's account ends. */
+/** A sentence about when a limit on the agent's account resets. */
 export function liftedWords(until: string, now = new Date()) {
   return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
 }

@@ -1,4 +1,4 @@
-// The sessions in the histories of all projects, as the server lists them: `sessions` of docs/protocols/client.md.
+// The sessions in the histories of all projects, as the server lists them: `sessions` in docs/protocols/client.md.
 
 import { signal } from '@preact/signals';
 

@@ -64,7 +64,7 @@ local function answer(result)
   )
 end
 
---- The path without links; if it does not exist yet, the resolved path of the part that does, followed by the rest.
+--- The path with links resolved; if it does not exist yet, the resolved path of the part that exists, and the rest.
 local function canonical(path, again)
   local rest, up, went_up = '', 0, false
   for _ = 1, 100 do -- links may lead in a circle
@@ -177,7 +177,7 @@ local function watch(guard)
     local before, now = VISUAL[vim.v.event.old_mode:sub(1, 1)], VISUAL[vim.v.event.new_mode:sub(1, 1)]
     local buf = api.nvim_get_current_buf()
     if now and not before then
-      -- An operator may have changed the text by the time that the mode ends.
+      -- An operator may have changed the text by the time the mode ends.
       guard.left, guard.entered = nil, { buf = buf, tick = api.nvim_buf_get_changedtick(buf) }
     elseif before and not now and guard.entered and guard.entered.buf == buf then
       guard.left = guard.entered

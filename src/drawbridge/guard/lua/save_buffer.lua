@@ -25,7 +25,7 @@ local function is_newer(buf)
   elseif guard.sure[buf] then
     return false
   end
-  -- "File exists" (E13): it did not when the buffer was created. The attempt ends before anything is written.
+  -- "File exists" (E13): the file did not exist when the buffer was created. The attempt ends before a write.
   local confirm, newer = vim.o.confirm, false
   vim.o.confirm = false
   local problem = attempt(buf, 'silent write', 'BufWriteCmd', function()

@@ -78,7 +78,7 @@ function M.report(text, level, in_front)
   end
 end
 
---- Reports problems in one line: a single one as a whole, several by their first words; each is in the log.
+--- Reports problems on one line: a single one as a whole, several by their first words; each is in the log.
 ---@param where string What the problems belong to.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)

@@ -31,7 +31,7 @@ PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
 """Set while a program is asked for its version: a script called ``nvim`` may start ``drawbridge nvim``."""
 
 OURSELVES: Final = "Drawbridge"
-"""What ``drawbridge nvim`` prints if it is asked for its version."""
+"""What ``drawbridge nvim`` prints instead of starting Neovim if ``PROBE`` is set."""
 
 OLDEST: Final = (0, 7)
 PROBE_SECONDS: Final = 5.0

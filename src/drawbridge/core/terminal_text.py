@@ -105,7 +105,7 @@ class Terminal:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
-        """Text from outside, in one line, with strange characters written out as in a Python string."""
+        """Text from outside, on one line, with strange characters written out as in a Python string."""
         found = []
         at = 0
         for place in strange_places(text):

@@ -73,7 +73,7 @@ def addresses(server: Running) -> list[Finding]:
     found = [answer or _unreachable(server, page, TimeoutError()) for page, answer in zip(there, answers, strict=True)]
     if server.loopback:
         why = "A phone or another machine can't connect to it."
-        todo = f"If you want that, stop it and start it with `{own_command()} serve --host 0.0.0.0`."
+        todo = f"To let them connect, restart the server with `{own_command()} serve --host 0.0.0.0`."
         found.append(
             finding("server-loopback", f"The server at {_page(server)} listens on this machine only.", why, todo)
         )

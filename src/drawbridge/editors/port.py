@@ -184,7 +184,7 @@ class ReviewedComment(Struct, frozen=True):
     """A comment on a file of a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
 
     ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the file still has these rows. ``text``:
-    the comment with its author, in one line. ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it
+    the comment with its author, on one line. ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it
     has been sent but not received by the agent.
     """
 

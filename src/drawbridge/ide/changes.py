@@ -42,7 +42,9 @@ LONGEST_LINE: Final = 80
 """The maximum number of characters of a changed line in the list of changes."""
 
 NOT_A_FILE: Final = ("120000", "160000")
-"""Modes of links and submodules: a buffer with such a path shows something else."""
+"""git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
+the
+lines of the hunks."""
 
 logger = logging.getLogger("drawbridge.changes")
 

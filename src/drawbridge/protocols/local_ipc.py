@@ -210,7 +210,7 @@ class HookAnswer(Struct, frozen=True):
 
 
 class HookContext(Struct, frozen=True):
-    """To a hook that ``takes``: the text to hand over to the agent. If there is none, the hook receives a
+    """To a hook whose first line has ``takes``: the text to pass to the agent. If there is none, the hook receives a
     ``HookAnswer``."""
 
     context: str

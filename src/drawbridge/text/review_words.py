@@ -149,7 +149,8 @@ def changes(count: int) -> str:
 
 
 def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[str, str]:
-    """The question before ``count`` hunks are decided on at once, and a text below it. ``unseen``: how many of them
+    """The question that the user confirms before a decision on ``count`` hunks together, and the text below it (may be
+    empty). ``unseen``: how many of them
     were not shown completely."""
     text = ""
     if unseen == count:

@@ -8,12 +8,12 @@ import { Marked, Value } from './value.tsx';
 /** The number of fields that have their own row; the others are shown together, as JSON. */
 const FIELDS = 40;
 
-/** The maximum length of a value that is drawn in one line, in characters. */
+/** The maximum length of a value that is drawn on one line, in characters. */
 const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
-/** A value in one line if it is short. */
+/** A value on one line if it is short. */
 function shortText(value: any) {
   const line = typeof value === 'string' ? '' : JSON.stringify(value);
   return line && line.length <= SHORT ? line : asText(value);

@@ -14,7 +14,7 @@ export type AgentMessage = { messages: any[]; session_id: string; direction: "cl
 /** What an agent offers. `commands`: their names have no "/". `steer`: whether a message can be sent into a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
-/** What an agent currently reports about itself. `context_tokens`: the size of its context at the end of the latest turn, of at most `context_window` tokens. `tasks`: those that are running. */
+/** What an agent currently reports about itself. `context_tokens`: the size of its context at the end of the latest turn, out of `context_window`. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
 /** What `remember` would change, in words. `suggestion`: its index in `suggestions`. `saved_in`: the file in which the agent saves it; empty if it lasts only as long as the session. */
@@ -258,7 +258,7 @@ export type SessionList = { sessions: SessionInfo[] };
 /** Records, in order. Those that only the agent itself has stored have the `seq` 0. `before`: the position from which to request the records that precede them; null if there are none. */
 export type SessionMessagesPage = { session_id: string; messages: Record[]; before?: string | null };
 
-/** A piece of the exported file; all pieces in order make it up. `next`: the position after it; null at the end. */
+/** A piece of the exported file, which is all pieces joined in order. `next`: the position after it; null at the end. */
 export type SessionPiece = { name: string; media_type: string; text: string; next?: string | null };
 
 /** A person has named the session; an empty `name` removes its name. */
@@ -275,7 +275,7 @@ export type SshChallenge = { nonce: string; host: string; certificate: string; t
 /** `memory_mb` and `cpu_percent` (of one core) are those of the server and all processes that it has started. */
 export type Stats = { projects: number; active_sessions: number; project_states: { [name: string]: "ERROR" | "EXECUTING" | "IDLE" }; cpu_percent: number; memory_mb: number };
 
-/** A subagent or a command that runs, perhaps in the background. `kind`: the agent's word, such as "local_bash". */
+/** A running subagent or command, perhaps in the background. `kind`: the agent's word for it, such as "local_bash". */
 export type Task = { task_id: string; text: string; state?: "running"; kind?: string | null; agent_type?: string | null; background?: boolean };
 
 /** What the agent wants, such as "Claude wants to edit" and "src/bridge.py". `path`: relative to the project, or absolute outside it. */

@@ -60,7 +60,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A message as it would be in the CLI's stream: ``data`` is a JSON object in one line."""
+    """A message as it would be in the CLI's stream: ``data`` is a JSON object on one line."""
 
     uuid: str
     data: bytes

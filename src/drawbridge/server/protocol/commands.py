@@ -509,7 +509,8 @@ class PushKey(Command):
 
 
 class PushSubscribe(Command, kw_only=True):
-    """The browser's ``PushSubscription``, which is notified of approval requests and of runs that end. ``actions``: the
+    """Subscribes a browser, by its ``PushSubscription``, to notifications of approval requests and of runs that end.
+    ``actions``: the
     user wants to decide in notifications, which then contain the command of an approval request if it is short.
     """
 

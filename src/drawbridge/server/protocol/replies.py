@@ -303,7 +303,8 @@ class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionPiece(Struct, frozen=True, omit_defaults=True):
-    """A piece of the exported file; all pieces in order make it up. ``next``: the position after it; null at the end."""
+    """A piece of the exported file, which is all pieces joined in order. ``next``: the position after it; null at the
+    end."""
 
     name: str
     media_type: str

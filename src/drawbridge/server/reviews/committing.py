@@ -193,7 +193,7 @@ async def _check_state(git: Git, head: Head, branch: str | None) -> None:
     if branch is None and not head.ref:
         raise Blocked("detached", "no branch is checked out (detached HEAD). Name a new branch")
     if branch is not None and not head.commit:
-        raise Blocked("unborn", "the repository has no commit yet. Commit on its first branch")
+        raise Blocked("unborn", "the repository has no commits yet. Commit without a new branch first")
     await author_of(git)
 
 

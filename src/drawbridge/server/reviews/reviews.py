@@ -137,8 +137,8 @@ class _Notes(Struct, frozen=True):
 
 
 class _Trees(NamedTuple):
-    """The commits of a review. ``run``: the last run whose changes head contains. ``is_running``: its end has not been
-    seen."""
+    """The commits of a review. ``run``: the last run whose changes head contains. ``is_running``: whether head was
+    recorded before the end of that run."""
 
     start: str
     base: str

@@ -218,7 +218,7 @@ def _text(value: object) -> str:
 
 
 def _line(value: object) -> str:
-    """The text in one line."""
+    """The text on one line."""
     return " ".join(_text(value).split())
 
 

@@ -115,7 +115,7 @@ def load(directory: Path) -> Metadata:
         if found.id != directory.name or not ID.fullmatch(found.id):
             problem = f"{name}: it is about another project"
         elif not found.path.startswith(os.sep) and not Path(found.path).is_absolute():
-            problem = f"{name}: its path is not absolute"
+            problem = f"{name}: the project's path is not absolute"
         else:
             return found
     if denied:

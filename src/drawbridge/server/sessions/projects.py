@@ -259,7 +259,7 @@ class Projects:
         try:
             await checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("the checkpoints of the deleted %s are still in its repository: %s", project.id, error)
+            logger.warning("could not remove the checkpoints of the deleted project %s: %s", project.id, error)
         finally:
             await checkpoints.close()
 

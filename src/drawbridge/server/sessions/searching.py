@@ -286,5 +286,5 @@ def no_session() -> ClientError:
 
 def _unusable(session: Session, error: Exception) -> ClientError:
     logger.error("%s: its index can't be read: %s", session.id, error)
-    text = "A history's index can't be read and is being rebuilt. Try again in a moment."
+    text = "The search index of a session can't be read. Try again in a moment."
     return ClientError("FILE_OPERATION", text, retryable=True)

@@ -1,6 +1,6 @@
 """A project's agent process: started or kept for the next prompt, watched, and ended.
 
-The process's events are reported to its project, in order. Events of a process that was given up are ignored.
+The process's events are reported to its project, in order. Events of a process that is being ended are ignored.
 """
 
 from __future__ import annotations

@@ -334,7 +334,7 @@ class ReviewedDirectory:
             if await asyncio.to_thread(self._context.places.problem, self.path) is None:
                 await self.checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("the checkpoints in %s are still in its repository: %s", self.path, error)
+            logger.warning("could not remove the checkpoints in %s: %s", self.path, error)
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
 

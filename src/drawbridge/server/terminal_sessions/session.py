@@ -329,8 +329,9 @@ class TerminalSession(Session):
         handed: Left | None = None,
         pid: int | None = None,
     ) -> PendingApproval | None:
-        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned.
-        ``handed``: what the hook has handed over to the agent. ``pid``: the agent's process."""
+        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned; without
+        a surface, nothing is asked. ``handed``: what the hook has handed over to the agent. ``pid``: the agent's
+        process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The mode in the conversation's file is that of the process before it.
@@ -360,6 +361,8 @@ class TerminalSession(Session):
                 self._works(event)
                 activity.terminal_only.continued(agent)
                 return self._ask(event, surface, proposal)
+            case "PermissionRequest":
+                self._works(event)
             case "PreToolUse":
                 known = self.turn is not None
                 self._works(event)

@@ -654,6 +654,28 @@ async def test_a_turn_ends_for_any_reason_over_a_restart(tmp_path: Path, reason:
 
 
 @HOW
+@pytest.mark.parametrize(
+    ("error", "code"), [({"error": "rate_limit"}, "AGENT_RATE_LIMITED"), ({"error": "unknown"}, None), ({}, None)]
+)
+async def test_a_turn_that_failed_while_no_server_ran_has_failed(
+    tmp_path: Path, how: str, error: Message, code: str | None
+) -> None:
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"))
+    words = "API Error: Request rejected (429) · slow down"
+    written = {**said(words), "isApiErrorMessage": True, **error}
+    written["message"] |= {"model": "<synthetic>", "stop_reason": "stop_sequence"}
+    session.writes(written)
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+        [end] = await recorded(later, session, "run_finished")
+        assert (end["outcome"], end.get("error"), end.get("code")) == ("failed", words, code)
+
+
+@HOW
 async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how: str) -> None:
     """Its question was answered in the terminal, and its Stop hook found no server: the agent's record shows both."""
     async with asked(tmp_path, how) as (_, session, _, _):

@@ -537,11 +537,13 @@ class TerminalSession(Session):
         )
         self.store.record(finished, quiet=quiet)
 
-    def _is_over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """Ends a turn whose end no hook has reported. ``quiet``: as in ``_finish``."""
+    def _is_over(
+        self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
+    ) -> None:
+        """Ends a turn whose end no hook has reported. The arguments are as in ``_finish``."""
         if self.turn is not None:
             self._reporting = self.turn.process
-        self._finish(outcome, quiet=quiet)
+        self._finish(outcome, quiet=quiet, error=error, code=code)
 
     def _main_stopped(self) -> None:
         """Withdraws what the main agent has asked: it was answered, or the agent would not have stopped. Questions from
@@ -834,7 +836,10 @@ class TerminalSession(Session):
                 unheard = self.turn is not None and (
                     self.turn.id == self._carried_turn or (late and not self.turn.reported)
                 )
-                if entry.ends_turn and unheard:
+                if entry.ends_turn and unheard and entry.failure is not None:
+                    error, code = entry.text[:LONGEST_ERROR] or None, hook_events.code_of(entry.failure)
+                    self._is_over("failed", quiet=quiet, error=error, code=code)
+                elif entry.ends_turn and unheard:
                     self._is_over("completed", quiet=quiet)
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._is_over("interrupted", quiet=quiet)

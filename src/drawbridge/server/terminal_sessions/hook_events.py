@@ -62,6 +62,12 @@ class Task(Struct, frozen=True):
         kind = _KINDS.get(self.type) or name_of(self.type)
         return base.Task(self.id[:LONGEST_NAME], words, "running", kind, name_of(self.agent_type), background=True)
 
+    @property
+    def stored(self) -> Task:
+        """The task as it is stored: what is for people is bounded."""
+        words, command = text_of(self.description), text_of(self.command)
+        return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
+
 
 class HookEvent(Struct, frozen=True):
     """An event of a hook. ``prompt_id``: its turn. A question has no id: its tool and input identify it.

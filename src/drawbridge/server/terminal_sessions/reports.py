@@ -238,6 +238,8 @@ class Reports:
                 self.session.add_report(line)
             if lines:
                 self.session.publish_reports()
+        if not self._is_up_to_date:
+            self.session.publish_reports()  # with the tasks from before a restart
         self._seen = self._is_up_to_date = True
 
     def process_all(self) -> None:

@@ -58,6 +58,7 @@ from drawbridge.server.terminal_sessions.dialog import Latest, Overruled
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
+from drawbridge.server.terminal_sessions.hook_events import Task
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.prompts import (
     HAS_ENDED,
@@ -127,8 +128,8 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self._reporting: int | None = None
         """The process whose hook or line is being processed, if it is known."""
-        self._stored = facts.works, facts.rests
-        """``works`` and ``rests`` as they were stored last, as in ``Facts``."""
+        self._stored = facts.works, facts.rests, facts.tasks
+        """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the user has moved to the background."""
@@ -634,7 +635,7 @@ class TerminalSession(Session):
         if self._is_closed:
             return
         try:
-            works, rests = self._working
+            works, rests, tasks = self._working
             facts = msgspec.structs.replace(
                 self.processes.facts,
                 sent=self.prompts.sent,
@@ -642,20 +643,24 @@ class TerminalSession(Session):
                 continued_in=self.continued_in,
                 works=works,
                 rests=rests,
+                tasks=tasks,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored = works, rests
+            self._stored = works, rests, tasks
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
 
     @property
-    def _working(self) -> tuple[int | None, bool]:
-        """``works`` and ``rests`` as in ``Facts``."""
-        return (None, False) if self.turn is None else (self.turn.process, self.turn.resting is not None)
+    def _working(self) -> tuple[int | None, bool, tuple[Task, ...]]:
+        """``works``, ``rests`` and ``tasks`` as in ``Facts``."""
+        if self.turn is None:
+            return None, False, ()
+        works, rests = self.turn.process, self.turn.resting is not None
+        return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active, if that has changed."""
+        """Saves which process's run is active and what that process has left running, if that has changed."""
         if self._working != self._stored:
             self.save()
 
@@ -671,7 +676,7 @@ class TerminalSession(Session):
         if is_open:
             open_before = carried(self.history, self.memory.approvals)
         # Earlier versions did not store which process the run belongs to.
-        works, rests = self._stored
+        works, rests, tasks = self._stored
         works = self.processes.only if works is None else works
         active = next(reversed(self.memory.unfinished), None)
         has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
@@ -687,6 +692,9 @@ class TerminalSession(Session):
             self.turn = Turn(continues, age=age_of_run(self.history, continues))
             self.turn.process = works
             self.turn.resting = time.monotonic() if rests else None
+            self.turn.reported = False
+            if rests:
+                self.activities.of(works).background.carry(tasks)
         self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
@@ -832,17 +840,21 @@ class TerminalSession(Session):
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
-                # Its hook may have found no server.
-                unheard = self.turn is not None and (
-                    self.turn.id == self._carried_turn or (late and not self.turn.reported)
-                )
-                if entry.ends_turn and unheard and entry.failure is not None:
-                    error, code = entry.text[:LONGEST_ERROR] or None, hook_events.code_of(entry.failure)
-                    self._is_over("failed", quiet=quiet, error=error, code=code)
-                elif entry.ends_turn and unheard:
-                    self._is_over("completed", quiet=quiet)
+                turn = self.turn if entry.ends_turn else None
+                if turn is not None and not turn.reported and (late or turn.id == self._carried_turn):
+                    self._ended_unheard(turn, entry, quiet=quiet)
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._is_over("interrupted", quiet=quiet)
+
+    def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
+        """Ends the current turn with its last message, because its hook may have found no server. ``quiet``: as in
+        ``_finish``."""
+        self.activities.of(turn.process).background.forget_carried()  # the agent was told how its tasks have ended
+        if entry.failure is None:
+            self._is_over("completed", quiet=quiet)
+        else:
+            error, code = entry.text[:LONGEST_ERROR] or None, hook_events.code_of(entry.failure)
+            self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
         """Records what a hook has handed over to the agent, once the agent's record shows it."""

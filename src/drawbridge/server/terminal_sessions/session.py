@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -144,6 +144,8 @@ class TerminalSession(Session):
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
         """Whether it is a copy of another conversation, and its file has no new prompt yet."""
+        self._copys_prompt = ""
+        """The uuid of that prompt among the entries that are processed next."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -811,6 +813,15 @@ class TerminalSession(Session):
 
     # Entries of the conversation's file.
 
+    def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
+        """Finds the first new prompt of a copy among the entries that ``add_entry`` will be called with: the last one
+        with the words of the current turn, because the user may have used the same words before. A copy's file is
+        written at once, and its part that is read first is read as a whole."""
+        if self._is_copy:
+            prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
+            same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
+            self._copys_prompt = same[-1] if same else ""
+
     def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
         """Processes an entry. ``quiet``: it is older than this session. ``late``: it may have been written while no
         server ran. What another process adds later (the server, which continues the conversation) is ignored: the
@@ -870,7 +881,8 @@ class TerminalSession(Session):
         """Records a prompt in the conversation's file. It begins a turn, unless it was added to the current one, or
         belongs to an old one."""
         is_current = self.turn is not None and self.turn.has(entry.turn)
-        if self.turn is not None and (self._is_same(entry) if self._is_copy else is_current or self._is_same(entry)):
+        is_expected = entry.uuid == self._copys_prompt if self._is_copy else is_current or self._is_same(entry)
+        if self.turn is not None and is_expected:
             self.turn.recorded, self._is_copy = True, False
         before = self.turn is not None and not self.turn.recorded
         if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
@@ -889,7 +901,7 @@ class TerminalSession(Session):
             self._past[run] = None
 
     def _is_same(self, entry: transcript.Prompt) -> bool:
-        """Whether the current turn was begun with this prompt. In a copy of a conversation, the id does not show that:
+        """Whether the current turn was begun with these words. In a copy of a conversation, the id does not show that:
         the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.turn is not None and same_words(self.turn.prompt, entry.text)
 

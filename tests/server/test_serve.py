@@ -224,6 +224,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     assert code == 2
     assert said.count("\n") == 1
     assert said.startswith("drawbridge serve: ")
+    assert not re.search(r"\[[A-Z_]+\]$", said.rstrip()), "a code would have to be looked up"
     for expected in (
         f"{config}: [serve] log_level must be one of",
         f"{config}: [serve] unknown setting prot",
@@ -324,6 +325,7 @@ async def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(dat
         assert code == 3
         assert f"(process {server.process.pid})" in said
         assert "Stop that one" in said
+        assert "[SERVER_RUNNING]" in said
         async with server.client() as client:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 

@@ -409,6 +409,16 @@ async def test_blobs_of_a_device_do_not_block_others(tmp_path: Path) -> None:
         assert code_of(await owner.ask("blob_put", {"blob_id": "mine", **blob})) == "blob_stored"
 
 
+async def test_a_blob_is_read_and_changed_by_its_device_only(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, server.client() as owner, server.client(server.token("one")) as one:
+        blob = {"blob_id": "b", "offset": 0, "last": True}
+        assert code_of(await owner.ask("blob_put", {**blob, "data": "b3du"})) == "blob_stored"
+        assert code_of(await one.ask("blob_get", {"blob_id": "b"})) == "BLOB_NOT_FOUND"
+        assert code_of(await one.ask("blob_put", {**blob, "data": "b25l"})) == "blob_stored"
+        for client, data in ((owner, "b3du"), (one, "b25l")):
+            assert (await client.ask("blob_get", {"blob_id": "b"}))["data"]["data"] == data
+
+
 # what is logged
 
 

@@ -114,6 +114,23 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
         later.ends()
 
 
+async def test_a_mode_that_a_person_chooses_replaces_the_one_that_the_agent_has_changed_to(tmp_path: Path) -> None:
+    """Also after a restart of the server."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeChanged("default"))
+        process.heard(ModeChanged("acceptEdits"))
+        await server.does(phone, "set_mode", project, mode="plan")
+        process.ends()
+        await settled()
+    async with serving(tmp_path) as server:
+        later = await server.running(phone, project)
+        assert later.launch.options.permission_mode == "plan"
+        later.ends()
+
+
 async def test_a_mode_allowed_for_a_session_is_not_that_of_the_next_one(tmp_path: Path) -> None:
     """As when all edits are accepted for this session."""
     phone = Client()

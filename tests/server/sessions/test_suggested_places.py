@@ -12,6 +12,7 @@ from tests.server.auth.rig import code_of
 from tests.server.core_rig import Client
 from tests.server.core_rig import serving as core_serving
 from tests.server.processes import serving
+from tests.server.terminal_sessions.socket_rig import Session, socket_rig
 
 
 @pytest.fixture
@@ -79,6 +80,15 @@ async def test_a_deleted_project_is_recent(tmp_path: Path) -> None:
         await server.does(Client(), "project_delete", project)
         answer = await server.does(Client(), "place_list")
     assert answer["data"]["places"] == [{"path": str(server.root / "one"), "source": "recent"}]
+
+
+async def test_the_directory_of_a_terminal_session_is_recent(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path) as rig:
+        directory = rig.folder / "poems"
+        directory.mkdir()
+        await Session(rig, directory).reports("SessionStart", source="startup")
+        places = (await rig.does("place_list"))["data"]["places"]
+    assert {"path": str(directory), "source": "recent"} in places
 
 
 async def test_a_client_uses_the_home_directory_by_its_sign(tmp_path: Path) -> None:

@@ -271,6 +271,21 @@ async def test_a_copys_earlier_prompts_are_not_in_its_first_run(rig: SocketRig) 
     assert ends(rig) == [(session.turn, "completed")]
 
 
+async def test_a_copys_earlier_prompt_with_the_words_of_the_new_one_is_not_in_its_first_run(
+    rig: SocketRig,
+) -> None:
+    session = Session(rig)
+    await session.reports("SessionStart", source="fork")
+    await session.reports("UserPromptSubmit", prompt="Continue")
+    session.writes(
+        prompt("Continue"), said("once"), prompt("Old"), said("twice"), prompt("Continue"), said("done"), prompt("More")
+    )
+    await session.reports("Stop", last_assistant_message="done")
+    assert [words for words, _, run in prompts(rig, session) if run != session.turn] == ["Continue", "Old"]
+    assert [words for words, _, run in prompts(rig, session) if run == session.turn] == ["Continue", "More"]
+    assert ends(rig) == [(session.turn, "completed")]
+
+
 async def test_a_summary_does_not_begin_a_run(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")

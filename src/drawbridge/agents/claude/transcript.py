@@ -72,6 +72,8 @@ class Message(Struct, frozen=True):
     foreign: bool = False
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
+    failure: str | None = None
+    """The CLI's name for why a request to the model has failed, if the message reports that; "" if it has none."""
 
 
 class Mode(Struct, frozen=True):
@@ -98,6 +100,8 @@ class _Line(Struct, rename="camel"):
     is_meta: bool = False
     is_sidechain: bool = False
     is_compact_summary: bool = False
+    is_api_error_message: Any = False
+    error: Any = None
     entrypoint: str = ""
     attachment: Raw = Raw(b"null")
     message: Raw = Raw(b"null")
@@ -232,7 +236,14 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
         text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
         foreign=_foreign(found),
         ends_turn=ends and not found.is_sidechain,
+        failure=_failure(found),
     )
+
+
+def _failure(found: _Line) -> str | None:
+    if found.is_api_error_message is not True:
+        return None
+    return found.error if isinstance(found.error, str) else ""
 
 
 def _change(result: Raw) -> _Change | None:

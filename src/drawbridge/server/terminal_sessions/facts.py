@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from drawbridge.server.terminal_sessions.hook_events import Task
 from drawbridge.server.terminal_sessions.prompts import Sent
 
 
@@ -24,7 +25,8 @@ class Facts(ProcessFacts):
     """The inherited fields are about the process that has reported last; ``others``: the other processes that have the
     conversation open. ``ended``: no process has it open, although a process may be alive, with another conversation;
     ``continued_in``: the session that continues this one. ``works``: the process whose run is active, if it is known;
-    ``rests``: whether that process has stopped in its run and has left something running in the background."""
+    ``rests``: whether that process has stopped in its run and has left something running in the background, which is
+    ``tasks``."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()
@@ -32,3 +34,4 @@ class Facts(ProcessFacts):
     continued_in: str | None = None
     works: int | None = None
     rests: bool = False
+    tasks: tuple[Task, ...] = ()

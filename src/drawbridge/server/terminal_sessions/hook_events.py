@@ -36,7 +36,12 @@ _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
 
 
 _CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMITED}
-"""``error`` of ``StopFailure`` (2.1.329) → the code in the client protocol."""
+"""``error`` of ``StopFailure``, and of the message in the record (2.1.329) → the code in the client protocol."""
+
+
+def code_of(error: str) -> str | None:
+    """The client protocol's code for a failed request to the model; None if people can't do anything about it."""
+    return _CODES.get(error)
 
 
 class Task(Struct, frozen=True):
@@ -56,6 +61,12 @@ class Task(Struct, frozen=True):
         words = text_of(self.description) or text_of(self.command) or name_of(self.agent_type) or ""
         kind = _KINDS.get(self.type) or name_of(self.type)
         return base.Task(self.id[:LONGEST_NAME], words, "running", kind, name_of(self.agent_type), background=True)
+
+    @property
+    def stored(self) -> Task:
+        """The task as it is stored: what is for people is bounded."""
+        words, command = text_of(self.description), text_of(self.command)
+        return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 
 
 class HookEvent(Struct, frozen=True):
@@ -91,9 +102,8 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """The client protocol's code for a failed request to the model (``StopFailure``); None if people can't do
-        anything about it."""
-        return _CODES.get(self.error) if isinstance(self.error, str) else None
+        """The code of a failed request to the model (``StopFailure``), as ``code_of`` returns it."""
+        return code_of(self.error) if isinstance(self.error, str) else None
 
     @property
     def tasks(self) -> dict[str, Task]:

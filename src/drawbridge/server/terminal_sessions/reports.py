@@ -232,12 +232,16 @@ class Reports:
                 logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
                 self._file = None
                 return
-            for line in lines:
-                if entry := transcript.entry(line, self.session.data.memory.session_id):
+            entries = [transcript.entry(line, self.session.data.memory.session_id) for line in lines]
+            self.session.expect_prompt(entries)
+            for line, entry in zip(lines, entries, strict=True):
+                if entry is not None:
                     self.session.add_entry(entry, quiet=not self._seen, late=not self._is_up_to_date)
                 self.session.add_report(line)
             if lines:
                 self.session.publish_reports()
+        if not self._is_up_to_date:
+            self.session.publish_reports()  # with the tasks from before a restart
         self._seen = self._is_up_to_date = True
 
     def process_all(self) -> None:

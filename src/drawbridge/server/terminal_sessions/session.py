@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +58,7 @@ from drawbridge.server.terminal_sessions.dialog import Latest, Overruled
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
+from drawbridge.server.terminal_sessions.hook_events import Task
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.prompts import (
     HAS_ENDED,
@@ -127,8 +128,8 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self._reporting: int | None = None
         """The process whose hook or line is being processed, if it is known."""
-        self._stored = facts.works, facts.rests
-        """``works`` and ``rests`` as they were stored last, as in ``Facts``."""
+        self._stored = facts.works, facts.rests, facts.tasks
+        """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the user has moved to the background."""
@@ -143,6 +144,8 @@ class TerminalSession(Session):
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
         """Whether it is a copy of another conversation, and its file has no new prompt yet."""
+        self._copys_prompt = ""
+        """The uuid of that prompt among the entries that are processed next."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -330,7 +333,8 @@ class TerminalSession(Session):
         pid: int | None = None,
     ) -> PendingApproval | None:
         """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval request is
-        returned. ``handed``: what the hook has handed over to the agent. ``pid``: the agent's process."""
+        returned; without a surface, nothing is asked. ``handed``: what the hook has handed over to the agent. ``pid``: the agent's
+        process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The mode in the conversation's file is that of the process before it.
@@ -360,6 +364,8 @@ class TerminalSession(Session):
                 self._works(event)
                 activity.terminal_only.continued(agent)
                 return self._ask(event, surface, proposal)
+            case "PermissionRequest":
+                self._works(event)
             case "PreToolUse":
                 known = self.turn is not None
                 self._works(event)
@@ -534,11 +540,13 @@ class TerminalSession(Session):
         )
         self.store.record(finished, quiet=quiet)
 
-    def _is_over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """Ends a turn whose end no hook has reported. ``quiet``: as in ``_finish``."""
+    def _is_over(
+        self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
+    ) -> None:
+        """Ends a turn whose end no hook has reported. The arguments are as in ``_finish``."""
         if self.turn is not None:
             self._reporting = self.turn.process
-        self._finish(outcome, quiet=quiet)
+        self._finish(outcome, quiet=quiet, error=error, code=code)
 
     def _main_stopped(self) -> None:
         """Withdraws the main agent's approval requests: they were answered, or the agent would not have stopped.
@@ -632,7 +640,7 @@ class TerminalSession(Session):
         if self._is_closed:
             return
         try:
-            works, rests = self._working
+            works, rests, tasks = self._working
             facts = msgspec.structs.replace(
                 self.processes.facts,
                 sent=self.prompts.sent,
@@ -640,20 +648,24 @@ class TerminalSession(Session):
                 continued_in=self.continued_in,
                 works=works,
                 rests=rests,
+                tasks=tasks,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored = works, rests
+            self._stored = works, rests, tasks
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
 
     @property
-    def _working(self) -> tuple[int | None, bool]:
-        """``works`` and ``rests`` as in ``Facts``."""
-        return (None, False) if self.turn is None else (self.turn.process, self.turn.resting is not None)
+    def _working(self) -> tuple[int | None, bool, tuple[Task, ...]]:
+        """``works``, ``rests`` and ``tasks`` as in ``Facts``."""
+        if self.turn is None:
+            return None, False, ()
+        works, rests = self.turn.process, self.turn.resting is not None
+        return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active, if that has changed."""
+        """Saves which process's run is active and what that process has left running, if that has changed."""
         if self._working != self._stored:
             self.save()
 
@@ -669,7 +681,7 @@ class TerminalSession(Session):
         if is_open:
             open_before = carried(self.history, self.memory.approvals)
         # Earlier versions did not store which process the run belongs to.
-        works, rests = self._stored
+        works, rests, tasks = self._stored
         works = self.processes.only if works is None else works
         active = next(reversed(self.memory.unfinished), None)
         has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
@@ -685,6 +697,9 @@ class TerminalSession(Session):
             self.turn = Turn(continues, age=age_of_run(self.history, continues))
             self.turn.process = works
             self.turn.resting = time.monotonic() if rests else None
+            self.turn.reported = False
+            if rests:
+                self.activities.of(works).background.carry(tasks)
         self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
@@ -801,6 +816,15 @@ class TerminalSession(Session):
 
     # Entries of the conversation's file.
 
+    def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
+        """Finds the first new prompt of a copy among the entries that ``add_entry`` will be called with: the last one
+        with the words of the current turn, because the user may have used the same words before. A copy's file is
+        written at once, and its part that is read first is read as a whole."""
+        if self._is_copy:
+            prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
+            same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
+            self._copys_prompt = same[-1] if same else ""
+
     def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
         """Processes an entry. ``quiet``: it is older than this session. ``late``: it may have been written while no
         server ran. What another process adds later (the server, which continues the conversation) is ignored: the
@@ -830,14 +854,21 @@ class TerminalSession(Session):
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
-                # The agent's hook may not have reached a server.
-                unheard = self.turn is not None and (
-                    self.turn.id == self._carried_turn or (late and not self.turn.reported)
-                )
-                if entry.ends_turn and unheard:
-                    self._is_over("completed", quiet=quiet)
+                turn = self.turn if entry.ends_turn else None
+                if turn is not None and not turn.reported and (late or turn.id == self._carried_turn):
+                    self._ended_unheard(turn, entry, quiet=quiet)
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._is_over("interrupted", quiet=quiet)
+
+    def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
+        """Ends the current turn with its last message, because its hook may have found no server. ``quiet``: as in
+        ``_finish``."""
+        self.activities.of(turn.process).background.forget_carried()  # the agent was told how its tasks have ended
+        if entry.failure is None:
+            self._is_over("completed", quiet=quiet)
+        else:
+            error, code = entry.text[:LONGEST_ERROR] or None, hook_events.code_of(entry.failure)
+            self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
         """Records what a hook has handed over to the agent, once the agent's record shows it."""
@@ -853,7 +884,8 @@ class TerminalSession(Session):
         """Records a prompt in the conversation's file. It begins a turn, unless it was added to the current one, or
         belongs to an old one."""
         is_current = self.turn is not None and self.turn.has(entry.turn)
-        if self.turn is not None and (self._is_same(entry) if self._is_copy else is_current or self._is_same(entry)):
+        is_expected = entry.uuid == self._copys_prompt if self._is_copy else is_current or self._is_same(entry)
+        if self.turn is not None and is_expected:
             self.turn.recorded, self._is_copy = True, False
         before = self.turn is not None and not self.turn.recorded
         if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
@@ -872,7 +904,7 @@ class TerminalSession(Session):
             self._past[run] = None
 
     def _is_same(self, entry: transcript.Prompt) -> bool:
-        """Whether the current turn was begun with this prompt. In a copy of a conversation, the id does not show that:
+        """Whether the current turn was begun with these words. In a copy of a conversation, the id does not show that:
         the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.turn is not None and same_words(self.turn.prompt, entry.text)
 

@@ -167,7 +167,14 @@ class PrivateSocket:
                 reports.add(apply)
             return
         session, proposed = reports.session, _proposal(event)
-        reports.add_after_prompt(lambda: self._bridges.requested(session, event, surface, proposed))
+
+        def requested() -> None:
+            if reader.at_eof() and not session.knows(hook.question):
+                session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody waits for an answer
+            else:
+                self._bridges.requested(session, event, surface, proposed)
+
+        reports.add_after_prompt(requested)
         await reader.read(1)  # it sends nothing more: it waits, or has disconnected
         reports.add(lambda: session.disconnect(surface))
 

@@ -27,8 +27,8 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""Connections without a valid token from one address: at once, and per second. Connections from this machine are not counted: configure
-proxies that run on it."""
+"""Connections without a valid token from one address: at once, and per second. Connections from this machine are not
+counted: configure proxies that run on it."""
 
 REQUESTS: Final = (600, 20.0)
 """Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty."""

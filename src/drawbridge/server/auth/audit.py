@@ -24,7 +24,7 @@ FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
 
 TEXT: Final = 300
-"""Characters that are kept of a text from outside."""
+"""Bytes that are kept of a text from outside."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -80,4 +80,4 @@ class Audit:
 
 
 def _short(value: Any) -> Any:
-    return value[:TEXT] if isinstance(value, str) else value
+    return value.encode(errors="replace")[:TEXT].decode(errors="ignore") if isinstance(value, str) else value

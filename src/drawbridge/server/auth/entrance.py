@@ -55,7 +55,7 @@ before."""
 
 CHANGES: Final = (300, 2.0)
 """Audited commands from one device. With its connections and prompts, it writes at most about seven lines a second in
-the long run: it takes a day to rotate out what it did before (ten files of 10 MB).
+the long run: it takes hours to rotate out what it did before (ten files of 10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)

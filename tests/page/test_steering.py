@@ -110,8 +110,10 @@ def test_what_ends_with_a_schedule_is_named_on_its_button(browser: Browser, addr
 def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
+        person.sees(".empty .hint", "It asks before changing files")
         person.picks("mode", "acceptEdits")
         person.sees(".toast", "Mode: Auto-accept edits")
+        person.sees(".empty .hint", "It changes files without asking")
         person.prompts("unasked")
         person.sees(".finished")
         person.picks("mode", "plan")

@@ -53,9 +53,8 @@ disconnected (1001)."""
 
 RENEWAL_SECONDS: Final = 3600.0
 
-SPARE_CONNECTIONS: Final = 192
-"""The number of connections in addition to those of clients: for those that have not sent a request yet, and for
-/health."""
+SPARE_CONNECTIONS: Final = 288
+"""Connections in addition to those of clients: those that have not sent a request or a token yet, and those for /health."""
 
 WAITING_CONNECTIONS: Final = 128
 """The maximum number of connections without a complete request, from all addresses. Over TLS, each may take 120 kB."""

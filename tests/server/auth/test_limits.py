@@ -221,6 +221,16 @@ async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, c
     assert (await status(server, SOMEWHERE))[0] == 101
 
 
+async def test_nobody_is_locked_out_by_the_handshakes_of_a_neighbour(server: Server) -> None:
+    for number in range(HANDSHAKES[0]):
+        assert (await status(server, SOMEWHERE, "wrong" if number == 0 else None))[0] in (101, 401)
+    assert (await status(server, SOMEWHERE))[0] == 429
+    for _ in range(2):
+        assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+    assert (await status(server, SOMEWHERE, server.token("phone", "view")))[0] == 101
+    assert (await status(server, SOMEWHERE, "wrong"))[0] == 429
+
+
 async def test_plain_requests_of_one_address_are_limited(server: Server, clock: Clock) -> None:
     async def get(address: str, times: int) -> set[int]:
         def ask() -> set[int]:

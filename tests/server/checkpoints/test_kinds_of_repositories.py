@@ -288,6 +288,28 @@ async def test_a_file_that_git_would_wait_for(name: str, kind: str, project: Pat
         await Checkpoints(project, "proj_1").take(RUN, "before")
 
 
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
+async def test_a_pipe_in_a_directory_is_waited_for_once(
+    name: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.take(RUN, "before")
+    file = project / "a" / "b" / name
+    file.parent.mkdir(parents=True)
+    (file.parent / "main.py").write_text("")
+    os.mkfifo(file)
+    with monkeypatch.context() as patched:
+        patched.setattr(git_module, "SECONDS", 0.5)
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+            await checkpoints.take(RUN, "after")
+    with monkeypatch.context() as patched:
+        patched.setattr(git_module.Git, "run", None)  # the next operation does not start git
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+            await checkpoints.changes(RUN)
+    file.unlink()
+    assert await checkpoints.take(RUN, "after")
+
+
 @pytest.mark.parametrize("setting", ["core.excludesFile", "core.attributesFile"])
 async def test_a_setting_that_names_a_pipe(setting: str, project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")

@@ -5,7 +5,7 @@ import { createRef, render } from 'preact';
 
 import { ApprovalCard } from '../approvals/card.tsx';
 import { Current } from '../approvals/current.ts';
-import { agentName, MODES } from '../projects/words.ts';
+import { agentName, asksFirst, MODES } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import { RequestError } from '../protocol/connection.ts';
 import { Foot } from '../run/foot.tsx';
@@ -171,7 +171,7 @@ export class ConversationView {
   /** Called when the project or this device's permissions are known or have changed: controls appear and disappear. */
   redraw() {
     if (this._project) this._drawn = this._kind;
-    this._show({ isCareless: this._project?.asks === false, isInTerminal: Boolean(this._project?.desk) });
+    this._show({ isInTerminal: Boolean(this._project?.desk) });
     this._drawMode();
     for (const card of this._cards.values()) card.redraw();
     this.tick();
@@ -253,6 +253,7 @@ export class ConversationView {
       () => this._drawMode(),
       () =>
         this._show({
+          isCareless: !asksFirst(this._project),
           isCut: conversation.beginsLate(this._project),
           isEmpty:
             joined &&

@@ -83,6 +83,12 @@ export const MODES: Record<string, string> = {
   auto: 'Auto',
 };
 
+/** The modes in which an agent changes files without asking. */
+const UNASKED = new Set(['acceptEdits', 'auto', 'bypassPermissions', 'autoEdit', 'yolo']);
+
+/** Whether the agent asks before it changes files. */
+export const asksFirst = (project: any): boolean => project?.asks !== false && !UNASKED.has(project?.permission_mode);
+
 /** A mode in words. An agent that can't ask never asks, whatever its mode is called. */
 export const modeWords = (project: any, mode: string): string =>
   project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? mode);

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from drawbridge.core.addresses import place
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.outbox import Outbox, Writers
 from drawbridge.server.auth.entrance import Entrance
@@ -58,6 +60,7 @@ class Client:
     ) -> None:
         self.id = id
         self.address = address
+        self.place = place(address)
         self.name = address or "unknown"
         self.host = host
         self.certificate = certificate
@@ -72,6 +75,7 @@ class Client:
         self._ended = ended
         self._myself = (self,)
         self._requests = 0
+        self._made_at = asyncio.get_running_loop().time()
         websocket.limit_unfinished(UNFINISHED_BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._expect_within(AUTH_SECONDS, "the token did not arrive in time")
@@ -100,6 +104,11 @@ class Client:
         """The identity of a client that has signed in."""
         assert self.identity is not None, "only the commands of clients that have signed in are run"
         return self.identity
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its token may still be on its way (``GRACE_SECONDS``)."""
+        return asyncio.get_running_loop().time() - self._made_at < GRACE_SECONDS
 
     @property
     def audited(self) -> dict[str, Any]:
@@ -175,10 +184,19 @@ class Client:
         self.close(TOO_SLOW, "too slow: connect again and join with after_seq")
 
 
-STRANGERS: Final = 32
-"""The maximum number of open WebSockets that have not signed in; if there are more, the oldest is closed."""
+STRANGERS: Final = 128
+"""The maximum number of open WebSockets that have not signed in."""
+
+PLACE_STRANGERS: Final = 64
+"""The maximum number of them from one place (``core.addresses``)."""
+
+GRACE_SECONDS: Final = 1.0
+"""Seconds that each of them gets to send its token, however many others there are: enough for a network with a round trip
+of 400 ms."""
 
 TRY_LATER: Final = 1013
+
+CROWDED: Final = "too many clients without a token"
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
 """The error code for a client that could not sign in → the close code of its connection; for other errors, that is
@@ -215,9 +233,31 @@ class Clients:
             except ClientError as full:  # others have connected since its request was accepted
                 client.close(TRY_LATER, full.text)
             return
+        if not self._make_room(client.place):
+            client.close(TRY_LATER, CROWDED)
+            return
         self._strangers[client] = None
-        if len(self._strangers) > STRANGERS:
-            next(iter(self._strangers)).close(TRY_LATER, "too many clients without a token")
+
+    def _make_room(self, of: str) -> bool:
+        """Makes room for one more client that has not signed in: if there are too many, closes one that has had its time:
+        the oldest one from the place ``of``, or, if the limit of all places is reached, from the place that has the most.
+        Returns False if none of them has had its time.
+        """
+        mine = [stranger for stranger in self._strangers if stranger.place == of]
+        if len(mine) >= PLACE_STRANGERS:
+            crowd = mine
+        elif len(self._strangers) >= STRANGERS:
+            crowd = list(self._strangers)
+        else:
+            return True
+        over = [stranger for stranger in crowd if not stranger.is_new]
+        if not over:
+            return False
+        crowds = Counter(stranger.place for stranger in crowd)
+        gives_way = max(over, key=lambda stranger: crowds[stranger.place])
+        self._strangers.pop(gives_way, None)  # its connection takes a moment to end
+        gives_way.close(TRY_LATER, CROWDED)
+        return True
 
     def let_in(self, client: Client, identity: Identity) -> None:
         """Signs a client in. Raises ``ClientError`` if there are too many clients."""

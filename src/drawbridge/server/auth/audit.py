@@ -25,7 +25,7 @@ FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
 
 TEXT: Final = 300
-"""The maximum number of characters that are kept of a text from outside."""
+"""The maximum number of bytes that are kept of a text from outside."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -81,4 +81,4 @@ class Audit:
 
 
 def _short(value: Any) -> Any:
-    return value[:TEXT] if isinstance(value, str) else value
+    return value.encode(errors="replace")[:TEXT].decode(errors="ignore") if isinstance(value, str) else value

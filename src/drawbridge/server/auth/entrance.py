@@ -27,8 +27,8 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""Connections from one address: at once, and per second. Connections from this machine are not counted, so proxies on
-it should be configured (``--trusted-proxy``)."""
+"""Connections without a valid token from one address: at once, and per second. Connections from this machine are not
+counted, so proxies on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
 """Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty
@@ -56,7 +56,7 @@ the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
 """Audited commands from one device. With its connections and prompts, it causes at most about seven entries a second in
-the long run: it takes a day to rotate out the entries about its earlier actions (ten files of 10 MB).
+the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)
@@ -326,10 +326,16 @@ class Entrance:
     def _too_many_clients(self, head: Head) -> Refusal | None:
         address = self.address(head)
         key, local = place(address), is_loopback(address)
-        refusal = self._over(self._handshakes, "handshakes", head)
+        try:
+            identity = self._access.shown(head)
+        except ClientError:
+            identity = None  # it is refused for that later
+        # A valid token is not counted: a neighbor must not lock a device out.
+        refusal = self._over(self._handshakes, "handshakes", head) if identity is None else None
         if refusal is not None:
             return refusal
-        full = self._full_for(head)
+        # A client that sends its token later is checked then.
+        full = None if identity is None else self._full(identity)
         if full is not None:
             self._log_refusal(head, full[0])
             return Refusal(503 if full[0] == "TOO_MANY_CLIENTS" else 429, ": ".join(full), RETRY_SECONDS)
@@ -341,14 +347,6 @@ class Entrance:
                 RETRY_SECONDS,
             )
         return None
-
-    def _full_for(self, head: Head) -> tuple[str, str] | None:
-        """Like ``_full``, for the token in the request's head. A client that sends its token later is checked then."""
-        try:
-            identity = self._access.shown(head)
-        except ClientError:
-            return None  # the request is refused because of its token
-        return None if identity is None else self._full(identity)
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:

@@ -29,6 +29,7 @@ import shutil
 import signal
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -50,6 +51,9 @@ SECONDS: Final = 30.0
 
 SETTINGS_SECONDS: Final = 5.0
 """Seconds to read the configuration. An agent can write it, and can include a pipe there that nobody writes to."""
+
+SEARCH_SECONDS: Final = 5.0
+"""Seconds to search a work tree for the file that git waits for."""
 
 LARGEST_FILE: Final = 1_000_000
 """The maximum size of each of git's own files that are read for every operation (its configuration and its lists of
@@ -76,6 +80,9 @@ KEPT: Final = frozenset(
     )
 )
 """The user's settings that also apply to Drawbridge's git. None of them can name a program."""
+
+PATTERNS: Final = (".gitignore", ".gitattributes")
+"""The files that git reads in each directory of a work tree."""
 
 NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
 
@@ -146,8 +153,16 @@ class GitFailed(Exception):
     """A git command failed. The text contains git's own message and is for the log."""
 
 
+class TookTooLong(GitFailed):
+    """A git command did not end in time."""
+
+
 class NoCheckpoint(Exception):
     """No checkpoint exists. The text gives the reason and is for people."""
+
+
+_waited_for: dict[Path, Path] = {}
+"""The root of a work tree → a file in it that git has waited for: as long as it is there, no operation waits for it again."""
 
 
 class Settings(Struct, frozen=True):
@@ -219,12 +234,41 @@ def _odd_file(repository: Repository) -> str | None:
     for directory, names in (
         (repository.common, ("config", "packed-refs", "info/exclude", "info/attributes", "objects/info/alternates")),
         (repository.own, ("HEAD", "commondir", "config.worktree")),
-        (repository.root, (".gitignore", ".gitattributes")),
+        (repository.root, PATTERNS),
     ):
         for name in names:
             if _is_odd(directory / name, LARGEST_FILE if name != "packed-refs" else LARGEST_OUTPUT):
                 return f"git's file {name} is not a small regular file"
+    found = _waited_for.get(repository.root)
+    if found is not None and _is_odd(found):
+        return _named(found, repository)
+    _waited_for.pop(repository.root, None)
     return None
+
+
+def _odd_below(repository: Repository) -> str | None:
+    """What is wrong with a list of patterns in a directory of the work tree, for which git may have waited; None if none is
+    found in ``SEARCH_SECONDS``. Blocking."""
+    until = time.monotonic() + SEARCH_SECONDS
+    for place, folders, files in os.walk(repository.root):
+        if time.monotonic() > until:
+            break
+        if ".git" in (*folders, *files) and Path(place) != repository.root:  # git reads nothing in a repository inside
+            folders.clear()
+            continue
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in PATTERNS:
+            file = Path(place, name)
+            if name in files and _is_odd(file):
+                _waited_for[repository.root] = file
+                return _named(file, repository)
+    return None
+
+
+def _named(odd: Path, repository: Repository) -> str:
+    path = os.fsencode(odd.relative_to(repository.root)).decode(errors="replace")
+    return f"git's file {path} is not a small regular file"
 
 
 def _is_odd(file: Path, largest: int = LARGEST_FILE) -> bool:
@@ -303,7 +347,7 @@ class Git:
         """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
         has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
         if odd := await asyncio.to_thread(_odd_file, self.repository):
-            raise NoCheckpoint(f"Checkpoints are not available here: {odd}.")
+            raise _not_read(odd)
         current = known is not None and await asyncio.to_thread(known.are_current)
         self.settings = known if known is not None and current else await self._read_settings()
         await asyncio.to_thread(_make, self.folder, self.repository, self.settings.format)
@@ -351,7 +395,7 @@ class Git:
         named = _with_files(chosen)
         for name in NAMES_A_FILE:
             if await asyncio.to_thread(_is_odd, Path(named[name].removeprefix("="))):
-                raise NoCheckpoint(f"Checkpoints are not available here: {name} is not a small regular file.")
+                raise _not_read(f"{name} is not a small regular file")
         given = (*OURS, *(name + value for name, value in named.items() if name in KEPT))
         files = _configuration_files(self.repository, items)
         if files is not None:
@@ -372,8 +416,14 @@ class Git:
     async def run(
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates."""
-        return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
+        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates. Raises
+        ``NoCheckpoint`` if git has waited for a file, such as a pipe; otherwise ``GitFailed``."""
+        try:
+            return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
+        except TookTooLong:
+            if odd := await asyncio.to_thread(_odd_below, self.repository):
+                raise _not_read(odd) from None
+            raise
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Runs git and returns its output. Raises ``GitFailed`` if it fails."""
@@ -455,7 +505,7 @@ class Git:
         except OSError:
             code = b""
         if code is None:
-            raise GitFailed(f"git took more than {seconds:g} s for: {what}")
+            raise TookTooLong(f"git took more than {seconds:g} s for: {what}")
         if not code.strip().isdigit():
             raise GitFailed(f"git was killed by a signal during: {what}")
         return int(code)
@@ -482,6 +532,10 @@ class Git:
         with (self.folder / "err").open("rb") as file:
             complained = file.read(LONGEST_COMPLAINT).decode(errors="replace")
         return said.read_bytes().decode(errors="surrogateescape"), complained
+
+
+def _not_read(reason: str) -> NoCheckpoint:
+    return NoCheckpoint(f"Checkpoints are not available here: {reason}.")
 
 
 def _output(words: Sequence[str], code: int, said: str, complaint: str) -> str:

@@ -218,7 +218,7 @@ class PrivateRepository:
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
             await git.read("prune", "--expire=now")
             await asyncio.to_thread((self._place / "collected").touch, PRIVATE_FILE)
-        except (GitFailed, OSError) as error:
+        except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
 
     def _is_due(self) -> bool:

@@ -91,7 +91,7 @@ class Reviewing:
             await self._review.extend(git, run_id, when, commit)
             if when == "after":
                 self._publish(await self._review.stored(git))
-        except (GitFailed, OSError) as error:
+        except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True

@@ -333,8 +333,8 @@ class TerminalSession(Session):
         pid: int | None = None,
     ) -> PendingApproval | None:
         """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval request is
-        returned; without a surface, nothing is asked. ``handed``: what the hook has handed over to the agent. ``pid``: the agent's
-        process."""
+        returned; without a surface, nothing is asked. ``handed``: what the hook has handed over to the agent.
+        ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The mode in the conversation's file is that of the process before it.

@@ -132,3 +132,27 @@ async def test_a_notice_does_not_cover_a_dialog(program: Path, tmp_path: Path, s
             assert covered == []
         for row, height in covered:  # where there is only a terminal, its dialog is at its end
             assert row < height / 2
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("split", ["botright vnew", "botright new"])
+async def test_a_notice_makes_way_for_a_terminal_that_opens(program: Path, tmp_path: Path, split: str) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
+        await sees(pane, "Answer in its terminal")
+        await rig.person.lua(TERMINAL, split, [sys.executable, "-c", COUNTS_SIZES])
+        await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
+        await rig.person.until(f"return #(function() {COVERED} end)() == 0")
+        assert "another size" not in await sees(pane, "Answer in its terminal", "ready")
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_notice_of_another_tab_page_stays_there(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
+        await sees(pane, "Answer in its terminal")
+        await rig.person.lua(TERMINAL, "tabnew", [sys.executable, "-c", COUNTS_SIZES])
+        await sees(pane, "ready")
+        await asyncio.to_thread(pane.wait_until_gone, "Answer in its terminal")
+        await rig.person.lua("vim.cmd('stopinsert | tabprevious')")
+        await sees(pane, "Answer in its terminal")

@@ -51,6 +51,26 @@ async def test_both_sides_are_readable_in_any_size(program: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("program", each_nvim())
+async def test_both_sides_are_readable_after_another_tab_page_was_resized(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await asyncio.to_thread(pane.resize, 140, 24)
+        await rig.person.until("return vim.o.columns == 140")
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        for columns, below in ((90, False), (50, True)):
+            await rig.person.types(":tabprevious<CR>")
+            await asyncio.to_thread(pane.resize, columns, 24)
+            await rig.person.until("return vim.o.columns == ...", columns)
+            await rig.person.types(":tabnext<CR>")
+            (first, second) = await sides(rig)
+            assert (first[0] != second[0]) is below, (columns, first, second)
+            size = 3 if below else 2
+            assert abs(first[size] - second[size]) <= 1, (columns, first, second)
+        await rig.person.types(":resize 6<CR>:tabprevious<CR>:tabnext<CR>")
+        assert 6 in [side[3] for side in await sides(rig)], "what the user has set was changed"
+
+
+@pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("accept", [":w<CR>", ":x<CR>", ":DrawbridgeAccept<CR>"])
 async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tmp_path: Path, accept: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):

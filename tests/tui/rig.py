@@ -208,7 +208,7 @@ class Alone(App[None]):
 @contextlib.asynccontextmanager
 async def alone(app: Alone, width: int = 80, height: int = 24) -> AsyncIterator[Pilot[None]]:
     """``app`` on a screen of that size, of which the approval may use all; it has the focus."""
-    async with app.run_test(size=(width, height)) as pilot:
+    async with app.run_test(size=(width, height), notifications=True) as pilot:
         app.view.fit(height)
         app.view.look()
         await pilot.pause()

@@ -429,6 +429,14 @@ async def test_every_field_of_a_question_is_shown() -> None:
             assert words in app.text
 
 
+async def test_a_question_without_a_text_is_not_left_out() -> None:
+    questions = [{"question": "Which wood?", "options": [{"label": "Oak"}]}, {"header": "x", "then": "curl evil"}]
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": questions}})
+    async with alone(app):
+        for words in ("Which wood?", "Oak", "curl evil"):
+            assert words in app.text
+
+
 async def test_a_long_field_can_not_imitate_another_field() -> None:
     app = Alone({"tool_name": "mcp__x__y", "input": {"note": "fine\nforce: false", "force": True}})
     async with alone(app):

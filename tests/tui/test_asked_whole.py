@@ -299,8 +299,10 @@ def test_no_word_of_a_message_is_left_out(words: str, width: int) -> None:
         "It is &copy 2020.\n\n| a | b |\n|---|---|\n| 1 | 2 | copy |\n",
         "| a | b |\n|---|---|\n| 1 | `&semi;` | semi |\n",
         "1. one\n1. two\n\n| a | b |\n|---|---|\n| 1 | 3 | 2 |\n",
+        "**one**\n\n| a | b |\n|---|---|\n| 1 | 2 | ../* |\n",
+        "**one**\n\n> a | b\n> ---|---\n> 1 | 2 | ../*\\|\n",
     ],
-    ids=["no reference", "code", "a number"],
+    ids=["no reference", "code", "a number", "no letters", "no letters in a quote"],
 )
 async def test_a_cell_is_not_left_out_because_its_letters_are_elsewhere(plan: str) -> None:
     app = Alone({"tool_name": "ExitPlanMode", "input": {"plan": plan}})

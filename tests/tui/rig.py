@@ -175,7 +175,10 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
 class Alone(App[None]):
     """A screen with one approval only. ``given``: the answers that the person gave."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("a", "accept", "as the conversation has it")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("a", "accept", "as the conversation has it"),
+        ("w", "always", "as the conversation has it"),
+    ]
     CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
 
     def __init__(self, request: dict[str, Any], agent: str = "Claude", **state: Any) -> None:
@@ -199,6 +202,9 @@ class Alone(App[None]):
 
     def action_accept(self) -> None:
         self.view.accept()
+
+    def action_always(self) -> None:
+        self.view.always()
 
     @property
     def text(self) -> str:

@@ -1,4 +1,5 @@
 --- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` has it all.
+--- A first sentence that fits is not cut.
 local log = require('drawbridge.log')
 
 local M = {}
@@ -15,6 +16,11 @@ local function fitted(text)
     return text
   end
   local ending = room > 40 and '... (:DrawbridgeLog)' or '...'
+  local sentence = text:match('^.-%.%f[%s]') or ''
+  local width = vim.fn.strdisplaywidth(sentence)
+  if width > room - #ending and width <= room then
+    return sentence
+  end
   return vim.fn.printf('%.' .. room - #ending .. 'S', text) .. ending
 end
 

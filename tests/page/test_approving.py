@@ -578,6 +578,7 @@ def test_a_cell_is_not_left_out_because_its_letters_are_drawn_elsewhere(browser:
         more.format("`&copy;`", "copy"),
         more.format("www.example.org/a.b", "http"),
         more.format("\\&times;", "times"),
+        more.format("2", "../*"),
     ]
     plan = "\n\n".join(
         ["# **Plan**", *rows, "1. one\n1. `&amp;` www.example.org <b@example.org>\n   - [x] done<br>and"]

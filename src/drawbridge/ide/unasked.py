@@ -27,8 +27,9 @@ SETTLED_SECONDS: Final = 0.2
 WATCH_LIMIT: Final = 20
 """The maximum number of files that are watched at once."""
 
+# The first sentence fits into one line of Neovim, which is all that `:messages` has.
 WHY: Final = (
-    "{agent} wrote {file} without asking, so no diff opened. Its permission mode does not ask: "
+    "{agent} wrote {file} without asking: no diff. Its permission mode does not ask: "
     "Shift+Tab in its terminal changes that. {then}"
 )
 THEN: Final = {

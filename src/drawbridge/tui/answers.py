@@ -116,12 +116,14 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """The questions of AskUserQuestion; empty for any other tool."""
+    """The questions of AskUserQuestion; empty for any other tool, and if one of them has no text: a form would leave that
+    one out, and the answer would still contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
     if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list):
         return []
-    return [one for one in asked if isinstance(one, dict) and isinstance(one.get("question"), str)]
+    have_text = all(isinstance(one, dict) and isinstance(one.get("question"), str) for one in asked)
+    return asked if have_text else []
 
 
 def answered_input(request: Request, answers: Sequence[tuple[str, str]]) -> dict[str, Any]:

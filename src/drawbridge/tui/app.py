@@ -14,7 +14,7 @@ from drawbridge.tui.colours import Palette, theme
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.screen_conversation import ConversationScreen
-from drawbridge.tui.screen_projects import ProjectScreen
+from drawbridge.tui.screen_projects import HOW_TO_ADD, ProjectScreen
 from drawbridge.tui.screen_review import ReviewScreen
 from drawbridge.tui.wording import block
 
@@ -104,7 +104,7 @@ class AttachApp(App[None]):
         if self.client.may("project_create"):
             self._projects.action_new_project(path, "The server has no project in this directory yet.")
         else:
-            words = f"The server has no project in {path}, and this device can't add one."
+            words = f"The server has no project in {path}, and this device can't add one. {HOW_TO_ADD}"
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
+from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name  # type: ignore[import-untyped]
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]
@@ -369,6 +370,8 @@ class _Markdown(Markdown):
         has a row with too many cells, or if the source has a quote nested in forty others, the title of a link, or the
         address of an image.
         """
+        if self._has_surplus_cells():
+            return False
         letters = _letters(drawn)
         source = self._without_languages()
         numbers = iter(self._numbers())
@@ -382,6 +385,21 @@ class _Markdown(Markdown):
     def _has_references_in_code(self) -> bool:
         tokens = (token for block in self.parsed for token in (block, *(block.children or ())))
         return any(_REFERENCE.search(token.content + token.info) for token in tokens if token.type in _CODE)
+
+    def _has_surplus_cells(self) -> bool:
+        """Whether a table has a row with more cells than its header: they are not drawn, and may have no letters."""
+        lines, columns = self.markup.split("\n"), 0
+        for token in self.parsed:
+            match token.type:
+                case "thead_open":
+                    columns = 0
+                case "th_open":
+                    columns += 1
+                case "tr_open" if columns and token.map:
+                    cells = escapedSplit(lines[token.map[0]].lstrip(" \t>"))  # the table may be in a quote
+                    if any(cell.strip() for cell in cells[columns + (cells[0] == "") :]):
+                        return True
+        return False
 
     def _without_languages(self) -> str:
         """The source without the languages of its code blocks, which are not drawn: the colors show them."""

@@ -74,13 +74,26 @@ function isDrawn(source: string, drawn: HTMLElement) {
   return readings(source, decoded(text) !== text).has(letters(text));
 }
 
+/** A bar between two cells: none with a backslash before it. */
+const BAR = /(?<=(?:^|[^\\])(?:\\\\)*)\|/;
+
+/** Whether a table has a row with more cells than its header: they are not drawn, and may have no letters. */
+function losesCells(token: any): boolean {
+  if (token.type !== 'table') return [...(token.tokens ?? []), ...(token.items ?? [])].some(losesCells);
+  const [, , ...rows] = token.raw.trim().split('\n');
+  return rows.some((row: string) => {
+    const cells = row.trim().split(BAR);
+    return cells.slice(token.header.length + (cells[0] ? 0 : 1)).some((cell) => cell.trim());
+  });
+}
+
 function PlanBlock({ token, number, comments }: { token: Token; number: number; comments?: Comments }) {
   const [isCommented, setCommented] = useState(() => comments?.get(PLAN, String(number)) !== undefined);
   const place = useRef<HTMLDivElement>(null);
   const [isRaw, setRaw] = useState(false);
   // Markdown can contain text that is not drawn, such as a table row with more cells than the table has columns.
   useLayoutEffect(() => {
-    if (!isRaw && place.current && !isDrawn(token.raw, place.current)) setRaw(true);
+    if (!isRaw && place.current && (losesCells(token) || !isDrawn(token.raw, place.current))) setRaw(true);
   }, [token, isRaw]);
   const quote = () => (place.current?.textContent ?? '').replace(/\s+/g, ' ').trim().slice(0, QUOTED);
   const label = `Comment on part ${number} of the plan`;

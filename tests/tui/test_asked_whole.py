@@ -365,6 +365,26 @@ async def test_nothing_of_an_input_is_hidden(form: str, given: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Edit", {"old_string": "a", "new_string": "b", "replace_all": {"cmd": EVIL}}),
+        ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b", "cmd": EVIL}]}),
+        ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b", "replace_all": EVIL}]}),
+        ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b"}, EVIL]}),
+        ("NotebookEdit", {"edit_mode": "delete", "cell_id": "c", "new_source": EVIL}),
+        ("NotebookEdit", {"edit_mode": "delete", "cell_id": "c", "new_source": "", "cell_type": EVIL}),
+        ("NotebookEdit", {"new_source": "b", "cell_id": "c", "cell_type": [EVIL]}),
+    ],
+    ids=str,
+)
+async def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(tool: str, given: dict[str, Any]) -> None:
+    proposal = {"path": "/x/a", "old_text": "a", "new_text": "b"}
+    app = Alone({"tool_name": tool, "input": given, "proposal": proposal})
+    async with alone(app, height=40):
+        assert EVIL in app.text
+
+
+@pytest.mark.parametrize(
     "raw",
     [
         {"command": "ls", "dangerouslyRunOutside": "ls"},

@@ -115,10 +115,10 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """The questions of AskUserQuestion; empty for any other tool."""
+    """The questions of AskUserQuestion; empty for any other tool, and for a preview, which has only a part of them."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
-    if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list):
+    if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list) or request.get("truncated"):
         return []
     return [one for one in asked if isinstance(one, dict) and isinstance(one.get("question"), str)]
 

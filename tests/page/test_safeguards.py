@@ -194,6 +194,37 @@ def test_a_button_that_has_just_moved_is_not_clicked(browser: Browser, address: 
         assert [answer["behavior"] for answer in answers(mine)] == ["allow", "allow"]
 
 
+CLOCK = """(() => {
+  let at = performance.now();
+  performance.now = () => at;
+  window.later = (milliseconds) => {
+    at += milliseconds;
+    visualViewport.dispatchEvent(new Event('resize'));
+  };
+})()"""
+"""A clock that only the test moves on: after that, the page measures again."""
+
+
+def test_the_buttons_of_a_new_approval_are_not_clicked(browser: Browser, address: str, directory: Path) -> None:
+    """For half a second: the click or the key may be meant for what was there before."""
+    with browser.person(address) as person:
+        person.sees("#prompt")
+        person.runs(CLOCK)
+        asks(person, edit(directory / "notes.md", "up", "down"))
+        person.sees(ACCEPT)
+        for milliseconds in (0, 490):
+            person.runs(f"later({milliseconds})")
+            assert person.runs(CAN_BE_CLICKED) is False
+            person.runs(f"document.querySelector({json.dumps(ACCEPT)}).focus()")
+            person.presses("Enter")
+        person.runs("later(20)")
+        person.until(CAN_BE_CLICKED)
+        person.runs(f"document.querySelector({json.dumps(ACCEPT)}).focus()")
+        assert person.runs(OPEN.format(1)), "a key has answered"
+        person.presses("Enter")
+        assert answers(person)[0]["behavior"] == "allow"
+
+
 GROWS = """new Promise((done) => {
   const item = document.querySelector('.items > .item');
   let isFirst = true;

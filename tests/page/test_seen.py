@@ -265,6 +265,25 @@ def test_what_is_beyond_the_edges_of_a_zoomed_page_is_not_in_sight(browser: Brow
 
 
 @pytest.mark.thorough
+def test_a_bar_does_not_cover_a_change_on_a_phone_on_its_side(browser: Browser, address: str, directory: Path) -> None:
+    around = "word\n" * 4
+    (directory / "notes.md").write_text(f"{around}up\n{around}")
+    added = f"{CARD} .line.added"
+    with browser.person(address, **SIDEWAYS) as person:
+        sends(person, edit(directory / "notes.md", "up", "down"))
+        person.sees(added)
+        for bar in ("header", "footer"):
+            place = f"getComputedStyle(document.querySelector('{CARD} > {bar}')).position"
+            assert person.runs(place) == "static"
+        person.runs(f"document.querySelector('{added}').scrollIntoView({{ block: 'end' }})")
+        assert person.runs(
+            f"(() => {{ const line = document.querySelector('{added}'); const place = line.getBoundingClientRect();"
+            " return line.contains(document.elementFromPoint("
+            "(place.left + place.right) / 2, (place.top + place.bottom) / 2)) })()"
+        )
+
+
+@pytest.mark.thorough
 def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
     """A busy browser may draw nothing for a while, in which the page is scrolled twice."""
     with browser.person(address, **SMALL) as person:

@@ -28,7 +28,11 @@ export function Answers({ card, version }: CardProps) {
       <footer>
         {isUnopened && <Unread />}
         {!isUnopened && isUnseen && card.text !== undefined && (
-          <p class="hint unopened">Scroll through all of it before you accept.</p>
+          <p class="hint unopened">
+            {card.hidesRemoved.value
+              ? 'Go back and read what is removed before you accept.'
+              : 'Scroll through all of it before you accept.'}
+          </p>
         )}
         {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}
         <Button

@@ -32,13 +32,31 @@ import { Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
-/** Fields that the diff of a proposal already shows. */
+/** The fields of each of a MultiEdit’s `edits`. */
+const EDIT = ['old_string', 'new_string', 'replace_all'];
+
+/** Fields that the diff of a proposal already shows if their values are of the kind that it draws. */
 const IN_DIFF: Record<string, string[]> = {
-  Edit: ['file_path', 'old_string', 'new_string', 'replace_all'],
+  Edit: ['file_path', ...EDIT],
   MultiEdit: ['file_path', 'edits'],
   Write: ['file_path', 'content'],
   NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
 };
+
+/** Whether the diff of a proposal shows this field of `given`: a value that does not change the file is not in it. */
+function isInDiff(name: string, given: any): boolean {
+  const value = given[name];
+  if (name === 'replace_all') return typeof value === 'boolean';
+  if (name === 'edits')
+    return (
+      Array.isArray(value) &&
+      value.every(
+        (edit) => isObject(edit) && Object.keys(edit).every((each) => EDIT.includes(each) && isInDiff(each, edit)),
+      )
+    );
+  if (['new_source', 'cell_type'].includes(name) && given.edit_mode === 'delete') return false;
+  return typeof value === 'string';
+}
 
 export type Context = {
   request: any;
@@ -80,7 +98,7 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
     ...flagsIn(input),
     // While fields are being edited, the diff may be hidden, so the other fields are always shown.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
-      ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
+      ? IN_DIFF[tool].filter((name) => isInDiff(name, input) && (!edited.length || isEdited(name)))
       : []),
     ...(main ? [main] : []),
     ...(typeof input.plan === 'string' && plan !== undefined ? ['plan'] : []),

@@ -183,6 +183,7 @@ function Editing({ card }: CardProps) {
       isReadOnly={isReadOnly}
       takesFocus={!card.isRestored}
       changed={(now) => card.typed(now)}
+      hides={(isRemovedHidden) => (card.hidesRemoved.value = isRemovedHidden)}
       seen={() => card.editorSeen()}
       accept={() => card.acceptByKey()}
     />

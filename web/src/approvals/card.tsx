@@ -10,7 +10,7 @@ import * as kept from '../state/kept.ts';
 import { canBeEdited, editedInput } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
-import { Sight } from './current.ts';
+import { LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { isChoiceCut } from './question.tsx';
 import { Questions } from './questions.ts';
@@ -58,6 +58,8 @@ export class ApprovalCard {
   isSeen: Signal<boolean> = signal(false);
   /** Whether everything that differs in the user's version has been in sight. */
   isEditSeen: Signal<boolean> = signal(false);
+  /** Whether the editor may hide text that the proposal removes, which has to be read in the proposal then. */
+  hidesRemoved: Signal<boolean> = signal(false);
   /** Whether the user has zoomed in so far that part of the card's width is out of view. */
   isCut: Signal<boolean> = signal(false);
   /** How many lines of the proposal have not been in sight; undefined until everything above them has been. */
@@ -178,12 +180,13 @@ export class ApprovalCard {
 
   /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
   _lookedAtEdit(isInSight: boolean) {
-    if (this.isEditSeen.peek()) return;
+    if (this.isEditSeen.peek() || this.hidesRemoved.peek()) return;
     const host = this.element.querySelector('.editor-host');
     if (!host) {
       if (isInSight) this._isRead(this.isEditSeen);
       return;
     }
+    host.dispatchEvent(new Event(LOOK_AGAIN));
     // The file editor scrolls its own content and reports when all changes in it have been in sight.
     const above = host.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
     if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
@@ -268,7 +271,7 @@ export class ApprovalCard {
   edit() {
     if (!this.canEdit) return;
     this.mode = 'edit';
-    this.isEditSeen.value = this._isEditorSeen = false;
+    this.isEditSeen.value = this.hidesRemoved.value = this._isEditorSeen = false;
     const { editable, request } = this;
     if (!editable.length) this.text ??= this.proposed;
     else this.fields = Object.fromEntries(editable.map((name) => [name, this.fields?.[name] ?? request.input[name]]));

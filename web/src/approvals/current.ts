@@ -35,6 +35,9 @@ const DRIFT = 20;
 /** Classes of elements that can cover a card. */
 const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
 
+/** The event by which the editor of a file is told to look again at what of it is in sight. */
+export const LOOK_AGAIN = 'look';
+
 type Extent = { top: number; bottom: number };
 
 /** Which parts of a tall card have been in view. */
@@ -121,11 +124,25 @@ export type Decidable = {
  * The areas in which cards may be covered now. They are found once for all cards, because the whole page is searched.
  * The search is by class, for which browsers keep lists: a selector would take long on a page with a long diff.
  */
-const covering = () =>
+export const covering = () =>
   COVERS.flatMap((name) => [...document.getElementsByClassName(name)])
     .filter((one) => !one.matches('.side') || one.matches('.frame.drawn > .side'))
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
     .map((one) => one.getBoundingClientRect());
+
+/** Whether somebody has zoomed in, so that the screen shows only a part of the width of a box. */
+function isCut({ left, right }: DOMRect) {
+  const zoom = visualViewport;
+  return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
+}
+
+/** What the screen shows of the vertical range of a box; empty if somebody has zoomed in to a part of its width. */
+export function onScreen(box: DOMRect, { top, bottom }: Extent): Extent {
+  const zoom = visualViewport;
+  if (!zoom) return { top, bottom };
+  if (isCut(box)) return { top, bottom: top };
+  return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
+}
 
 export class Current<Card extends Decidable> {
   _scroller: HTMLElement;
@@ -250,7 +267,7 @@ export class Current<Card extends Decidable> {
     card.sight.laidOut(card.element.clientWidth);
     const sees = card.sight.look(isDrawn, ...places);
     const [{ top, bottom }, view] = places;
-    card.looked(sees, this._isCut(card.element.getBoundingClientRect()));
+    card.looked(sees, isCut(card.element.getBoundingClientRect()));
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }
@@ -303,26 +320,12 @@ export class Current<Card extends Decidable> {
     };
     const card = element.getBoundingClientRect();
     const over = covers.filter(({ left, right }) => left < card.right && right > card.left);
-    const view = this._inView(card);
+    const view = onScreen(card, this._scroller.getBoundingClientRect());
     // The buttons at the end come and go, and need not be read: they are not part of what has to be in sight.
     const end = element.querySelector<HTMLElement>(':scope > footer')?.offsetHeight ?? 0;
     const foot = height(':scope > footer');
     const content = { top: card.top, bottom: card.bottom - end };
     return [content, { top: view.top, bottom: view.bottom - foot }, height(':scope > header'), 0, over];
-  }
-
-  /** The vertical range in which a card's whole width is visible; empty if the user has zoomed in to a part of it. */
-  _inView(card: DOMRect): Extent {
-    const { top, bottom } = this._scroller.getBoundingClientRect();
-    const zoom = visualViewport;
-    if (!zoom) return { top, bottom };
-    if (this._isCut(card)) return { top, bottom: top };
-    return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
-  }
-
-  _isCut({ left, right }: DOMRect) {
-    const zoom = visualViewport;
-    return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
   }
 
   /** Disables the ways to answer for a moment after they appear or move, unless the user has scrolled. */

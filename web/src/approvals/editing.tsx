@@ -42,8 +42,8 @@ function useRoom(place: { current: HTMLElement | null }) {
   return isWide;
 }
 
-/** An editor for the file as it will be written; a plain field if it can't be loaded. `seen` is called once all changes
- * have been in sight. */
+/** An editor for the file as it will be written; a plain field if it can't be loaded. `hides` is called with whether it may
+ * hide removed text; if not, `seen` is called once all changes have been in sight. */
 export function FileEditor({
   path,
   original,
@@ -51,6 +51,7 @@ export function FileEditor({
   isReadOnly,
   takesFocus,
   changed,
+  hides,
   seen,
   accept,
 }: {
@@ -60,6 +61,7 @@ export function FileEditor({
   isReadOnly: boolean;
   takesFocus: boolean;
   changed: (text: string) => void;
+  hides: (isRemovedHidden: boolean) => void;
   seen: () => void;
   accept: () => void;
 }) {
@@ -78,6 +80,8 @@ export function FileEditor({
   done.current = accept;
   const isSeen = useRef(seen);
   isSeen.current = seen;
+  const isHiding = useRef(hides);
+  isHiding.current = hides;
   const isSmall = original.length + text.length <= MOST;
   const canSplit = useRoom(place) && isSmall && original !== '';
   const split = canSplit && isSplit.value;
@@ -88,6 +92,7 @@ export function FileEditor({
       if (isOver || editor) return;
       isOver = true;
       if (error) console.error(error);
+      isHiding.current(original !== '');
       setState('failed');
     };
     const timer = setTimeout(fail, PATIENCE);
@@ -106,6 +111,7 @@ export function FileEditor({
           caret: caret.current,
           label: LABEL,
           changed: (now) => edit.current(now),
+          hides: (isRemovedHidden) => isHiding.current(isRemovedHidden),
           seen: () => isSeen.current(),
           accept: () => done.current(),
         });

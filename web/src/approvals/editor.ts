@@ -16,6 +16,7 @@ import {
 
 import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
 import { isHarmless } from '../text/harmless.ts';
+import { covering, LOOK_AGAIN, onScreen } from './current.ts';
 import { Unseen } from './unseen.ts';
 
 /** How the comparison looks. */
@@ -74,6 +75,9 @@ const COMPARISON = {
   diffConfig: { scanLimit: 500, timeout: 50 },
 };
 
+/** The most characters and line ends that are removed in one place and are in sight as soon as the text beside them is. */
+const FEW = { characters: 200, lines: 3 };
+
 export type Editor = {
   focus: () => void;
   /** The position of the caret in the text. */
@@ -89,6 +93,7 @@ export type Editor = {
  * @param caret the position of the caret; if undefined, the first change
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings
+ * @param hides is called with whether it may hide removed text: then `seen` is never called
  * @param seen is called once all of the change has been in sight
  */
 export function openEditor({
@@ -102,6 +107,7 @@ export function openEditor({
   split,
   caret,
   changed,
+  hides,
   seen,
   accept,
 }: {
@@ -115,6 +121,7 @@ export function openEditor({
   split: boolean;
   caret?: number;
   changed: (text: string) => void;
+  hides: (isRemovedHidden: boolean) => void;
   seen: () => void;
   accept: () => void;
 }): Editor {
@@ -162,7 +169,9 @@ export function openEditor({
       ? beside({ root, place, original, text, isReadOnly, common, extensions })
       : alone({ root, place, original, text, isReadOnly, compares, extensions });
   const { view } = opened;
-  watch = watched(root, view, seen);
+  const isRemovedHidden = hidesRemoved(original, view);
+  hides(isRemovedHidden);
+  if (!isRemovedHidden) watch = watched(root, view, seen);
   const at = Math.min(caret ?? getChunks(view.state)?.chunks[0]?.fromB ?? 0, view.state.doc.length);
   view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
   return {
@@ -173,6 +182,16 @@ export function openEditor({
       opened.destroy();
     },
   };
+}
+
+/** Whether the removed text is not compared, or is too long to be in sight whenever the text beside it is. */
+function hidesRemoved(original: string, view: EditorView) {
+  const chunks = getChunks(view.state)?.chunks;
+  if (original === '' || !chunks) return original !== '';
+  return chunks.some(({ fromA, toA }) => {
+    const removed = original.slice(fromA, toA);
+    return removed.length > FEW.characters || removed.split('\n').length - 1 > FEW.lines;
+  });
 }
 
 type Watch = { update: (update: ViewUpdate) => void; stop: () => void };
@@ -200,8 +219,10 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
   const places = [document, root];
   const stop = () => {
     for (const place of places) place.removeEventListener('scroll', look, true);
+    root.host.removeEventListener(LOOK_AGAIN, look);
   };
   for (const place of places) place.addEventListener('scroll', look, { capture: true, passive: true });
+  root.host.addEventListener(LOOK_AGAIN, look);
   look();
   return {
     update({ docChanged, geometryChanged, changes }) {
@@ -215,17 +236,27 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
 
 /** The positions between which the text is in sight; undefined if none of it is. */
 function linesInSight(host: Element, view: EditorView): [number, number] | undefined {
-  if (document.hidden) return undefined;
+  if (document.hidden || document.querySelector('dialog[open]')) return undefined;
   const card = host.closest('.card');
   const scroller = host.closest('.scroller')?.getBoundingClientRect();
   const box = host.getBoundingClientRect();
   const text = view.contentDOM.getBoundingClientRect();
   const head = card?.querySelector(':scope > header')?.getBoundingClientRect();
   const foot = card?.querySelector(':scope > footer')?.getBoundingClientRect();
+  const inView = onScreen(box, {
+    top: Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0),
+    bottom: Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight),
+  });
+  for (const cover of covering()) {
+    if (cover.left >= box.right || cover.right <= box.left) continue;
+    if (cover.top >= inView.bottom || cover.bottom <= inView.top) continue;
+    if (cover.top - inView.top > inView.bottom - cover.bottom) inView.bottom = cover.top;
+    else inView.top = cover.bottom;
+  }
   // A line that is half in sight can be read.
   const half = view.defaultLineHeight / 2;
-  const top = Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0) + half;
-  const bottom = Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight) - half;
+  const top = inView.top + half;
+  const bottom = inView.bottom - half;
   if (top > bottom) return undefined;
   return [
     view.posAtCoords({ x: text.left + 1, y: top }, false),

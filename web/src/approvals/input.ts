@@ -123,9 +123,9 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether the agent asks the user its own questions. */
-export const asksQuestions = ({ tool_name: tool, input }: any) =>
-  tool === 'AskUserQuestion' && Array.isArray(input?.questions) && input.questions.every(isObject);
+/** Whether the agent asks the user its own questions, and all of them are here: a preview has only a part. */
+export const asksQuestions = ({ tool_name: tool, input, truncated }: any) =>
+  tool === 'AskUserQuestion' && !truncated && Array.isArray(input?.questions) && input.questions.every(isObject);
 
 /** What the agent wants, and the file; undefined if there isn’t one. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {

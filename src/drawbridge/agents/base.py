@@ -498,6 +498,10 @@ class Earlier(Struct, frozen=True):
 class Sessions(Protocol):
     """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
 
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        """The directories of the conversations that were active last, with the time (seconds since 1970)."""
+        ...
+
     def listed(self, path: Path, limit: int) -> list[Remembered]:
         """The conversations for this directory, the newest first."""
         ...

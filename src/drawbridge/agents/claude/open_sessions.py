@@ -54,6 +54,7 @@ def _runs(process: _Process) -> bool:
 class ClaudeSessions:
     """Claude Code's implementation of ``Sessions``."""
 
+    directories = staticmethod(sessions.directories)
     listed = staticmethod(sessions.listed)
     known = staticmethod(sessions.known)
     title = staticmethod(sessions.title)

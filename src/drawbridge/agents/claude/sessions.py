@@ -65,6 +65,19 @@ def listed(path: Path, limit: int) -> list[Remembered]:
     return found
 
 
+def directories(limit: int) -> list[tuple[Path, float]]:
+    """The directories of the conversations that were active last, with the time; without worktrees that Claude Code
+    created. Blocking."""
+    newest = []
+    for directory in (config() / "projects").glob("*"):
+        if WORKTREES not in directory.name and (entries := _entries(directory)):
+            status, entry = max(entries, key=lambda found: found[0].st_mtime)
+            newest.append((status.st_mtime, entry.path))
+    newest.sort(reverse=True)
+    heads = [(_head(Path(file)), time) for time, file in newest[:limit]]
+    return [(Path(head.directory), time) for head, time in heads if head.directory and head.directory.startswith("/")]
+
+
 def _entries(directory: Path) -> list[tuple[os.stat_result, os.DirEntry[str]]]:
     try:
         return [(entry.stat(), entry) for entry in os.scandir(directory) if entry.name.endswith(".jsonl")]

@@ -45,6 +45,15 @@ class GeminiSessionFiles(Struct, frozen=True):
 
     home: Path
 
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        """The directories of the conversations that were active last, with the time. Blocking."""
+        found = []
+        for root in self.home.glob("tmp/*/.project_root"):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                if times := [file.stat().st_mtime for file in root.parent.glob("chats/session-*.jsonl")]:
+                    found.append((Path(root.read_text().strip()), max(times)))
+        return sorted(found, key=lambda one: one[1], reverse=True)[:limit]
+
     def listed(self, path: Path, limit: int) -> list[Remembered]:
         """The conversations, the newest first. Blocking."""
         found = []

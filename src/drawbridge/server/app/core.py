@@ -354,7 +354,8 @@ class Core:
 
         def suggested() -> replies.Places:
             deleted = [(Path(one.path), one.last_active) for one in self.projects.deleted()]
-            return places.suggested(self.context.places, projects, [*in_terminals, *deleted], client.sees)
+            stored = conversations.directories(self.context.agents.values(), places.MOST_RECENT)
+            return places.suggested(self.context.places, projects, [*in_terminals, *deleted, *stored], client.sees)
 
         return Answer(type="place_list", data=await asyncio.to_thread(suggested))
 

@@ -37,6 +37,13 @@ async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> l
     ]
 
 
+def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
+    """The directories in which the agents have worked, with or without Drawbridge, and when; at most ``limit`` of each
+    agent. Blocking."""
+    kept = [agent.sessions.directories(limit) for agent in agents if agent.sessions is not None]
+    return [(path, _time(seconds)) for found in kept for path, seconds in found]
+
+
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
     """Whether the conversation can be resumed, as far as that is known without asking the agent."""
     if agent is None or agent.sessions is None:

@@ -26,6 +26,7 @@ from .test_approving import (
     stays,
     write,
 )
+from .test_seen import sends
 
 pytestmark = pytest.mark.thorough
 
@@ -140,6 +141,27 @@ def test_what_a_note_covers_is_not_in_sight(browser: Browser, address: str, dire
         person.readies_keys()
         person.presses("a")
         assert answers(person)[0]["behavior"] == "allow"
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (375, 667)])
+def test_a_note_is_whole_beside_the_answer_bar(
+    browser: Browser, address: str, directory: Path, tmp_path: Path, width: int, height: int
+) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_bytes(b"")
+    with browser.person(address, width=width, height=height) as person:
+        sends(person, write(directory / "new.py", "x = 1\n" * 60))
+        person("choose", css=".composer input[type=file]", files=[str(empty)])
+        person.sees(".toast.problem")
+        person.runs("document.querySelector('.approval').scrollIntoView({ block: 'start' })")
+        assert person.runs(
+            "(() => { const toast = document.querySelector('.toast'); const box = toast.getBoundingClientRect();"
+            " const bar = document.querySelector('.approval footer').getBoundingClientRect();"
+            " const corners = [[box.left + 9, box.top + 9], [box.right - 9, box.top + 9],"
+            " [box.left + 9, box.bottom - 9], [box.right - 9, box.bottom - 9]];"
+            " const isWhole = corners.every(([x, y]) => toast.contains(document.elementFromPoint(x, y)));"
+            " return [isWhole, box.bottom <= bar.top || box.top >= bar.bottom] })()"
+        ) == [True, True]
 
 
 async def test_letters_go_into_the_search_of_a_file(browser: Browser, server: Server, directory: Path) -> None:

@@ -366,11 +366,12 @@ export class ConversationView {
     }
     this._goal = undefined;
     const rows = this._rows(conversation);
-    const row = rowAt(rows, seq);
+    const place = conversation.placeOf(seq);
+    const row = rowAt(rows, place);
     this.list.follows = false;
     this.list.update(rows);
     const node = row && this.list.goTo(row.key);
-    if (!node || row.seq > seq) return; // the record itself is not there
+    if (!node || row.seq > place) return; // the record itself is not there
     node.tabIndex = -1;
     // A jump may have waited for the connection, and the user may be writing by now.
     const { activeElement: active } = document;

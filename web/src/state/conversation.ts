@@ -118,6 +118,11 @@ export class Conversation {
     return this.last >= this.cursor;
   }
 
+  /** Where a record is shown: a prompt that has waited is shown where its run began. */
+  placeOf(seq: number): number {
+    return this.items.find((item) => item.record === seq)?.seq ?? seq;
+  }
+
   /** Whether the oldest record that the server has is loaded, and there were others before it. */
   beginsLate(project: any) {
     const kept = project?.first_seq ?? 1;

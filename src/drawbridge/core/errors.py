@@ -16,7 +16,7 @@
         ├── NoPort               no free port to listen on
         ├── NoProgram            a program that a command has to start is missing or too old
         ├── ProgramFailed        a program that a command has started failed
-        ├── HistoryNotWritten    a message could not be added to a project's history; no part of it was stored
+        ├── HistoryNotWritten    a project's history could not be changed; no part of a message was stored
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is
         ├── NotPrivate           a directory or file can't be made private to this user, or can't be written
         ├── NotWritable          one of the user's files, which a command has to change, can't be written

@@ -49,7 +49,8 @@ INITIALIZE: Final = json.dumps(
         },
     }
 )
-"""The bridge does not show the client to the user, because the notification that usually follows is not sent."""
+"""The first request of MCP. The bridge does not show the doctor to the user as a connected agent, because the doctor
+does not send the notification that usually follows."""
 
 
 class Reached(NamedTuple):

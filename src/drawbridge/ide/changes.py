@@ -43,8 +43,7 @@ LONGEST_LINE: Final = 80
 
 NOT_A_FILE: Final = ("120000", "160000")
 """git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
-the
-lines of the hunks."""
+the lines of the hunks."""
 
 logger = logging.getLogger("drawbridge.changes")
 
@@ -60,7 +59,8 @@ class Changes:
         self._shown: Review | None = None
         self._is_stale = False
         self._deciders = set[str]()
-        """The names of those who have made decisions since the review was read; "" if it has changed in another way."""
+        """The names of those who have made decisions since the review was read; "" if the review has changed in another
+        way."""
         link.on_review_changed = self._changed
 
     async def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Claude Code's side of the bridge: MCP over a WebSocket, and notifications. Facts: docs/internals/protocols/claude-ide.md."""
+"""Claude Code's side of the bridge: MCP over a WebSocket, and notifications. Facts:
+docs/internals/protocols/claude-ide.md."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from drawbridge.transport.http_server import WebSocket
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
 PROBE_HEADER: Final = "x-drawbridge-probe"
-"""A client that sends this header tests the connection (``drawbridge doctor``), and does not replace another one."""
+"""A client that sends this header tests the connection (``drawbridge doctor``), and does not replace another client."""
 
 SUBPROTOCOL: Final = "mcp"
 """Must be confirmed if the client offers it; otherwise the real CLI closes the socket (2.1.81)."""
@@ -46,7 +47,8 @@ logger = logging.getLogger("drawbridge.claude")
 
 
 class ClaudeClients:
-    """All connected CLIs: the WebSocket half of the bridge's HTTP application, and notifications to one or all of them."""
+    """All connected CLIs: the WebSocket half of the bridge's HTTP application, and notifications to one or all of
+    them."""
 
     def __init__(
         self,
@@ -289,7 +291,7 @@ class ClaudeClient:
                 self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))
 
     def _set_unasked(self, unasked: bool) -> bool:
-        """Returns whether this is a change."""
+        """Sets whether the CLI writes without asking. Returns whether that has changed."""
         if self.unasked == unasked:
             return False
         self.unasked = unasked

@@ -25,7 +25,8 @@ class EventStream:
     """
 
     def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
-        """``on_change`` is called when a first reader connects and when the last one disconnects."""
+        """``on_change`` is called when a reader connects without replacing another one, and when the reader
+        disconnects."""
         self._on_change = on_change
         self._reader: Exchange | None = None
         # Ids grow across restarts of the bridge: a CLI may reconnect with the id of an earlier one.

@@ -74,7 +74,8 @@ class Launched:
             file.remove()
 
     def announce(self) -> None:
-        """Prints the ready line: on stdout, or on stderr if stdout carries RPC."""
+        """Prints the ready line: on stdout, or on stderr if stdout carries RPC. Prints nothing if a text for people
+        follows."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         if self.settings.folder is not None and sys.stdout.isatty() and not self.settings.json:

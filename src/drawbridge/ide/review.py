@@ -1,4 +1,5 @@
-"""The life of a proposal: read the file, merge with unsaved work, show it, wait for the decision, and follow the write."""
+"""The life of a proposal: read the file, merge with unsaved work, show it, wait for the decision, and follow the
+write."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ class _Review(Struct, eq=False):
 
 
 class Reviews:
-    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection), which identifies it by its title."""
+    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection), which identifies it by its
+    title."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
@@ -97,8 +99,8 @@ class Reviews:
         """Proposes ``new_text`` for ``path`` and returns the decision. If the call is canceled, the view is closed
         without an answer.
 
-        ``key``: identifies the proposal instead of its title. Raises ``UnusableFile`` or ``Refused`` before anything is shown,
-        and the editor's errors if it can't be shown.
+        ``key``: identifies the proposal instead of its title. Raises ``UnusableFile`` or ``Refused`` before anything is
+        shown, and the editor's errors if it can't be shown.
         """
         self._asked.add(path)
         try:
@@ -210,7 +212,7 @@ class Reviews:
         return len(keys)
 
     def _withdraw(self, review: _Review, reason: str) -> bool:
-        """Returns False if it was already decided."""
+        """Withdraws a proposal and closes its view. Returns False if a decision on it was already made."""
         withdrawn = review.approval.withdraw(reason)
         if withdrawn:
             self._close_view(review)

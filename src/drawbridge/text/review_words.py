@@ -150,8 +150,7 @@ def changes(count: int) -> str:
 
 def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[str, str]:
     """The question that the user confirms before a decision on ``count`` hunks together, and the text below it (may be
-    empty). ``unseen``: how many of them
-    were not shown completely."""
+    empty). ``unseen``: how many of them were not shown completely."""
     text = ""
     if unseen == count:
         text = "You have not seen all of it. " if count == 1 else "You have not fully seen any of them. "
@@ -254,7 +253,7 @@ def suggested_field(quote: str) -> str:
 
 
 def suggested_text(quote: str, field: str) -> str:
-    """The text to send for the content of that field: whole lines; an empty text removes the lines."""
+    """The suggestion to send for the content of its field: whole lines; an empty text removes the lines."""
     if not field:
         return ""
     text = f"{field}\n"
@@ -267,8 +266,8 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
 
 
 def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
-    """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins at
-    once. ``waiting``: they wait until the agent of a terminal session stops."""
+    """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins
+    immediately. ``waiting``: the comments wait until the agent of a terminal session stops."""
     if waiting:
         return f"Waiting: {counted(count, 'comment')}. {WAITING}"
     sent = f"Sent {counted(count, 'comment')}."
@@ -308,7 +307,7 @@ def pushed_words(pushed: Mapping[str, Any]) -> str:
 
 
 def request_name(program: str) -> str:
-    """What this program calls the request that it creates."""
+    """The name of what ``program`` ("gh" or "glab") creates."""
     return "merge request" if program == "glab" else "pull request"
 
 

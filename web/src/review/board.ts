@@ -326,7 +326,7 @@ export class Board {
     if (!event.repeat && current.takesLetters && current.look()) act(part);
   }
 
-  /** @param took whether letters were not shortcuts until this key */
+  /** @param took whether this press of Escape made letters shortcuts again; such a press does not leave the review */
   _escape(target: HTMLElement, took: boolean) {
     const key = target.closest<HTMLElement>('[data-part]')?.dataset.part ?? this.at.peek();
     const card = key === undefined ? undefined : this._cards.get(key);

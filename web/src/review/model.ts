@@ -194,7 +194,7 @@ export const canEdit = (file: ReviewFile, hunk: ReviewHunk | undefined) =>
 /** The new lines of a hunk as the content of a text field: without the line feed at their end. */
 export const fieldOf = ({ added }: ReviewHunk) => added.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
-/** The text to send for the content of that field. */
+/** The new lines to send for a hunk that was edited in a text field with the content `field`. */
 export function editedText({ removed, added }: ReviewHunk, field: string): string {
   const isEnded = (added || removed).endsWith('\n');
   return endsLike(added || removed, field && isEnded ? `${field}\n` : field);
@@ -296,5 +296,5 @@ export function partOf(
 /** These lines as the content of the field for a suggestion. */
 export const suggestedField = (quote: string) => quote.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
-/** The text to send for the content of that field: whole lines; an empty field removes the lines. */
+/** The suggestion to send for the content of its field: whole lines; an empty field removes the lines. */
 export const suggestedText = (quote: string, field: string) => (field ? endsLike(quote, `${field}\n`) : '');

@@ -13,7 +13,10 @@ export const KEPT = 3000;
 /** The beginning of the summary from which an agent continues a conversation that has become too long. */
 const COMPACTED = 'This session is being continued from a previous conversation';
 
-/** Like `KEPT`, for a session, whose records are not consecutive: what is dropped at its end is not fetched again. */
+/**
+ * Like `KEPT`, for the items of one session. It is higher because the records of a session are not consecutive, so what
+ * is dropped at the end is not fetched again.
+ */
 const KEPT_OF_SESSION = 4 * KEPT;
 
 /** The difference between the `seq` of adjacent records that have no number from the server. */
@@ -300,7 +303,7 @@ export class Conversation {
     this._accepted.delete(run);
   }
 
-  /** Remembers where a run began: its prompt is shown there. A prompt that was removed before that is not shown. */
+  /** Remembers where a run began: its prompt is shown there. A prompt that was removed before its run is not shown. */
   _begins(record: Record) {
     const { seq, direction, message } = record;
     const data = message?.message;

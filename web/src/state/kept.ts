@@ -144,7 +144,7 @@ export function keepSeen(project: string, seq: number) {
 export const setting = (name: 'keys' | 'theme' | 'diff' | 'wrap') => get(`setting.${name}`) ?? '';
 export const keepSetting = (name: 'keys' | 'theme' | 'diff' | 'wrap', value: string) => set(`setting.${name}`, value);
 
-/** `actions`: whether the user can accept or reject a command in a notification that shows all of it. */
+/** `actions`: whether the user can accept or reject a command in a notification that shows the whole command. */
 type Want = 'sound' | 'notices' | 'push' | 'actions';
 
 export const wants = (what: Want) => get(what) === 'yes';

@@ -28,7 +28,7 @@ export class Reviews {
   /** The numbers by project id, as far as the server has reported them. */
   all: Signal<ReadonlyMap<string, Numbers>> = signal(new Map());
   _client: Server;
-  /** The projects that were asked about on this connection. */
+  /** The ids of the projects whose numbers were requested on this connection. */
   _asked: Set<string> = new Set();
 
   constructor(client: Server) {

@@ -37,7 +37,7 @@ other messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
-"""The device that has uploaded a blob (None for the owner), and the blob's id: each device has its own."""
+"""The device that has uploaded a blob (None for the owner), and the blob's id, which is unique only for that device."""
 
 
 class _Blob(Struct):
@@ -70,7 +70,7 @@ class Blobs:
         """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
         blob.
 
-        ``device``: the id of the device that sends it, or None for the owner. Raises ``ClientError``.
+        ``device``: the id of the device that sends the piece, or None for the owner. Raises ``ClientError``.
         """
         key = device, blob_id
         async with self._putting:
@@ -150,7 +150,7 @@ def _content(file: Path) -> bytes:
 
 
 def _is_full(blobs: Collection[_Blob], size: int, part: float) -> bool:
-    """Whether one more of this size would exceed ``part`` of the limits."""
+    """Whether one more blob of this size would exceed ``part`` of the limits."""
     return sum(blob.size for blob in blobs) + size > ALTOGETHER * part or len(blobs) + 1 > MOST * part
 
 

@@ -188,19 +188,19 @@ STRANGERS: Final = 128
 """The maximum number of open WebSockets that have not signed in."""
 
 PLACE_STRANGERS: Final = 64
-"""The maximum number of them from one place (``core.addresses``)."""
+"""The maximum number of open WebSockets from one place (``core.addresses``) that have not signed in."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that each of them gets to send its token, however many others there are: enough for a network with a round trip
-of 400 ms."""
+"""Seconds that each new WebSocket gets to send its token, however many others there are: enough for a network with a
+round trip of 400 ms."""
 
 TRY_LATER: Final = 1013
 
 CROWDED: Final = "too many clients without a token"
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
-"""The error code for a client that could not sign in → the close code of its connection; for other errors, that is
-``UNAUTHORIZED``."""
+"""The error code for a client that could not sign in → the close code of its connection. For other errors, the close
+code is ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
 """Seconds between checks of whether clients may stay connected."""
@@ -239,9 +239,9 @@ class Clients:
         self._strangers[client] = None
 
     def _make_room(self, of: str) -> bool:
-        """Makes room for one more client that has not signed in: if there are too many, closes one that has had its time:
-        the oldest one from the place ``of``, or, if the limit of all places is reached, from the place that has the most.
-        Returns False if none of them has had its time.
+        """Makes room for one more client that has not signed in: if there are too many, closes one that has had its
+        time: the oldest one from the place ``of``, or, if the limit of all places is reached, from the place that has
+        the most. Returns False if none of them has had its time.
         """
         mine = [stranger for stranger in self._strangers if stranger.place == of]
         if len(mine) >= PLACE_STRANGERS:

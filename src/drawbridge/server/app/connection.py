@@ -84,7 +84,7 @@ class Connection:
         self.client.end()
 
     async def done(self) -> None:
-        """Returns when none of its requests is being worked on."""
+        """Returns when none of the client's requests is being executed."""
         await self._tasks.wait()
 
     # inside

@@ -254,7 +254,8 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """With ``since`` alone, returns the specification's bare array if it fits into a frame; otherwise a page."""
+        """Without a field other than ``since``, returns the specification's bare array if it fits into a frame;
+        otherwise a page."""
         project = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
@@ -626,7 +627,7 @@ class Core:
 
     @property
     def modes(self) -> list[str]:
-        """The modes that ``set_mode`` accepts."""
+        """The modes that ``set_mode`` accepts, in addition to an agent's own modes."""
         return modes(self.context.ceilings)
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer[Nothing]:

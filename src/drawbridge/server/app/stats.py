@@ -68,7 +68,7 @@ class Monitor:
         self._looked = time.monotonic()
 
     async def report(self, clients: Clients) -> None:
-        """Sends the statistics to the clients that follow them. If there are none, nothing is measured."""
+        """Sends the statistics to the clients that follow them. If no client does, nothing is measured."""
         if clients.follows("stats"):
             cpu, memory = await asyncio.to_thread(self._measure)
             states = self._states()

@@ -1,8 +1,8 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
 A client can ask for less than the owner allows, never for more: an option above its ceiling is refused with an error
-that names it, and an option that a client omits is set to its ceiling, so that omitting it does not avoid it. The same
-ceilings apply to what a decision lets the agent remember.
+that names it, and an option that a client omits gets a value within its ceiling, so that omitting it does not avoid it.
+The same ceilings apply to what a decision lets the agent remember.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def within(
 
 
 def modes(ceilings: Ceilings) -> list[str]:
-    """The modes that a client may choose."""
+    """The modes that a client may choose for any agent. An agent's own modes are not included."""
     return [mode for mode in (*CLIENT_MODES, BYPASS) if mode_fits(ceilings, mode, own_modes=False)]
 
 

@@ -1,4 +1,5 @@
-"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and where events are published."""
+"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and where events are
+published."""
 
 from __future__ import annotations
 
@@ -148,7 +149,7 @@ class Context:
             raise ClientError("INVALID_PATH", problem)
 
     def spend(self, directory: str, amount: float) -> None:
-        """Counts the cost of a run. If that has used up the day's budget, the other runs are stopped."""
+        """Counts the cost of a run. If the day's budget is then used up, the other runs are stopped."""
         now = datetime.now()
         self.budgets.spend(directory, amount, now)
         try:

@@ -99,7 +99,8 @@ class Continuing:
         self.look()
 
     def forget(self) -> bool:
-        """Cancels the plan: a person has continued by hand. Returns whether a run was waiting to continue."""
+        """Cancels the plan, because a person has sent a prompt, interrupted, or changed the conversation. Returns
+        whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()

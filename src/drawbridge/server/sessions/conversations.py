@@ -16,7 +16,8 @@ from drawbridge.server.protocol.replies import SessionInfo
 IN_USE: Final = (
     "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
 )
-"""Two processes would write to the same record, and neither would see what the other does."""
+"""The error for a conversation that another process has open: both processes would write to the same record, and
+neither would see what the other does."""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:

@@ -23,7 +23,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 
 WARN_AT: Final = 0.8
 AGAIN_BELOW: Final = 0.9
-"""The share of a limit below which a warning may be sent again."""
+"""A warning may be sent again once the use has been below this share of the threshold that the warning was about."""
 
 LOW_FREE: Final = 500 * MB
 """Free bytes on the disk with the data, below which a warning is sent."""
@@ -47,8 +47,8 @@ class Sizes(Struct, frozen=True):
 
 
 class Disk:
-    """``publish`` receives a ``DiskWarning`` when a limit is crossed, with the project and its directory, or without a
-    project and with ``data``."""
+    """``publish`` receives a ``DiskWarning`` when a threshold is crossed: with the project and its directory, or
+    without a project and with ``data``."""
 
     def __init__(self, data: Path, sizes: Sizes, publish: Callable[[Announced], None]) -> None:
         self._publish = publish
@@ -58,7 +58,7 @@ class Disk:
         """Project id → its directory, and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
-        """The limits that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
+        """The thresholds that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:

@@ -68,8 +68,9 @@ Status = Literal["M", "A", "D", "?"]
 
 
 class FileIndex(Struct, frozen=True):
-    """Paths are relative to the project. ``directories``: those that contain files of the list. ``changed``: files whose state
-    differs from the last commit, and the directories that contain such files. ``complete``: no limit was reached.
+    """Paths are relative to the project. ``directories``: those that contain files of the list. ``changed``: files
+    whose state differs from the last commit, and the directories that contain such files. ``complete``: no limit was
+    reached.
     """
 
     files: frozenset[str]
@@ -196,8 +197,8 @@ class _List:
         self._made_at = 0.0
 
     async def current(self) -> FileIndex:
-        """The list; waits for a new one if it is older than ``KEPT_SECONDS``. Raises ``ClientError`` if there is
-        none."""
+        """The list; waits for a new one if it is older than ``KEPT_SECONDS``. Raises ``ClientError`` if no list could
+        be made."""
         age = time.monotonic() - self._made_at
         if (self._index is None or age > FRESH_SECONDS) and self.making is None:
             self.making = self._tasks.start(self._renew(), "listing the files of a project")

@@ -1,7 +1,8 @@
-"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do with it.
+"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do
+with it.
 
-One thing happens at a time, on the event loop's thread. Every event is first written into the history, and then
-published. Nothing here blocks: what takes time is done in the worker's tasks.
+One thing happens at a time, on the event loop's thread. Events that belong to the history are written into it before
+they are published. Nothing here blocks: what takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class ManagedSession(Session):
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
         self._reverting = asyncio.Lock()
-        """Held while a run is reverted, a review is decided, or a conversation is deleted."""
+        """Held while a run is reverted, a decision on a review is applied, or a conversation is deleted."""
         self._pushing = asyncio.Lock()
         self._pushes: dict[str, Answer[messages.ReviewPushed]] = {}
         """The answers to the latest pushes, by ``request_key``. They are not needed after a restart: the remote has
@@ -686,7 +687,8 @@ class ManagedSession(Session):
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
-        """Raises ``ClientError`` while a run is reverted, a review is decided, or a conversation is deleted."""
+        """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, or a conversation is
+        deleted."""
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",

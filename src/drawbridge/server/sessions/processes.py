@@ -1,6 +1,6 @@
 """The agent processes of this server: a pool of idle ones, and a record of all of them.
 
-When the server starts, it uses the record to end those that a crash has left behind.
+When the server starts, it uses the record to end the processes that a crash has left behind.
 
 A supervisor ends its agent when the server dies. The record is for cases in which the supervisor can't: it was killed
 together with the server, or it can't find detached descendants on its operating system. ``running.json`` identifies
@@ -178,7 +178,7 @@ class Idle(Protocol):
         ...
 
     def cool(self) -> None:
-        """Ends that process, or calls ``IdlePool.retain`` while it works by itself."""
+        """Ends the session's idle process, or calls ``IdlePool.retain`` while the process works by itself."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and maintained.
+"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
+maintained.
 
 ``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/``
 what could not be read.
@@ -90,7 +91,7 @@ class Projects:
         due = self._due()
         for deleted in self._trash():
             if deleted not in due and (found := metadata.deleted(deleted)):
-                # What a deleted project has cost stays spent.
+                # The cost of a deleted project still counts toward the budgets.
                 self._context.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
         loaded: list[ManagedSession] = []
         for directory in sorted((self._data / "projects").iterdir()):
@@ -268,7 +269,8 @@ class Projects:
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
-        """Removes the histories, images, files and private repositories of deleted projects now; their costs stay known."""
+        """Removes the histories, images, files and private repositories of deleted projects now; their costs stay
+        known."""
         for deleted in self._trash():
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
@@ -289,8 +291,8 @@ class Retention(Struct, frozen=True):
 
 
 class Maintenance:
-    """What a server that runs for months needs: measures the disk use of all ``sessions``, drops their old history, empties the
-    trash, and retries projects that could not be read.
+    """What a server that runs for months needs: measures the disk use of all ``sessions``, drops their old history,
+    empties the trash, and retries projects that could not be read.
     """
 
     def __init__(self, context: Context, sessions: Sessions, projects: Projects, retention: Retention) -> None:

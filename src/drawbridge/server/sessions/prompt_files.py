@@ -56,7 +56,8 @@ class PromptFiles:
     def store(
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
-        """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are stored.
+        """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are
+        stored.
 
         ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
         """
@@ -119,8 +120,8 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """For each file, when it was stored, its bytes and its id; the oldest first. Files of the agent do not
-        count."""
+        """For each file, when it was stored, its bytes and its id; the oldest first. What the agent itself has put into
+        the directory is left out."""
         found = []
         with contextlib.suppress(OSError):
             for place in self.directory.iterdir():

@@ -14,14 +14,16 @@ class Scheduled:
 
     def __init__(self) -> None:
         self._last: float | None = None
-        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has begun."""
+        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has
+        begun."""
         self._delayed_to: float | None = None
-        """The end of a run that was active at that time, since the turn can't begin before that; None if no run was
-        active."""
+        """The end of the run that was active at the time ``_last``: the turn can't begin before the run ends. None if
+        no run was active."""
 
     @property
     def until(self) -> float | None:
-        """The earliest time at which the last scheduled turn can begin, which may have passed; None if nothing is scheduled."""
+        """The earliest time at which the last scheduled turn can begin, which may have passed; None if nothing is
+        scheduled."""
         return self._last if self._delayed_to is None else self._delayed_to
 
     def seconds_left(self, now: float) -> float | None:

@@ -108,8 +108,8 @@ def _last_words(code: int, stderr: str) -> str:
 
 
 class _Continued(Struct, frozen=True):
-    """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has reported
-    about it."""
+    """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has
+    reported about it."""
 
     memory: Memory
     fork_from: str | None
@@ -391,8 +391,8 @@ class Worker:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the turn of the active run: ``AgentProcess.steer``. Raises ``AgentRefused``; ``NotAtWork`` if
-        the agent does not have the run's prompt yet.
+        """Sends a message into the turn of the active run: ``AgentProcess.steer``. Raises ``AgentRefused``;
+        ``NotAtWork`` if the agent does not have the run's prompt yet.
         """
         if self._process is None or self._run is None or self._run is not self._given:
             raise base.NotAtWork("its process is being started, or has ended")
@@ -471,7 +471,8 @@ class Worker:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
-        """Gives up the process and returns it; ``_leave`` has to follow. Its events are ignored from now on."""
+        """Detaches the process and returns it, for the caller to end with ``_leave``. Its events are ignored from now
+        on."""
         process = self._process
         if process is not None:
             self._leaving.append(process)

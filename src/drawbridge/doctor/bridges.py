@@ -54,7 +54,8 @@ does not send the notification that usually follows."""
 
 
 class Reached(NamedTuple):
-    """A bridge that an agent could use, and the names of the agents whose connection works."""
+    """A bridge that an agent could use, and the names of the agents whose connection works. Connections to another
+    program's bridge are not tested, and count as working."""
 
     bridge: Bridge
     agents: list[str]

@@ -69,7 +69,8 @@ class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 StoredRecord = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/$defs/Record"})]
-"""The bytes of a ``Record`` as they are in the history: they are sent without being decoded."""
+"""The bytes of a ``Record`` as they are in the history, which are sent without being decoded; a preview if they are too
+many for a message."""
 
 
 class HistoryPage(Struct, frozen=True, omit_defaults=True):
@@ -200,8 +201,8 @@ class Handover(Struct, frozen=True, kw_only=True):
     """Comments that ``by`` has left with the terminal session ``project_id``, as one ``prompt``.
 
     ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are on their way.
-    In the other states they are drafts again: ``unsure`` if the agent may have got them, ``ended`` if the session ended
-    before, ``refused`` if the agent now has more permissions than clients may use.
+    In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if the session
+    ended before, ``refused`` if the agent now has more permissions than clients may use.
     """
 
     project_id: str

@@ -1,4 +1,5 @@
-"""The files of a project, as clients may see them: one directory, or the content of one file, never outside the project.
+"""The files of a project, as clients may see them: one directory, or the content of one file, never outside the
+project.
 
 A client may have a scope that only allows reading, so a path is opened part by part, each relative to the directory
 before it, and no part may be a symbolic link. Links are resolved before that, as text: the target must be inside the
@@ -186,7 +187,8 @@ def order(entry: FileEntry) -> tuple[bool, str, str]:
 
 
 def look(project: Project, path: str) -> FileEntry | None:
-    """The entry of one path that the project's own list of files contains; None if a client may not see it, or it is gone."""
+    """The entry of one path in the project's list of files (``file_index``); None if a client may not see the path, or
+    it no longer exists."""
     parts = tuple(path.split("/"))
     try:
         if project.hides(parts) or project.parts("/".join(parts[:-1])) != parts[:-1]:

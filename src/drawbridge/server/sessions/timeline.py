@@ -62,7 +62,7 @@ class _Position(Struct, frozen=True):
         numbers = [one for one in (stretch, before or "0") if one.isascii() and one.isdigit() and len(one) < 18]
         if len(numbers) < 2 or int(stretch) >= stretches:
             raise ClientError(
-                "VALIDATION_FAILED", "`before` is not valid. Use the `next` of the previous reply.", "data.before"
+                "VALIDATION_FAILED", "`before` is not valid. Use the `before` of the previous reply.", "data.before"
             )
         return cls(int(stretch), int(before) if before else None)
 

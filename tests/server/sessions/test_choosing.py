@@ -261,6 +261,25 @@ async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_p
         later.ends()
 
 
+async def test_prompts_that_wait_get_what_a_person_chooses_unless_they_were_sent_with_their_own(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(phone, "set_mode", project, mode="acceptEdits")
+        first = await server.running(phone, project)
+        own = {"permission_mode": "acceptEdits"}
+        await server.does(phone, "execute", project, prompt="one", queue=True)
+        await server.does(phone, "execute", project, prompt="two", queue=True, options=own)
+        await server.does(phone, "set_mode", project, mode="plan")
+        await server.does(phone, "set_model", project, model="opus")
+        assert first.modes == ["plan", "opus"]
+        first.ends()
+        await settled(lambda: first.prompts[-1] == "one")  # the same process, which has these by now
+        first.ends()
+        second = await ran(server, phone, project, server.agent, "two")
+        assert (second.launch.options.permission_mode, second.launch.options.model) == ("acceptEdits", "opus")
+
+
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
 async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
     """And not by the next run: a command line would read some of them as an option."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -442,6 +442,8 @@ class Core:
         ]
         if not command.steer:
             await project.settle()  # an agent may lose its conversation then, and with it the mode of that conversation
+        options = msgspec.structs.asdict(command.options)
+        wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
             prompt=command.prompt,
@@ -449,7 +451,8 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=self._allowed(command.options, project, command.agent or project.data.agent),
+            options=self._allowed(wishes, project, command.agent or project.data.agent),
+            wishes=frozenset(wishes),
             attachments=tuple(attachments),
         )
         if not attachments:
@@ -473,10 +476,9 @@ class Core:
         await project.settle()  # nothing may come between this and the prompt
         return project.execute(order, client, queue=command.queue)
 
-    def _allowed(self, options: Options, project: ManagedSession, agent: str) -> Options:
+    def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
         ceilings."""
-        wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
         asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
         found = self.context.within(asked, agent)
         # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
@@ -578,7 +580,7 @@ class Core:
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=self._allowed(Options(), project, project.data.agent),
+                options=self._allowed({}, project, project.data.agent),
             )
             return await project.submit_review(order, command.drafts, command.text, client)
         except (NoCheckpoint, GitFailed, OSError) as error:

@@ -646,8 +646,8 @@ class ManagedSession(Session):
         await self._worker.end()
 
     async def set_options(self, **chosen: str) -> None:
-        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, and of the active one as far as the
-        agent can change it. Raises ``ClientError`` if the agent refuses."""
+        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, including those that wait, and of the
+        active one as far as the agent can change it. Raises ``ClientError`` if the agent refuses."""
         async with self._choosing:
             try:
                 await self._worker.change(**chosen)
@@ -656,6 +656,7 @@ class ManagedSession(Session):
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
+            self.queue.choose(self.data.agent, chosen)
             if "permission_mode" in chosen:
                 self.data.session_mode = None
             self.store.save()

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
@@ -62,6 +62,8 @@ class Order(Struct, frozen=True):
     request_id: str | None = None
     agent: str | None = None
     options: Options | None = None
+    wishes: frozenset[str] = frozenset()
+    """The names of the options that were chosen for this prompt alone."""
     attachments: tuple[Attachment, ...] = ()
     images: tuple[PromptImage, ...] = ()
     """The attachments that are stored with the history."""
@@ -176,6 +178,16 @@ class RunQueue:
         """Gives the run another prompt, which is in the record ``seq``. Its options and attachments stay."""
         edited = Run(msgspec.structs.replace(run.order, prompt=prompt), seq)
         self._runs[self._runs.index(run)] = edited
+
+    def choose(self, agent: str, chosen: Mapping[str, str]) -> None:
+        """Gives the runs with this agent (or without one of their own) other options, except those that were chosen for
+        their prompts alone."""
+        for index, run in enumerate(self._runs):
+            order = run.order
+            given = {name: value for name, value in chosen.items() if name not in order.wishes}
+            if given and order.options is not None and order.agent in (None, agent):
+                options = msgspec.structs.replace(order.options, **given)
+                self._runs[index] = Run(msgspec.structs.replace(order, options=options), run.seq)
 
     def clear(self) -> list[Run]:
         """Removes and returns all runs."""

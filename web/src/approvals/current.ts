@@ -124,7 +124,7 @@ export type Decidable = {
  * The areas in which cards may be covered now. They are found once for all cards, because the whole page is searched.
  * The search is by class, for which browsers keep lists: a selector would take long on a page with a long diff.
  */
-export const covering = () =>
+const covering = () =>
   COVERS.flatMap((name) => [...document.getElementsByClassName(name)])
     .filter((one) => !one.matches('.side') || one.matches('.frame.drawn > .side'))
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
@@ -137,11 +137,23 @@ function isCut({ left, right }: DOMRect) {
 }
 
 /** What the screen shows of the vertical range of a box; empty if somebody has zoomed in to a part of its width. */
-export function onScreen(box: DOMRect, { top, bottom }: Extent): Extent {
+function onScreen(box: DOMRect, { top, bottom }: Extent): Extent {
   const zoom = visualViewport;
   if (!zoom) return { top, bottom };
   if (isCut(box)) return { top, bottom: top };
   return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
+}
+
+/** The largest part of the vertical range of a box that the screen shows and that nothing covers. */
+export function freePart(box: DOMRect, range: Extent): Extent {
+  const free = onScreen(box, range);
+  for (const cover of covering()) {
+    if (cover.left >= box.right || cover.right <= box.left) continue;
+    if (cover.top >= free.bottom || cover.bottom <= free.top) continue;
+    if (cover.top - free.top > free.bottom - cover.bottom) free.bottom = cover.top;
+    else free.top = cover.bottom;
+  }
+  return free;
 }
 
 export class Current<Card extends Decidable> {

@@ -7,6 +7,7 @@ import { isSplit } from '../diff/style.ts';
 import { isHarmless } from '../text/harmless.ts';
 import { Text } from '../ui/elements.tsx';
 import { isComposing } from '../ui/typing.ts';
+import { freePart, LOOK_AGAIN } from './current.ts';
 
 /** Milliseconds to wait for the editor to load before a plain field replaces it. */
 const PATIENCE = 8000;
@@ -95,6 +96,9 @@ export function FileEditor({
       isHiding.current(original !== '');
       setState('failed');
     };
+    const look = () => editor?.look();
+    const lookedAt = host.current;
+    lookedAt?.addEventListener(LOOK_AGAIN, look);
     const timer = setTimeout(fail, PATIENCE);
     import('./editor.ts')
       .then(({ openEditor }) => {
@@ -113,6 +117,7 @@ export function FileEditor({
           changed: (now) => edit.current(now),
           hides: (isRemovedHidden) => isHiding.current(isRemovedHidden),
           seen: () => isSeen.current(),
+          freePart,
           accept: () => done.current(),
         });
         setState('open');
@@ -122,6 +127,7 @@ export function FileEditor({
     return () => {
       isOver = true;
       clearTimeout(timer);
+      lookedAt?.removeEventListener(LOOK_AGAIN, look);
       if (!editor) return;
       // The next editor, split or not, continues at the same caret.
       caret.current = editor.caret();

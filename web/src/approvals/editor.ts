@@ -16,7 +16,6 @@ import {
 
 import { COLOURS, coloursFor, HIDDEN, LOOK } from '../text/codemirror.ts';
 import { isHarmless } from '../text/harmless.ts';
-import { covering, LOOK_AGAIN, onScreen } from './current.ts';
 import { Unseen } from './unseen.ts';
 
 /** How the comparison looks. */
@@ -78,8 +77,13 @@ const COMPARISON = {
 /** The most characters and line ends that are removed in one place and are in sight as soon as the text beside them is. */
 const FEW = { characters: 200, lines: 3 };
 
+type Extent = { top: number; bottom: number };
+type FreePart = (box: DOMRect, range: Extent) => Extent;
+
 export type Editor = {
   focus: () => void;
+  /** Looks again at what of it is in sight. */
+  look: () => void;
   /** The position of the caret in the text. */
   caret: () => number;
   destroy: () => void;
@@ -95,6 +99,7 @@ export type Editor = {
  * @param changed is called with the text after each edit, with "\n" as line endings
  * @param hides is called with whether it may hide removed text: then `seen` is never called
  * @param seen is called once all of the change has been in sight
+ * @param freePart returns what the screen shows of the vertical range of a box
  */
 export function openEditor({
   root,
@@ -109,6 +114,7 @@ export function openEditor({
   changed,
   hides,
   seen,
+  freePart,
   accept,
 }: {
   root: ShadowRoot;
@@ -123,6 +129,7 @@ export function openEditor({
   changed: (text: string) => void;
   hides: (isRemovedHidden: boolean) => void;
   seen: () => void;
+  freePart: FreePart;
   accept: () => void;
 }): Editor {
   const place = document.createElement('div');
@@ -171,11 +178,12 @@ export function openEditor({
   const { view } = opened;
   const isRemovedHidden = hidesRemoved(original, view);
   hides(isRemovedHidden);
-  if (!isRemovedHidden) watch = watched(root, view, seen);
+  if (!isRemovedHidden) watch = watched(root, view, freePart, seen);
   const at = Math.min(caret ?? getChunks(view.state)?.chunks[0]?.fromB ?? 0, view.state.doc.length);
   view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
   return {
     focus: () => view.focus(),
+    look: () => watch?.look(),
     caret: () => view.state.selection.main.head,
     destroy: () => {
       watch?.stop();
@@ -194,10 +202,10 @@ function hidesRemoved(original: string, view: EditorView) {
   });
 }
 
-type Watch = { update: (update: ViewUpdate) => void; stop: () => void };
+type Watch = { update: (update: ViewUpdate) => void; look: () => void; stop: () => void };
 
 /** Calls `seen` once every change has been visible in the editor while that part of the editor was in sight. */
-function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
+function watched(root: ShadowRoot, view: EditorView, freePart: FreePart, seen: () => void): Watch {
   const { length } = view.state.doc;
   const chunks = getChunks(view.state)?.chunks;
   const unseen = new Unseen(
@@ -205,7 +213,7 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
   );
   const measure = {
     read() {
-      const lines = linesInSight(root.host, view);
+      const lines = linesInSight(root.host, view, freePart);
       if (!lines) return;
       unseen.see(...lines);
       if (unseen.isEmpty) stop();
@@ -214,15 +222,15 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
       if (unseen.isEmpty) seen();
     },
   };
-  const look = () => view.requestMeasure(measure);
+  const look = () => {
+    if (!unseen.isEmpty) view.requestMeasure(measure);
+  };
   // Scroll events do not leave the shadow root.
   const places = [document, root];
   const stop = () => {
     for (const place of places) place.removeEventListener('scroll', look, true);
-    root.host.removeEventListener(LOOK_AGAIN, look);
   };
   for (const place of places) place.addEventListener('scroll', look, { capture: true, passive: true });
-  root.host.addEventListener(LOOK_AGAIN, look);
   look();
   return {
     update({ docChanged, geometryChanged, changes }) {
@@ -230,12 +238,13 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
       if (docChanged) unseen.change(changes);
       if (docChanged || geometryChanged) look();
     },
+    look,
     stop,
   };
 }
 
 /** The positions between which the text is in sight; undefined if none of it is. */
-function linesInSight(host: Element, view: EditorView): [number, number] | undefined {
+function linesInSight(host: Element, view: EditorView, freePart: FreePart): [number, number] | undefined {
   if (document.hidden || document.querySelector('dialog[open]')) return undefined;
   const card = host.closest('.card');
   const scroller = host.closest('.scroller')?.getBoundingClientRect();
@@ -243,16 +252,10 @@ function linesInSight(host: Element, view: EditorView): [number, number] | undef
   const text = view.contentDOM.getBoundingClientRect();
   const head = card?.querySelector(':scope > header')?.getBoundingClientRect();
   const foot = card?.querySelector(':scope > footer')?.getBoundingClientRect();
-  const inView = onScreen(box, {
+  const inView = freePart(box, {
     top: Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0),
     bottom: Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight),
   });
-  for (const cover of covering()) {
-    if (cover.left >= box.right || cover.right <= box.left) continue;
-    if (cover.top >= inView.bottom || cover.bottom <= inView.top) continue;
-    if (cover.top - inView.top > inView.bottom - cover.bottom) inView.bottom = cover.top;
-    else inView.top = cover.bottom;
-  }
   // A line that is half in sight can be read.
   const half = view.defaultLineHeight / 2;
   const top = inView.top + half;

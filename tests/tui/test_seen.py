@@ -122,7 +122,11 @@ def call(random: Random, words: Words) -> dict[str, Any]:
             proposal = {"path": "/ws/a.txt", "old_text": "", "new_text": text}
             return {"tool_name": "Write", "input": given, "proposal": proposal}
         case 4:
-            return {"tool_name": "execute", "form": "acp", "input": of_acp(words)}
+            return {
+                "tool_name": "execute",
+                "form": "acp",
+                "input": of_acp(words) | {"toolCallId": "t"},
+            }  # not for people
         case 5:
             return {"tool_name": "mcp__x__y", "input": of_acp(words)}
         case _:

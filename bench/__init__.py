@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-# The rigs of the tests, which are used here too, import the tools by name, as pytest lets them.
+# The tests' rigs, which are also used here, import the tools by name, which pytest makes possible for the tests.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))

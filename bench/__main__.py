@@ -1,4 +1,4 @@
-"""``make bench`` measures every number of docs/internals/benchmarks.md; ``make bench ARGS=server`` measures one part."""
+"""``make bench`` measures every number in docs/internals/benchmarks.md; ``make bench ARGS=server`` only one part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main(named: list[str]) -> int:
         if part not in PARTS:
             print(f"bench: there is no part {part}, only {', '.join(PARTS)}", file=sys.stderr)
             return 2
-        # Each in a process of its own: what one does to memory and environment is none of the next one's business.
+        # Each part has its own process, so that it can't affect the memory and environment of the next one.
         code = subprocess.run([sys.executable, "-m", f"bench.{part}"], check=False).returncode
         if code:
             return code

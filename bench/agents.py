@@ -1,4 +1,4 @@
-"""What the server's side of an agent costs: a warm turn of the real ``claude`` through it, beside the CLI on bare pipes.
+"""What the server's side of an agent costs: a warm turn of the real ``claude`` through it, against bare pipes.
 
 ``python -m bench.agents``; the model is the tests' stand-in. Also a row for the demo agent, and one for lines alone.
 """
@@ -32,7 +32,7 @@ TURNS = 60
 
 
 class ManagedAgent:
-    """The agent as the server has it."""
+    """The agent as the server runs it."""
 
     def __init__(self) -> None:
         self._ended: asyncio.Future[None] | None = None
@@ -55,7 +55,7 @@ class ManagedAgent:
 
 
 class Bare:
-    """The same CLI, started alike; its lines are looked at no closer than it takes to see the end of a turn."""
+    """The same CLI, started in the same way; its lines are inspected only enough to detect the end of a turn."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin
@@ -99,7 +99,7 @@ async def warm_turns(directory: str, model: MessagesStub) -> None:
             parties.append(await ManagedAgent().start(Claude(program, variables), directory))
             parties.append(await stack.enter_async_context(bare(program, variables, directory)))
         for _ in range(TURNS):
-            for party in random.sample(parties, len(parties)):  # a fixed order measures itself
+            for party in random.sample(parties, len(parties)):  # a fixed order would affect the result
                 times[type(party)].append(await party.turn("Hello"))
         for party in parties[::2]:
             assert isinstance(party, ManagedAgent)

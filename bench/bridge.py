@@ -27,7 +27,7 @@ def row(what: str, value: str, goal: str) -> None:
 
 
 async def start_ratio(directory: Path) -> None:
-    """Process start to lock file on disk, beside the bare interpreter, turn about."""
+    """From process start to the lock file on disk, alternating with the bare interpreter."""
     bare, ours = [], []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -52,7 +52,7 @@ async def memory(rig: BridgedNeovim) -> None:
 
 
 async def selection_latency(rig: BridgedNeovim, agent: Agent) -> None:
-    """Key to frame, less the debounce that runs inside Neovim; the median of three runs, since one stray wait is a p99."""
+    """From key to frame, minus the debounce in Neovim; the median of three runs, since one stray wait can set a p99."""
     await rig.edit("lines.txt", "".join(f"line {number}\n" for number in range(500)))
     await agent.settle()
     middles, tails = [], []
@@ -70,7 +70,7 @@ async def selection_latency(rig: BridgedNeovim, agent: Agent) -> None:
 
 
 async def context_latency(rig: BridgedNeovim) -> None:
-    """Key to Gemini CLI's event, less the debounce: on the way Neovim is asked what is open."""
+    """From key to Gemini CLI's event, minus the debounce; on the way, the bridge asks Neovim what is open."""
     cli = await Cli(rig.port, rig.token).greet()
     async with await cli.listen() as stream:
         await stream.files()
@@ -102,8 +102,8 @@ def percentiles(delays: list[float]) -> str:
 
 
 async def open_diff(rig: BridgedNeovim, agent: Agent, label: str, lines: int, changed: float) -> None:
-    """From the agent's frame to the view on screen; meanwhile another client of Neovim asks it the time of day. Beside it,
-    turn about: what Neovim needs to open the same file and to take the proposed text into a buffer."""
+    """From the agent's frame to the view on screen, while another client measures how long Neovim is blocked. In turns
+    with this: how long Neovim needs to open the same file and to put the proposed text into a buffer."""
     old = [f"line {number} of a file that an agent wants to change\n" for number in range(lines)]
     step = max(1, int(1 / changed))
     new = [line.upper() if number % step == 0 else line for number, line in enumerate(old)]

@@ -1,4 +1,4 @@
-// Node.js's usual WebSocket server (ws), telling the same bytes to all its clients: the yardstick of bench/fanout.py.
+// Node.js's usual WebSocket server (ws), sending the same bytes to all its clients: the yardstick of bench/fanout.py.
 // Arguments: directory of ws, clients, frames, bytes of a frame, frames a turn of the loop, milliseconds between turns.
 const [, , directory, clients, frames, bytes, turn, pause] = process.argv
 const { WebSocketServer } = require(`${directory}/node_modules/ws`)
@@ -21,7 +21,7 @@ async function room() {
   while ([...server.clients].some((client) => client.bufferedAmount > 65536)) await asleep(1)
 }
 
-// As many frames a turn as are wanted, a turn every so often; who falls behind goes on without a pause.
+// Sends `turn` frames in each turn of the loop, a turn every `pause` milliseconds, without a pause if it falls behind.
 async function measure(count) {
   const before = process.cpuUsage()
   const began = process.hrtime.bigint()

@@ -1,9 +1,11 @@
-"""The server's side of bench/fanout.py: ``python -m bench.broadcast WHAT LOOP CLIENTS FRAMES BYTES TURN PAUSE [CERT KEY]``.
+"""The server's side of bench/fanout.py.
 
-WHAT "ours": a line of an agent goes through a project of the real core, into its history and out by the real door to all who
-have joined. WHAT "bare": the same bytes, framed once, are written to each transport, nothing else. TURN frames in one turn of
-the loop every PAUSE milliseconds; who falls behind goes on without a pause. Prints the port, then the CPU seconds of FRAMES
-broadcasts.
+``python -m bench.broadcast WHAT LOOP CLIENTS FRAMES BYTES TURN PAUSE [CERT KEY]``
+
+WHAT "ours": an agent's line goes through a project of the real core, into its history, and through the real server to
+all clients that have joined. WHAT "bare": the same bytes, framed once, are written to each transport, nothing else.
+Sends TURN frames in one turn of the loop every PAUSE milliseconds, without a pause if it falls behind. Prints the port,
+then the CPU seconds of FRAMES broadcasts.
 """
 
 from __future__ import annotations
@@ -51,12 +53,12 @@ class Broadcaster(Protocol):
     def broadcast(self, line: bytes) -> None: ...
 
     def behind(self) -> bool:
-        """Whether some client has more waiting than a kernel takes at once."""
+        """Whether any client has more data waiting than the kernel accepts at once."""
         ...
 
 
 class ServerBroadcaster:
-    """A project of the real core; who has joined it is behind the real door."""
+    """A project of the real core; its clients are connected through the real server."""
 
     def __init__(self, core: Core, clients: Clients, project: Any) -> None:
         self._core, self._project, self._clients = core, project, clients
@@ -72,7 +74,7 @@ class ServerBroadcaster:
 
 
 class Bare(asyncio.Protocol):
-    """One connection; all of them are ``transports``."""
+    """One connection; ``transports`` are those of all connections."""
 
     transports: ClassVar[list[asyncio.Transport]] = []
 
@@ -155,7 +157,7 @@ async def bare(listener: socket.socket, tls: ssl.SSLContext | None) -> AsyncIter
 
 
 async def measure(broadcaster: Broadcaster, frames: int, size: int, turn: int, pause: float) -> float:
-    """CPU seconds."""
+    """Sends the frames and returns the CPU seconds that this took."""
     filler = b"x" * size
     before, began = cpu(), time.monotonic()
 

@@ -1,4 +1,4 @@
-"""An agent's line to many clients, beside Node.js's ``ws`` and bare writes of the same bytes, turn about in one run."""
+"""An agent's line to many clients, in turns with Node.js's ``ws`` and bare writes of the same bytes, all in one run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drawbridge.server.protocol import messages
 
 PROGRAMS = ROOT / ".cache" / "programs"
 BYTES = 725
-"""Of a frame's message: an agent's ordinary line."""
+"""The size of a frame's message: an agent's usual line."""
 
 ROUNDS = 3
 FRAMES = 2_000
@@ -25,16 +25,16 @@ Row = Callable[[str, str, str], None]
 
 
 class Run:
-    """One server with its clients in another process: the CPU seconds of a delivered frame, and how long it took."""
+    """One server with its clients in another process: the CPU time of a delivered frame, and how long delivery took."""
 
     def __init__(self, cpu: float, frames: int, clients: int, took: dict[str, float]) -> None:
         self.cost = cpu / frames / clients * 1e6
-        """Microseconds of CPU for a frame to a client."""
+        """Microseconds of CPU for each frame to each client."""
         self.p50, self.p99 = took.get("p50", 0.0), took.get("p99", 0.0)
 
 
 async def run(what: str, clients: int, frames: int, turn: int, *tls: str) -> Run:
-    """1,000 frames a second, ``turn`` of them together."""
+    """Sends 1,000 frames per second, ``turn`` of them at a time."""
     pause = turn
     size = BYTES - overhead() if what.startswith("ours") else BYTES
     numbers = [str(number) for number in (clients, frames, size, turn, pause)]
@@ -71,7 +71,7 @@ async def line_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
 
 
 def overhead() -> int:
-    """Bytes of our message around an agent's line."""
+    """The number of bytes that our message adds to an agent's line."""
     at = "2026-01-01T00:00:00.000000Z"
     return len(messages.agent_message(b"", project_id="p" * 21, session_id="", seq=1_000, timestamp=at))
 
@@ -93,7 +93,7 @@ async def rows(row: Row, directory: Path) -> None:
 
 
 async def latency(row: Row) -> None:
-    """At 1,000 messages a second; the tail is the median of paired runs, since one stray wait is a p99."""
+    """At 1,000 messages per second; the tail is the median of paired runs, since one stray wait can set a p99."""
     ours = [await run("ours", 2, 3_000, 1) for _ in range(ROUNDS)]
     p50, p99 = (statistics.median(getattr(one, name) for one in ours) for name in ("p50", "p99"))
     row("routing at 1,000 messages/s to 2 clients (p50, p99)", f"{p50:.2f}, {p99:.2f} ms", "p99 <= 2 ms")

@@ -1,4 +1,4 @@
-"""The guard's rows: the installed form as a whole process, beside the bare interpreter, turn about."""
+"""The guard's rows: the installed command as a whole process, alternating with the bare interpreter."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _beyond(ours: list[str], directory: Path) -> float:
 
 
 def _turn_about(ours: list[str], directory: Path) -> tuple[float, float]:
-    """Seconds, the median of each. The first of ours writes the bytecode and hands Neovim the Lua; it does not count."""
+    """The median of each, in seconds. Our first run writes bytecode and sends Neovim the Lua; it does not count."""
     bare_words = [*ours[:3], "-c", "pass"]
     _timed(ours, directory)
     times = [(_timed(bare_words, directory), _timed(ours, directory)) for _ in range(ROUNDS)]
@@ -100,7 +100,7 @@ def _neovim(binary: Path, directory: Path, number: int, file: Path, *, stopped: 
         while not socket.exists():
             assert time.monotonic() < deadline, "Neovim does not listen"
             time.sleep(0.02)
-        # It listens before it has started.
+        # Neovim listens before it has started completely.
         subprocess.run(
             [binary, "--server", socket, "--remote-expr", "1"], capture_output=True, timeout=PATIENCE, check=True
         )

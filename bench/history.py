@@ -1,4 +1,6 @@
-"""A project's history beside the least that could be done instead: ``python -m bench.history``, about a minute and 1.5 GB.
+"""A project's history against the least that could be done instead.
+
+``python -m bench.history`` takes about a minute and 1.5 GB.
 
 Each row has its yardstick in the same run: a bare ``os.write`` of the same bytes for appending, ``json.loads`` of every
 line for reading.
@@ -37,7 +39,7 @@ def row(what: str, value: str, goal: str = "") -> None:
 
 
 def timed(act: Callable[[], object]) -> float:
-    """Milliseconds."""
+    """How long ``act`` takes, in milliseconds."""
     began = time.perf_counter()
     act()
     return (time.perf_counter() - began) * 1000
@@ -70,7 +72,7 @@ def appending(directory: Path) -> None:
 
 
 def at_a_thousand_a_second(history: History, seconds: int) -> Iterator[float]:
-    """How long each took: unlike in a burst, the disk is at work meanwhile."""
+    """How long each append took, in milliseconds: unlike in a burst, the disk is busy in the meantime."""
     due = time.perf_counter()
     for _ in range(seconds * 1_000):
         yield timed(partial(history.append, "claude", LINE))
@@ -124,7 +126,7 @@ def reading(directory: Path) -> None:
 
 
 def projects(directory: Path) -> None:
-    """A hundred of them: their files are one project's, linked, since opening reads none of them."""
+    """Opens a hundred projects; their files are links to those of one project, since opening reads none of them."""
     template = directory / "0"
     filled(template, 100_000, LINE)
     for number in range(1, 100):
@@ -147,7 +149,7 @@ def projects(directory: Path) -> None:
 
 
 def after_a_crash(directory: Path) -> None:
-    """The worst place to be killed at: the next record would have saved the index."""
+    """Opens a history that was killed at the worst moment: the next record would have saved the index."""
     history = History.open(directory, fsync="off")
     for _ in range(100_999):
         history.append("claude", LINE)

@@ -1,7 +1,10 @@
-"""Clients of a broadcast, in one process that does next to nothing: ``python -m bench.listeners PORT CLIENTS HELLO [CERT]``.
+"""Clients of a broadcast, in one process that does next to nothing.
 
-Connects (with CERT: by TLS), shakes hands, says HELLO (a JSON text, or "") and reads until the server has closed all. Prints
-one line of JSON: how long frames took (milliseconds: p50, p99) to the client connected last; each frame says when it was sent.
+``python -m bench.listeners PORT CLIENTS HELLO [CERT]``
+
+Connects (over TLS if CERT is given), sends HELLO (a JSON text, or "") and reads until the server has closed all
+connections. Prints one line of JSON: how long frames took to the client that connected last (p50 and p99, in
+milliseconds); each frame contains the time at which it was sent.
 """
 
 from __future__ import annotations

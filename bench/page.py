@@ -1,4 +1,4 @@
-"""The page in Chromium: an answer that streams, and a long history. Ratios make no sense here: a quiet machine is needed.
+"""The page in Chromium: an answer that streams, and a long history. Ratios make no sense here: use a quiet machine.
 
 .venv/bin/python -m bench.page
 """
@@ -25,7 +25,7 @@ serving = functools.partial(processes.serving, command=COMMAND)
 RECORDS = 5_000
 STREAMED, SECONDS = 50_000, 20
 USABLE = "!!document.querySelector('.project') && document.querySelector('#prompt')?.disabled === false"
-"""The list is there and the message box takes text."""
+"""Whether the list is shown and the message box accepts text."""
 HEAP = "performance.memory.usedJSHeapSize"
 TYPED = """new Promise((done) => {
   const box = document.querySelector('#prompt');
@@ -104,8 +104,8 @@ def draws(person: Person, projects: dict[str, str]) -> None:
 
 
 def opens(person: Person, address: str) -> None:
-    """A phone with a CPU four times slower, 400 kb/s and 400 ms. A second visit has the page from the worker's cache, whose
-    own requests are not slowed down."""
+    """A phone with a CPU four times slower, 400 kb/s and 400 ms. A second visit gets the page from the worker's cache,
+    whose own requests are not slowed down."""
     person("throttle", cpu=4, kilobits=400, latency=400)
     for visit in ("first", "second"):
         person("goto", url=address)
@@ -115,7 +115,7 @@ def opens(person: Person, address: str) -> None:
 
 
 def milliseconds_until(person: Person, code: str) -> float:
-    """From the start of the visit to the frame in which ``code`` is true, 30 s at most."""
+    """Milliseconds from the start of the visit to the frame in which ``code`` is true; fails if that takes too long."""
     for _ in range(3):
         with contextlib.suppress(AssertionError):
             person.until(code)

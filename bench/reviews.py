@@ -21,7 +21,7 @@ from tests.server.processes import Server
 from bench.page import milliseconds, row, serving
 
 FILES, HUNKS = 200, 10
-"""Of the run: 2,000 hunks."""
+"""The size of the run: 2,000 hunks in total."""
 TIMES = 15
 LINES = 30 * HUNKS
 

@@ -35,7 +35,7 @@ async def ready_line(stdout: asyncio.StreamReader | None) -> dict[str, Any]:
 
 
 class Agent:
-    """The CLI's side: handshake, calls, what is heard."""
+    """The CLI's side: the handshake, calls, and the notifications that it receives."""
 
     def __init__(self, port: int, token: str) -> None:
         self._address = f"ws://127.0.0.1:{port}"
@@ -90,7 +90,7 @@ class Agent:
         return await asyncio.wait_for(self._answers[call], 60)
 
     async def notification(self, method: str, *, line: int) -> None:
-        """Wait for a selection on that line."""
+        """Waits for a selection on that line."""
         async with asyncio.timeout(5):
             while True:
                 message = await self._heard.get()
@@ -98,7 +98,7 @@ class Agent:
                     return
 
     async def settle(self) -> None:
-        """Until nothing was said for a while."""
+        """Waits until nothing has been received for a while."""
         while True:
             try:
                 await asyncio.wait_for(self._heard.get(), 0.3)
@@ -107,7 +107,7 @@ class Agent:
 
 
 class BridgedNeovim:
-    """A headless Neovim whose plugin started the bridge; driven and watched over a second connection."""
+    """A headless Neovim whose plugin started the bridge; it is driven and watched over two more connections."""
 
     debounce_ms = 50
 
@@ -148,7 +148,7 @@ class BridgedNeovim:
         await self._nvim.wait()
 
     async def open_and_fill(self, path: Path, lines: list[str]) -> float:
-        """Seconds for ``:edit`` of the file and for the lines, in the portions that the bridge sends, in a new buffer."""
+        """Seconds to ``:edit`` the file and to put the lines into a new buffer, in portions as the bridge sends."""
         began = time.perf_counter()
         await self._rpc.call("nvim_command", f"edit! {path}")
         buffer = await self._rpc.call("nvim_create_buf", False, True)
@@ -171,7 +171,7 @@ class BridgedNeovim:
         await self._rpc.call("nvim_input", keys)
 
     async def longest_round_trip(self) -> float:
-        """Milliseconds; ends when cancelled."""
+        """The longest round trip to Neovim, in milliseconds; ends when canceled."""
         longest = 0.0
         try:
             while True:

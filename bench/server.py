@@ -1,4 +1,4 @@
-"""The agent server: ``python -m bench.server``, some ten minutes and 200 MB of disk. Needs what ``make programs`` fetches."""
+"""The agent server: ``python -m bench.server``, about ten minutes and 200 MB. Needs what ``make programs`` fetches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def row(what: str, value: str, goal: str) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(data: Path, *arguments: str, fast: bool = True) -> AsyncIterator[tuple[int, str, dict[str, Any]]]:
-    """Its process id, its token, its ready line."""
+    """Runs a server. Yields its process id, its token and its ready line."""
     command = [sys.executable, *(("-m", "drawbridge") if fast else ("-c", WITHOUT_UVLOOP)), "serve"]
     process = await asyncio.create_subprocess_exec(
         *(*command, "--json", "--port", "0", "--data-dir", str(data), "--log-level", "error", *arguments),
@@ -91,7 +91,7 @@ async def idle_memory(directory: Path) -> None:
 
 
 def filled(directory: Path) -> None:
-    """Many projects with long histories: one is written, the others are made of its files."""
+    """Creates many projects with long histories: one is written, and the others reuse its files."""
     first = directory / "projects" / "proj_000"
     first.mkdir(parents=True)
     history = History.open(first / "logs", fsync="off")
@@ -152,7 +152,7 @@ async def executions(directory: Path) -> None:
 
 
 async def persistence(directory: Path) -> None:
-    """What has to be on disk before anybody is told: a project's metadata, and a person's decision."""
+    """What has to be on disk before anybody is notified: a project's metadata, and a person's decision."""
     place = directory / "saved"
     place.mkdir()
     known = Memory(requests={f"request {number}": f"run {number}" for number in range(500)})

@@ -51,6 +51,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
             # Right after `home`: it looks again when the test's own fixtures are closed and its loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
+    # In front, they are the first part of one process's tests, while the other processes run the tests that take no turns.
+    items.sort(key=lambda item: not turns.takes_turns(item))
 
 
 @pytest.fixture(scope="session", autouse=True)

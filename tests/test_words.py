@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PYTHON = sorted((ROOT / "src" / "drawbridge").rglob("*.py"))
 PAGE = sorted(path for folder in ("src", "worker", "static") for path in (ROOT / "web" / folder).rglob("*"))
-PAGE = [path for path in PAGE if path.suffix in {".ts", ".tsx", ".js", ".html", ".css"}]
+PAGE = [path for path in PAGE if path.suffix in {".ts", ".tsx", ".js", ".html", ".css", ".webmanifest"}]
 OTHERS = sorted([*(ROOT / "lua").rglob("*.lua"), *(ROOT / "extensions" / "vscode").glob("*.js")])
 
 REPLACED = """

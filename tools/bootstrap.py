@@ -1,7 +1,7 @@
 """Creates ``.venv`` with the locked packages and the project itself, with nothing but Python's standard library.
 
-Done once; afterwards ``ensure`` only compares a stamp. An interrupted set-up leaves no stamp and is simply done again.
-pip's own configuration (a mirror, a proxy, a certificate) is honored and never needed.
+This is done once; afterwards ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
+pip's own configuration (a mirror, a proxy, a certificate) is honored but not required.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OLDEST = (3, 11)
 
 
 class SetupError(Exception):
-    """The set-up can't continue; the text is one line that says what to do."""
+    """Setup can't continue; the text is one line that says what to do."""
 
     code = 1
     """The exit code of ``tools/dev.py``."""
@@ -130,7 +130,7 @@ def _fingerprint(kind: str) -> str:
 
 @contextlib.contextmanager
 def _only_one() -> Iterator[None]:
-    """One set-up at a time for this checkout; a second one waits for the first."""
+    """One setup at a time for this checkout; a second one waits for the first."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "setup.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

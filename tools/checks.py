@@ -46,7 +46,7 @@ def format_code() -> None:
 
 
 def _guard_chunks() -> Iterator[tuple[str, str]]:
-    """The name and text of each chunk that the guard sends to Neovim: a method's parts, joined like in the guard."""
+    """The name and text of each chunk that the guard sends to Neovim: a method's parts, joined as in the guard."""
     sys.path.insert(0, str(ROOT / "src"))
     from drawbridge.guard.ask import PARTS
 

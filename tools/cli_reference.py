@@ -4,8 +4,9 @@ A test compares the pages and the commands. The table of what ``drawbridge docto
 ``<!-- findings -->``, is written in the same way.
 
 A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting is shown with its
-name in the settings file and its environment variable, and a flag that only some targets of ``setup`` have with their
-names. Between ``<!-- settings of COMMAND -->`` and ``<!-- /settings -->`` is what the settings file may contain.
+name in the settings file and its environment variable; a flag that only some ``setup`` targets have is shown with the
+names of those targets. What the settings file may contain is between ``<!-- settings of COMMAND -->`` and
+``<!-- /settings -->``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a developer runs, with nothing but Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
+"""The developer's commands, which need only Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
-The verbs are in verbs.py. This file only finds a Python that is new enough: any Python since 2.7 can read it, so that an old
+The verbs are in verbs.py. This file only finds a Python that is new enough: any Python since 2.7 can read it, so an old
 one reports what is missing instead of failing with a SyntaxError.
 """
 

@@ -22,13 +22,13 @@ LIST = "DRAWBRIDGE_FLAKY"
 """The environment variable that names the file to which tests that failed and then passed are added; CI sets it."""
 
 MOST = 10
-"""The most tests that may be run again, by all runs that add to the same file. With one more, the run fails at once."""
+"""The maximum number of tests that all runs that add to one file run again. With one more, the run stops and fails."""
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 """A program that uses a processor until it is ended, or its parent has ended."""
 
 FAILED = 1
-"""Pytest's exit code if tests failed; every other one but 0 means that not all of them ran."""
+"""Pytest's exit code if tests failed; any other code except 0 means that not all of them ran."""
 
 
 def run(pytest: Sequence[str], file: Path, root: Path = ROOT) -> int:

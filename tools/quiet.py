@@ -67,7 +67,7 @@ def _stats() -> dict[int, list[str]]:
     for file in PROC.glob("[0-9]*/stat"):
         try:
             found[int(file.parent.name)] = file.read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     return found
 

@@ -175,7 +175,7 @@ SQUARES = "⧉"
 
 
 def picture(grid: Grid, title: str, description: str) -> str:
-    """The SVG document: the grid in a window with the bar ``title``; ``description`` is for people who can't see it."""
+    """The SVG document: the grid in a window titled ``title``; ``description`` is for people who can't see it."""
     width = len(grid[0]) * CELL_WIDTH + 2 * MARGIN
     height = len(grid) * CELL_HEIGHT + BAR_HEIGHT + 2 * MARGIN - 6
     body = [line for row, cells in enumerate(grid) for line in _row(cells, BAR_HEIGHT + MARGIN - 6 + row * CELL_HEIGHT)]

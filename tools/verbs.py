@@ -1,10 +1,10 @@
-"""What a developer runs, with nothing but Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
+"""The developer's commands, which need only Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
     setup     make .venv with what Drawbridge needs
     serve     run the agent server; its page is at the address that it shows
-    demo      the same with a throw-away project and a scripted agent: needs no account
-    test      check, then every test but those of the next two
-    nvim      those of them that use a Neovim, with the one on PATH alone
+    demo      the same with a throwaway project and a scripted agent: needs no account
+    test      check, then every test except the thorough and slow ones
+    nvim      only those of these tests that use Neovim, with the one on PATH
     thorough  the tests that take real programs seconds each; CI runs them too
     slow      the long campaigns
     flaky     run a selection of tests many times beside busy processes: flaky SELECTION --rounds N --load L
@@ -18,7 +18,7 @@
     quiet     wait up to five minutes until no other program keeps the processors busy
     clean     remove everything that the verbs above made
 
-What follows the verb is handed on: ``test -k selection``, ``serve --port 12345``.
+What follows the verb is passed on: ``test -k selection``, ``serve --port 12345``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def page(_arguments: list[str]) -> None:
 
 
 def try_page() -> None:
-    """Builds the web UI. Without it the server runs too, and shows in its place what is missing."""
+    """Builds the web UI. Without it, the server still runs, and shows what is missing in its place."""
     try:
         web_page.build()
     except web_page.PageError as error:

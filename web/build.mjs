@@ -31,7 +31,7 @@ async function page(out) {
       { in: 'src/styles/app.css', out: 'app' },
     ],
     outdir: out,
-    // What `import()` names becomes a file of its own, beside the others: the server has no folders.
+    // Each module that `import()` names becomes its own file beside the others, because the server has no folders.
     splitting: true,
     chunkNames: 'part-[hash]',
     minify: true,
@@ -67,7 +67,7 @@ function firstParts({ outputs }, source = 'src/main.tsx') {
   return [...found].map((name) => path.basename(name));
 }
 
-/** The browser fetches the parts at once, instead of when app.js has come. */
+/** Makes the browser fetch the parts immediately, instead of after app.js has arrived. */
 async function index(out, parts) {
   const file = path.join(out, 'index.html');
   const text = await fs.readFile(file, 'utf8');
@@ -75,7 +75,7 @@ async function index(out, parts) {
   await fs.writeFile(file, text.replace('  <script type="module"', `${links}  <script type="module"`));
 }
 
-/** The script that fetches the parts that come after those of the first view. */
+/** Builds the script that preloads the parts that are needed after the first view. */
 async function ahead(out, parts) {
   await esbuild.build({
     ...COMMON,
@@ -87,7 +87,7 @@ async function ahead(out, parts) {
   });
 }
 
-/** The service worker keeps what the page starts with from the first visit on; other parts, once they were used. */
+/** Builds the service worker, which caches what the page starts with on the first visit, and other parts once used. */
 async function worker(out, parts) {
   const names = (await fs.readdir(out)).sort();
   const hash = createHash('sha256');
@@ -108,7 +108,7 @@ async function worker(out, parts) {
 /** Licenses that a program under the MIT license may contain. */
 const ALLOWED = ['0BSD', 'Apache-2.0', 'BSD-2-Clause', 'BSD-3-Clause', 'ISC', 'MIT'];
 
-/** What the licenses of the packages in the page want to be shown. */
+/** The text that the licenses of the packages in the page require to be shown. */
 async function licences({ inputs }) {
   const names = new Set();
   for (const input of Object.keys(inputs)) {

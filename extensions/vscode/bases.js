@@ -7,7 +7,7 @@ const { dirname } = require('node:path');
 
 const { stampOf } = require('./paths');
 
-/** Bytes of the largest file whose text is kept and compared. */
+/** The maximum size of a file whose text is kept and compared, in bytes. */
 const LARGEST_TEXT = 4 * 1024 * 1024;
 
 /**
@@ -16,7 +16,7 @@ const LARGEST_TEXT = 4 * 1024 * 1024;
  */
 const SETTLING = 100;
 
-/** Milliseconds. */
+/** Milliseconds between two checks whether VS Code has read a file again. */
 const LOOK_EVERY = 100;
 
 /** Milliseconds for which a replaced text waits for a refresh to store it; no command of an agent takes longer. */
@@ -33,7 +33,7 @@ const REPLACED_FOR = 10 * 60 * 1000;
  * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
  * @property {boolean} merged whether the text on disk has been merged into the document, which VS Code does not know
  * @property {NodeJS.Timeout | null} settling
- * @property {string | null} unread the stamp of a file that VS Code has not read within the time that it was waited for
+ * @property {string | null} unread the stamp of a file that VS Code did not read in time
  * @property {import('vscode').Disposable | null} watcher of a file outside the workspace's folders: VS Code itself
  *   watches such a file only while it is visible
  */
@@ -92,8 +92,8 @@ class Bases {
   }
 
   /**
-   * Notes that the document and the file are equal now, after it was opened or saved. Restored unsaved changes have no
-   * known base.
+   * Notes that the document and the file are equal now, after the document was opened or saved. Restored unsaved
+   * changes have no known base.
    *
    * @param {Document} document
    */
@@ -239,7 +239,7 @@ class Bases {
   }
 
   /**
-   * Takes note of what VS Code has read from disk, if the document has changed.
+   * Records what VS Code has read from disk, if the document has changed.
    *
    * @param {string} path
    * @param {Document} document

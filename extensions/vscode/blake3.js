@@ -12,7 +12,7 @@ const ROOT = 8;
 
 /**
  * @param {Uint8Array} bytes
- * @returns {string} 64 lower-case hexadecimal digits
+ * @returns {string} 64 lowercase hexadecimal digits
  */
 function hash(bytes) {
   const output = Buffer.alloc(32);
@@ -21,7 +21,8 @@ function hash(bytes) {
 }
 
 /**
- * The chaining value of a subtree: one chunk, or the largest power of two of chunks that leaves something to the right.
+ * The chaining value of a subtree: one chunk, or a left subtree with the largest power of two of chunks that leaves
+ * something for the right subtree.
  *
  * @param {Uint8Array} bytes
  * @param {number} counter

@@ -23,7 +23,7 @@ const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: C
 /** VS Code does not know what a line of a list is about while it reads the list again. */
 const MOVED = 'the list has just changed. Select the change again.';
 
-/** Milliseconds that a message in the status bar is shown. */
+/** Milliseconds for which a message in the status bar is shown. */
 const SHOWN = 6000;
 
 /**
@@ -50,7 +50,7 @@ class Changes {
     /** @type {Map<string, Node>} files of the list by their paths in this window */
     this._files = new Map();
     this._isStale = false;
-    /** @type {Set<string>} who has made decisions since the reviews were read; '' if one has changed in another way */
+    /** @type {Set<string>} who has decided since the reviews were read; '' if a review has changed in another way */
     this._deciders = new Set();
     /** @type {Promise<unknown>} One request is under way at a time, so that what is shown last is the newest. */
     this._turn = Promise.resolve();
@@ -176,7 +176,7 @@ class Changes {
     const before = this._reviews;
     this._set(found);
     const left = model.keysOf(found);
-    deciders.delete(this._about().editor); // a decision here has its message already
+    deciders.delete(this._about().editor); // a decision here already has its message
     const [name] = deciders;
     if (deciders.size === 1 && name && [...model.keysOf(before)].some((key) => !left.has(key))) {
       this._say(`${harmless(name)} made decisions in this review.`);
@@ -188,7 +188,7 @@ class Changes {
     const isSame = model.isSame(this._reviews, reviews);
     this._reviews = reviews;
     this._texts.changed();
-    if (isSame) return; // while VS Code reads a list again, its lines can't be decided
+    if (isSame) return; // while VS Code reads a list again, its lines can't be decided on
     this._nodes = model.tree(reviews);
     const files = this._nodes.flatMap((node) => (node.kind === 'directory' ? node.children : [node]));
     this._files = new Map(files.map((node) => [this._uri(node.path).fsPath, node]));
@@ -350,7 +350,7 @@ class Changes {
 
   /**
    * @param {Decision} decision
-   * @param {boolean} isHunk whether it is about one change, and not about all in the file
+   * @param {boolean} isHunk whether it is about one change, not about all changes in the file
    */
   async _decideAtCursor(decision, isHunk) {
     const editor = this._vscode.window.activeTextEditor;

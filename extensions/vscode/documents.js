@@ -19,7 +19,7 @@ const MOST_RECENT = 20;
  * @property {import('vscode').NotebookDocument | null} notebook
  * @property {import('vscode').Uri | null} other its URI, if only a custom editor shows it
  *
- * @typedef {Omit<OpenFile, 'place'>} Appearance the same, before its place is known
+ * @typedef {Omit<OpenFile, 'place'>} Appearance a file before its place is known
  */
 
 class Documents {
@@ -50,7 +50,7 @@ class Documents {
     for (const listener of this._listeners) listener.dispose();
   }
 
-  /** @returns {Promise<OpenFile[]>} every open file; each once, whatever names it is open by */
+  /** @returns {Promise<OpenFile[]>} every open file, each once, under whatever names it is open */
   async all() {
     const files = [...this._appearances().values()];
     const places = await Promise.all(files.map(({ path }) => locate(path)));
@@ -99,7 +99,7 @@ class Documents {
       const file = note(editor.document.uri);
       if (file) file.visible = true;
     }
-    // Without a tab a document has been closed, or another extension looked at it; unsaved changes count anyway.
+    // A document without a tab was closed, or only another extension reads it; unsaved changes count anyway.
     /** @param {import('./bases').Document} document */
     const fileOf = (document) => (document.isDirty ? note(document.uri) : files.get(this._pathOf(document.uri) ?? ''));
     for (const document of textDocuments) {
@@ -130,7 +130,7 @@ class Documents {
   }
 
   /**
-   * The paths of the files in front; if there is a terminal, a web view or the like, the path of the last used file.
+   * The paths of the files in front; if a terminal, a web view or the like is in front, the last used file's path.
    *
    * @param {Map<string, Appearance>} files
    */
@@ -188,7 +188,7 @@ function merge(known, file) {
 }
 
 /**
- * The number of lines of a text document, counted as in a file: an ending of the last line does not begin another one.
+ * The number of lines of a text document, counted as in a file: a line break at the end does not begin another one.
  *
  * @param {import('vscode').TextDocument} document
  */

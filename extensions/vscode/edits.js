@@ -10,7 +10,7 @@ const { BadParams } = require('./lines');
 
 /**
  * @param {*} edits as received in a request
- * @param {number} count lines of the document, as `countLines` counts
+ * @param {number} count the number of the document's lines, as counted by `countLines`
  * @returns {Edit[]}
  * @throws {BadParams}
  */
@@ -41,7 +41,7 @@ function replacements(edits, lineCount, lengthOf, eol) {
   return joined(edits).map(({ start, end, lines }) => {
     if (end < lineCount) return { from: [start, 0], to: [end, 0], text: lines.map((line) => line + eol).join('') };
     /** @type {[number, number]} */
-    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // the last line has no ending: the one before goes instead
+    const to = [lineCount - 1, lengthOf(lineCount - 1)]; // the last line has no ending: the previous one's is used
     if (start === 0) return { from: [0, 0], to, text: lines.join(eol) };
     return { from: [start - 1, lengthOf(start - 1)], to, text: lines.map((line) => eol + line).join('') };
   });

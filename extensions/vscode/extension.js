@@ -1,5 +1,5 @@
-// Drawbridge in VS Code: it answers `drawbridge hook` about what is open and unsaved in this window, and shows what runs of
-// agents have changed.
+// Drawbridge in VS Code: it answers `drawbridge hook` about what is open and unsaved in this window, and shows what
+// agents' runs have changed.
 'use strict';
 
 const vscode = require('vscode');

@@ -1,7 +1,7 @@
 // The messages on a socket: one JSON object per line, a request or an answer. Pure: bytes in, lines or answers out.
 'use strict';
 
-/** Bytes of the longest line that is accepted. */
+/** The maximum length of a line that is accepted, in bytes. */
 const LONGEST_LINE = 8 * 1024 * 1024;
 
 const NO_JSON = -32700;

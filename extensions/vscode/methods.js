@@ -12,7 +12,7 @@ const { refresh } = require('./refresh');
 const { beforeSave, merge, save } = require('./saving');
 const { Given, selected } = require('./selection');
 
-/** The most characters of a selection in a snapshot; `get_visual_selection` returns all of it. */
+/** The maximum length of a selection in a snapshot, in characters; `get_visual_selection` returns all of it. */
 const LARGEST_SELECTION = 100_000;
 
 /** Milliseconds within which the same notice is shown only once: a window has a socket for each of its folders. */
@@ -43,7 +43,7 @@ class Window {
   }
 
   /**
-   * Whether the file has unsaved changes here, by whatever name it is open.
+   * Whether the file has unsaved changes here, under whatever name it is open.
    *
    * @param {string} path absolute
    */

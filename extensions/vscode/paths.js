@@ -4,7 +4,7 @@
 const fs = require('node:fs/promises');
 const path = require('node:path');
 
-/** The most links that are followed: they may lead in a circle. */
+/** The maximum number of links that are followed, because links may lead in a circle. */
 const MOST_LINKS = 40;
 
 /**

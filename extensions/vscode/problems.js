@@ -4,7 +4,7 @@
 const MOST = 20;
 const MOST_REMEMBERED = 200;
 
-/** The most milliseconds by which VS Code delays a report of diagnostics, since it collects them. */
+/** The maximum time by which VS Code delays a report of diagnostics because it batches them, in milliseconds. */
 const REPORT_DELAY = 50;
 
 /**

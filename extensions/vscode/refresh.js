@@ -11,14 +11,14 @@ const path = require('node:path');
 const { encode, isText } = require('./bases');
 const { countLines } = require('./documents');
 
-/** Milliseconds; VS Code takes 100 (measured), and more if it reloads many files at once. */
+/** Milliseconds to wait for a reload. VS Code takes 100 (measured), and more if it reloads many files at once. */
 const PATIENCE = 1500;
 
 /**
  * @param {typeof import('vscode')} vscode the API
  * @param {import('./documents').OpenFile[]} files
  * @param {InstanceType<typeof import('./bases').Bases>} bases
- * @param {string | null} backups directory
+ * @param {string | null} backups the directory for copies; null if none are wanted
  * @returns {Promise<{reloaded: {name: string, backup: string | null}[], kept: {name: string, lines?: number}[]}>}
  */
 async function refresh(vscode, files, bases, backups) {

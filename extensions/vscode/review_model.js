@@ -5,7 +5,7 @@ const path = require('node:path');
 
 const { counted, fileWords, harmless, linesOf, title, words } = require('./review_words');
 
-/** Characters of a changed line in the list. */
+/** The maximum number of characters of a changed line in the list. */
 const LONGEST_LINE = 80;
 
 /** With more changes than this, the files in the list are collapsed at first. */
@@ -21,13 +21,13 @@ const NOT_A_FILE = ['120000', '160000'];
  * @typedef {Object} Review
  * @property {string} version
  * @property {ReviewedFile[]} files
- * @property {number} more files that did not fit into the message
+ * @property {number} more the number of files that did not fit into the message
  *
  * @typedef {{project: string, directory: string, review: Review}} Placed a review, and where it is
  *
  * @typedef {Object} Node one line of the list
  * @property {'directory' | 'file' | 'hunk'} kind
- * @property {string} id stays the same while other changes are decided
+ * @property {string} id stays the same while other changes are decided on
  * @property {string} label
  * @property {string} description
  * @property {string} tooltip
@@ -132,7 +132,7 @@ function preview(removed, added) {
 }
 
 /**
- * Whether the file has no parts that can be decided one by one.
+ * Whether the file has no parts that can be decided on one by one.
  *
  * @param {ReviewedFile} file
  */
@@ -178,7 +178,7 @@ function keepAllQuestion(reviews) {
 }
 
 /**
- * Whether both make the same list.
+ * Whether both produce the same list.
  *
  * @param {Placed[]} one
  * @param {Placed[]} other
@@ -191,7 +191,7 @@ function isSame(one, other) {
 }
 
 /**
- * The ids of all parts that can be decided.
+ * The ids of all parts that can be decided on.
  *
  * @param {Placed[]} reviews
  */
@@ -250,7 +250,7 @@ function rowOf(hunk) {
 }
 
 /**
- * The hunk at a line of the file, from 0; lines that were only removed are at the line after them.
+ * The hunk at a line of the file, from 0; a hunk that only removes lines is at the line after them.
  *
  * @param {ReviewedFile} file
  * @param {number} row

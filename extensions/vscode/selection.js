@@ -13,7 +13,7 @@ const MOST_SESSIONS = 100;
 /**
  * @param {import('vscode').TextEditor | undefined} editor the active one
  * @param {import('./paths').PathOf} pathOf
- * @returns {Selection | null} null if nothing is selected, or not in a file; `file_path` is VS Code's own
+ * @returns {Selection | null} null if nothing is selected, or not in a file; `file_path` is as VS Code spells it
  */
 function selected(editor, pathOf) {
   if (!editor || editor.selection.isEmpty) return null;

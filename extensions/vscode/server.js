@@ -9,18 +9,18 @@ const path = require('node:path');
 const { Lines, LineTooLong, respond } = require('./lines');
 const { codeOf } = require('./paths');
 
-/** Bytes that a socket's name may have: 107 on Linux, 103 on macOS. */
+/** The maximum length of a socket's path, in bytes: 107 on Linux, 103 on macOS. */
 const LONGEST_NAME = process.platform === 'linux' ? 107 : 103;
 
 const MOST_CONNECTIONS = 100;
 
 /**
- * Listens at `address`. The socket is created in a private directory and moved there once it is 0600 and listens: no
- * other user can ever connect, and everyone who finds it gets an answer.
+ * Listens at `address`. The socket is created in a private directory and moved there once it listens with mode 0600: no
+ * other user can ever connect, and any client that finds it gets an answer.
  *
  * @param {string} address
  * @param {(socket: net.Socket) => void} connected
- * @returns {Promise<{close: () => void}>} `close` ends all connections and removes the socket, at once
+ * @returns {Promise<{close: () => void}>} `close` immediately ends all connections and removes the socket
  * @throws {Error} with a text for the user
  */
 async function listen(address, connected) {
@@ -49,7 +49,7 @@ async function listen(address, connected) {
   } finally {
     fs.rmSync(directory, { recursive: true, force: true });
   }
-  server.on('error', () => {}); // an accept that failed, for lack of file descriptors: the next one may succeed
+  server.on('error', () => {}); // an accept failed, for lack of file descriptors: the next one may succeed
   const made = fs.lstatSync(address).ino;
   return {
     close() {
@@ -75,7 +75,7 @@ async function makeWay(address) {
 }
 
 /**
- * Whether a process may be listening: only a refused connection shows that none is; other failures may be a full queue.
+ * Whether a process may be listening: only a refused connection shows that none is; other errors may mean a full queue.
  *
  * @param {string} address
  */
@@ -94,7 +94,7 @@ function isLive(address) {
  *
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods
- * @param {(reply: import('./lines').Answered) => void} answered is given each answer
+ * @param {(reply: import('./lines').Answered) => void} answered is called with each answer
  * @returns {Promise<string>} why this side has ended it; '' if the other side did
  */
 async function serve(socket, methods, answered) {

@@ -10,7 +10,7 @@ const path = require('node:path');
 
 const { Lines } = require('./lines');
 
-/** Bytes of the longest line, the same as in the server. */
+/** The maximum length of a line, in bytes; the same as in the server. */
 const LONGEST_LINE = 64 * 1024 * 1024;
 
 /** Milliseconds between two searches for a server: at first, and at most. */
@@ -20,10 +20,10 @@ const LONGEST_PAUSE = 5000;
 /** Milliseconds between two searches for a server that has started after the connected one. */
 const LOOK = 5000;
 
-/** Milliseconds that a server has to welcome this editor; an earlier version never does. */
+/** Milliseconds within which a server has to welcome this editor; an older server never does. */
 const WELCOME = 5000;
 
-/** Milliseconds of the longest wait for an answer: git looks at all files of a directory. */
+/** The maximum wait for an answer, in milliseconds: git looks at all files in a directory. */
 const ANSWER = 60_000;
 
 const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve';
@@ -65,7 +65,7 @@ async function addresses() {
 
 /**
  * @param {string} address
- * @returns {Promise<net.Socket | null>} null if nobody listens there
+ * @returns {Promise<net.Socket | null>} null if nothing listens there
  */
 function dial(address) {
   return new Promise((resolve) => {
@@ -226,7 +226,7 @@ class ServerLink {
     this._timer = setTimeout(() => this.look(), this._pause);
   }
 
-  /** @param {any} message Later servers send more: what is not known is ignored. */
+  /** @param {any} message Newer servers may send other messages, which are ignored. */
   _received(message) {
     switch (message.type) {
       case 'welcome':

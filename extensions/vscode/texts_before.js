@@ -26,7 +26,7 @@ class TextsBefore {
     this._outdated = outdated;
     /** @type {Map<string, string>} the last text of each open document */
     this._last = new Map();
-    /** @type {string} the version of the review that was last reported as outdated: one report of each is enough */
+    /** @type {string} the version of the review that was last reported as outdated: one report for each is enough */
     this._reported = '';
     /** @type {import('vscode').EventEmitter<import('vscode').Uri>} */
     this._changed = new vscode.EventEmitter();
@@ -102,7 +102,7 @@ function textOf(hunk, side) {
 }
 
 /**
- * The text as VS Code shows that of a file: without the byte order mark.
+ * The text as VS Code shows a file's text: without the byte order mark.
  *
  * @param {string} text
  */

@@ -3,7 +3,7 @@ local M = {}
 
 local loop = vim.uv or vim.loop
 
---- The path without links, so that two spellings of one file are equal; the file itself need not exist.
+--- The path with links resolved, so that two spellings of one file are equal; the file itself need not exist.
 ---@param path string
 ---@return string
 function M.canonical(path)
@@ -44,7 +44,7 @@ function M.find(path)
   end
 end
 
---- A path for display: relative to the editor's current directory, else to the home directory.
+--- A path for display: relative to the editor's current directory, otherwise to the home directory.
 ---@param path string
 ---@return string
 function M.shown_path(path)

@@ -1,6 +1,6 @@
 --- The undecided changes of runs: shown as a quickfix list and in the files' buffers, and decided here by the user.
 ---
---- The server has the review. The bridge sends it here at each change, and passes decisions to the server.
+--- The server has the review. The bridge sends it here whenever it changes, and passes decisions to the server.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 local marks = require('drawbridge.changes_marks')
@@ -8,7 +8,7 @@ local written = require('drawbridge.buffers_written')
 
 local M = {}
 
-local LIST_LINES = 10 -- the most lines of the quickfix window
+local LIST_LINES = 10 -- the maximum height of the quickfix window
 
 ---@class drawbridge.ReviewedFile See `ReviewedFile` in the bridge.
 ---@field path string

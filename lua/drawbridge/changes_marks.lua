@@ -1,5 +1,5 @@
---- The undecided changes of a review in the buffers of their files: signs, colors, removed lines in between, and the keys
---- `]c` and `[c`.
+--- A review's undecided changes in their files' buffers: signs, colors, removed lines in between, and the keys `]c` and
+--- `[c`.
 local buffers = require('drawbridge.buffers')
 local inline = require('drawbridge.view_inline')
 
@@ -8,7 +8,7 @@ local M = {}
 local LOOKS = vim.api.nvim_create_namespace('drawbridge_changes')
 local PLACES = vim.api.nvim_create_namespace('drawbridge_changes_places')
 local COMMENTS = vim.api.nvim_create_namespace('drawbridge_changes_comments')
-local REMOVED_LINES = 200 -- of one change; more would push the file off the screen
+local REMOVED_LINES = 200 -- the maximum for one change; more would push the file off the screen
 local BOM = '\239\187\191'
 local KEYS = { [']c'] = 1, ['[c'] = -1 }
 local DESCRIPTIONS = { [']c'] = 'Next change made by a run', ['[c'] = 'Previous change made by a run' }
@@ -42,7 +42,7 @@ local function bare(line, row)
   return row == 0 and vim.startswith(line, BOM) and line:sub(#BOM + 1) or line
 end
 
---- Whether these lines are in the buffer from `first` on.
+--- Whether the buffer contains these lines, starting at row `first`.
 local function fits(buffer, first, lines)
   local there = vim.api.nvim_buf_get_lines(buffer, first, first + #lines, false)
   if #there ~= #lines then
@@ -244,8 +244,8 @@ local function draw_comment(buffer, comment, place, end_row)
   vim.api.nvim_buf_set_extmark(buffer, LOOKS, last, 0, { virt_lines = { { { comment.text, 'DrawbridgeHint' } } } })
 end
 
---- Marks the undecided changes of a file in its buffer. If that has unsaved changes, marks stay where they have moved to. A
---- change whose lines are not in the buffer gets no mark.
+--- Marks the undecided changes of a file in its buffer. If the buffer has unsaved changes, marks stay where they have
+--- moved to. A change whose lines are not in the buffer gets no mark.
 ---@param buffer integer
 ---@param file {hunks: drawbridge.Hunk[]}
 ---@param written? drawbridge.Comment[] The comments on its lines.

@@ -50,9 +50,9 @@ function M.looks_outside()
   return false
 end
 
---- Asks, until the user has decided, whether Gemini CLI may connect to editors; after a yes it is started with the command
---- that turns this on. With a file of defaults no question would be needed, but Gemini CLI (0.61) reads only one that
---- belongs to root.
+--- As long as the user has not decided, asks whether Gemini CLI may connect to editors; after a Yes, it is started with
+--- the command that enables this. A file with defaults would make the question unnecessary, but Gemini CLI (0.61) reads
+--- only one that belongs to root.
 ---@param arguments string[]
 ---@return string[] # The arguments that are added to the command line.
 local function gemini_first_words(arguments)
@@ -167,7 +167,7 @@ end
 ---@return table<string, string>
 function M.environment(agent, bridge)
   local none = M.no_proxy(vim.env.no_proxy, vim.env.NO_PROXY)
-  -- A CLI goes through http_proxy even to 127.0.0.1, and programs differ in which spelling they read.
+  -- A CLI uses http_proxy even for 127.0.0.1, and programs differ in which spelling they read.
   return vim.tbl_extend('error', M.agents[agent].environment(bridge), { no_proxy = none, NO_PROXY = none })
 end
 

@@ -16,7 +16,8 @@ local function put_into_force()
   end
 end
 
---- Runs after Neovim has started, so that its start is not slowed and other plugins' commands exist. Idempotent.
+--- Applies the options once Neovim has started, so that startup is not slowed and other plugins' commands exist.
+--- Idempotent.
 local function put_into_force_soon()
   if vim.v.vim_did_enter == 1 then
     return put_into_force()
@@ -80,7 +81,7 @@ function M.restart()
   start_and_report(':DrawbridgeRestart')
 end
 
---- `:DrawbridgeStop`: the bridge is not restarted until the next start.
+--- `:DrawbridgeStop`: stops the bridge, which is not restarted automatically.
 function M.stop()
   if require('drawbridge.server').stop() then
     say(':DrawbridgeStop: the bridge has stopped')
@@ -124,12 +125,12 @@ function M.send(first, last)
   return true
 end
 
---- `:DrawbridgeAccept`: accepts the proposal under the cursor, else the only or newest one, as it is on the screen.
+--- `:DrawbridgeAccept`: accepts the proposal under the cursor, otherwise the only or newest one, as it is on screen.
 function M.accept()
   require('drawbridge.review').accept()
 end
 
---- `:DrawbridgeReject`: rejects the proposal under the cursor, else the only or newest one.
+--- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the only or newest one.
 function M.reject()
   require('drawbridge.review').reject()
 end
@@ -164,7 +165,7 @@ function M.keep_file()
   require('drawbridge.changes').decide(':DrawbridgeKeepFile', 'keep', true)
 end
 
---- `:DrawbridgeUndoFile`: undoes all changes to that file.
+--- `:DrawbridgeUndoFile`: undoes all changes to the current file, or to the file on a line of the quickfix list.
 function M.undo_file()
   require('drawbridge.changes').decide(':DrawbridgeUndoFile', 'undo', true)
 end

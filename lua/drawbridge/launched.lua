@@ -17,7 +17,7 @@ local function lazy_has_it()
 end
 
 --- Whether the user's own setup has the plugin, loaded or not. This looks for files and does not call `require`, which would
---- run a `drawbridge.lua` of the current directory: it is on Lua's path.
+--- run a `drawbridge.lua` in the current directory, because that is on Lua's path.
 local function is_there()
   return vim.g.loaded_drawbridge ~= nil
     or #vim.api.nvim_get_runtime_file(PLUGIN, false) > 0

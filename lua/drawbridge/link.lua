@@ -6,7 +6,7 @@ M.REVISION = 4
 
 local ALIVE_EVERY = 1000 -- ms; Neovim does not report that a channel has closed
 
-local ANCESTORS = 6 -- how far above a hook's process the agent is looked for
+local ANCESTORS = 6 -- how many ancestors of a hook's process are searched for the agent
 
 ---@class drawbridge.Bridge
 ---@field channel integer?
@@ -32,7 +32,7 @@ local function is_open(channel)
   return ok and info.id ~= nil
 end
 
---- Runs the autocommands of `User <name>`; `data` is in `vim.g.drawbridge_event`, and in `args.data` if Neovim has that.
+--- Runs `User <name>` autocommands; `data` is in `vim.g.drawbridge_event`, and in `args.data` if Neovim supports it.
 ---@param name string
 ---@param data table
 function M.fire(name, data)
@@ -69,7 +69,7 @@ function M.state()
   return known
 end
 
---- Calls `callback` at each change of `state()`.
+--- Calls `callback` whenever `state()` changes.
 ---@param callback fun()
 function M.on_state(callback)
   table.insert(state_callbacks, callback)
@@ -84,8 +84,8 @@ local function parent(pid)
   return tonumber(text:match('.*%) %S+ (%d+)'))
 end
 
---- Stores the permission mode that the guard's hook reports; `process` has called the hook. The mode is that of the
---- connected agent that is this process or one of its ancestors.
+--- Stores the permission mode that the guard's hook reports; `process` has called the hook. The mode is stored for
+--- the connected agent that is this process or one of its ancestors.
 ---@param mode string
 ---@param process integer
 function M.report_mode(mode, process)

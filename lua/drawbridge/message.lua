@@ -1,4 +1,5 @@
---- Messages of one line for the user. A longer one would cause "Press ENTER": it is cut, and `:DrawbridgeLog` has it all.
+--- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` has it all.
+--- A first sentence that fits is not cut.
 local log = require('drawbridge.log')
 
 local M = {}
@@ -15,6 +16,11 @@ local function fitted(text)
     return text
   end
   local ending = room > 40 and '... (:DrawbridgeLog)' or '...'
+  local sentence = text:match('^.-%.%f[%s]') or ''
+  local width = vim.fn.strdisplaywidth(sentence)
+  if width > room - #ending and width <= room then
+    return sentence
+  end
   return vim.fn.printf('%.' .. room - #ending .. 'S', text) .. ending
 end
 
@@ -22,7 +28,7 @@ local function note(text)
   log.add(os.date('%Y-%m-%d %H:%M:%S ') .. text)
 end
 
---- Draws a message of a moment ago if it may not be on the screen yet: Neovim would show both and ask for ENTER.
+--- Draws the previous message if it may not be on the screen yet: otherwise Neovim would show both and ask for ENTER.
 local function make_room()
   local now = loop.hrtime() / 1e6
   if now - shown_at < MOMENT and vim.api.nvim_get_mode().mode:find('^[niv]') then
@@ -78,7 +84,7 @@ function M.report(text, level, in_front)
   end
 end
 
---- Reports problems in one line: a single one as a whole, several by their first words; each is in the log.
+--- Reports problems on one line: a single one as a whole, several by their first words; each is in the log.
 ---@param where string What the problems belong to.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)

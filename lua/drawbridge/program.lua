@@ -11,7 +11,7 @@ function M.root()
   return vim.fn.fnamemodify(vim.loop.fs_realpath(source) or source, ':h:h:h')
 end
 
---- How the Python side is run: the option `command`, else the plugin's own `.venv`, else PATH.
+--- How the Python side is run: by the `command` option, otherwise from the plugin's own `.venv`, otherwise from PATH.
 ---@return string[]? program
 ---@return string? problem What is missing, and what to do.
 function M.find()

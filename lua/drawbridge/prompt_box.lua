@@ -9,7 +9,7 @@ local PASTE, PASTED = '\27[200~', '\27[201~'
 local ENTER, UNDO = '\r', '\31'
 -- Older Neovims drop blanks at the ends of a terminal's lines, so any text in the box may be the user's and counts as theirs.
 local CUTS_BLANKS = vim.fn.has('nvim-0.10') == 0
-local LOOKED_AT = 200 -- lines of a screen, at most
+local LOOKED_AT = 200 -- the maximum number of lines that are read from a screen
 local CHOICES_WITHIN = 40 -- lines above the end of the screen in which a dialog has its choices
 
 local pasted = {} ---@type table<integer, string> The text in the box until it is submitted, by the terminal's process.
@@ -18,14 +18,14 @@ local function refuse(message)
   error({ code = 'REFUSED', message = message })
 end
 
---- A text without blanks, since lines are wrapped, without codes that join letters to one sign, and without what the CLI
+--- A text without blanks, since lines are wrapped, without joiners and variation selectors, and without what the CLI
 --- adds, such as [⧉ In a.txt].
 local function squeezed(text)
   text = text:gsub('%s', ''):gsub('\194\160', ''):gsub('\226\128\141', ''):gsub('\239\184\143', '')
   return (text:gsub('%[⧉[^%]]*%]', ''))
 end
 
---- A text in which nothing ends the paste or is a key: of the control characters only line endings and tabs are left.
+--- A text in which nothing ends the paste or acts as a key: the only control characters left are line feeds and tabs.
 local function harmless(text)
   text = text:gsub('\r\n?', '\n'):gsub('\194[\128-\159]', '')
   return (text:gsub('[%z\1-\8\11-\31\127]', ''))
@@ -125,7 +125,7 @@ local function session_of(pid)
   return session
 end
 
---- Refuses a call that comes too late: while Neovim waited for a key, the bridge has given up.
+--- Refuses a call that arrives too late: the bridge gave up while Neovim was waiting for a key.
 local function in_time(params)
   if os.time() > params.before then
     refuse('Neovim was busy for too long.')

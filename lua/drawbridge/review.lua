@@ -37,6 +37,7 @@ local M = {}
 ---@field windows {proposed: integer, old: integer?}? Only while it is shown.
 ---@field tab integer? Its own tab page.
 ---@field stacked boolean? Whether its sides are below each other because there is no room to show them side by side.
+---@field screen {[1]: integer, [2]: integer}? The columns and lines of the editor when its sides last got their room.
 ---@field borrowed boolean? Whether the window of the current text belongs to the user and stays open.
 ---@field old_options table? That window's options before diff mode.
 ---@field place table? Where the cursor and focus were before.
@@ -358,7 +359,7 @@ local function answer(words)
   require('drawbridge.message').answer(words, 'warn')
 end
 
---- Accepts the proposal under the cursor, else the only or newest one; one that was not seen yet is opened instead.
+--- Accepts the proposal under the cursor, otherwise the only or newest one; one that is not shown is opened instead.
 ---@return boolean accepted
 function M.accept()
   local entry = shown_or_newest()
@@ -375,7 +376,7 @@ function M.accept()
   return false
 end
 
---- Rejects the proposal under the cursor, else the only or newest one.
+--- Rejects the proposal under the cursor, otherwise the only or newest one.
 ---@return boolean rejected
 function M.reject()
   local entry = shown_or_newest()

@@ -1,7 +1,8 @@
 --- What the user has selected, reported a moment after the cursor stops moving.
 ---
---- Lines count from 0. A column is sent as a number if the line is ASCII up to it, else as the bytes before it. Whole lines
---- (`V`) reach from the start of the first to the end of the last, without its line end: exactly the highlighted text.
+--- Lines are numbered from 0. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before
+--- it. Whole lines (`V`) extend from the start of the first to the end of the last, without its line break: exactly the
+--- highlighted text.
 local buffers = require('drawbridge.buffers')
 local link = require('drawbridge.link')
 
@@ -14,7 +15,7 @@ local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = 
 
 local timer, group
 local reported ---@type table? What was last reported.
-local active ---@type integer? The buffer of a file that was current last.
+local active ---@type integer? The file buffer that was current last.
 local left ---@type table? A selection that ended before it was reported.
 
 local function mode()
@@ -169,7 +170,7 @@ local function in_file()
   return active == buffer
 end
 
---- The selection or cursor as it is now; nil if no file is current, or in a command line, which may be about the last one.
+--- The current selection or cursor; nil if no file is current, or in the command line, which may be about the last one.
 local function now()
   if not in_file() or mode():sub(1, 1) == 'c' then
     return nil
@@ -225,7 +226,7 @@ function M.stop()
   end
 end
 
---- The current buffer of a file; while a terminal or another special buffer is current, the last one.
+--- The current file buffer; while a terminal or another special buffer is current, the last file buffer.
 ---@return integer?
 function M.active_buffer()
   in_file()

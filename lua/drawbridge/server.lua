@@ -44,7 +44,7 @@ local function known_bridge()
   end
 end
 
---- Changes the phase, which a status line shows. Nothing else sets it.
+--- Changes the phase, which a status line shows. Only `M.leave` sets it directly.
 ---@param phase drawbridge.Phase
 local function enter(phase)
   state.phase = phase
@@ -53,7 +53,7 @@ local function enter(phase)
   end)
 end
 
---- Gives up, and reports that once: to the callers that wait for the bridge, else to the user after the words `what`.
+--- Gives up, and reports that once: to the callers that wait for the bridge, otherwise to the user, after `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')
@@ -191,7 +191,7 @@ function launch()
   local arguments, environment = program.invocation(config.get(), kept)
   local ok, job = pcall(vim.fn.jobstart, vim.list_extend(vim.deepcopy(words), arguments), {
     rpc = true,
-    -- Neovim would wait for an attached child when it ends; this one ends by itself when its stdin closes.
+    -- Neovim would wait for an attached child when it ends; the bridge exits when its stdin closes.
     detach = true,
     env = next(environment) and environment or vim.empty_dict(),
     on_stderr = line_reader(),
@@ -219,7 +219,7 @@ local function close_stdin(job)
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 
---- Stops the bridge, which removes its lock file and closes its views. Returns at once.
+--- Stops the bridge, which removes its lock file and closes its views. Returns immediately.
 ---@return boolean was_running
 function M.stop()
   state.launch_again = false

@@ -62,7 +62,7 @@ local function neighbor()
   end
 end
 
---- Opens a window for `buffer` where the options want it, and makes it the current one. Two agents share the room of one.
+--- Opens a window for `buffer` at the position in the options, and makes it current. Two agents share the space of one.
 local function open_window(buffer)
   local options = config.get().terminal
   local beside = neighbor()

@@ -7,7 +7,7 @@ local prompt_box = require('drawbridge.prompt_box')
 local M = {}
 
 local LOOK_AFTER = 100 -- ms from a key until the program has usually drawn it
-local DRAWN_AFTER = 2000 -- ms from Enter until it has drawn that on a busy machine
+local DRAWN_AFTER = 2000 -- ms from Enter until the program has drawn it on a busy machine
 
 --- `sent`: what the box showed when Enter was pressed, and when that was; nil once the box has shown something else.
 ---@class drawbridge.Draft

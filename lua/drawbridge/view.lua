@@ -118,7 +118,7 @@ local function move_beside(entry, vertical)
   entry.stacked = not vertical
 end
 
---- Gives both sides the same room: when the screen becomes smaller, Neovim takes it from one of them.
+--- Gives both sides the same room: when the screen shrinks, Neovim shrinks only one of them.
 local function share_room(entry)
   local windows, here = entry.windows or {}, vim.api.nvim_get_current_tabpage()
   local proposed, old = windows.proposed, windows.old
@@ -128,6 +128,7 @@ local function share_room(entry)
   if vim.api.nvim_win_get_tabpage(old) ~= here or vim.api.nvim_win_get_tabpage(proposed) ~= here then
     return
   end
+  entry.screen = { vim.o.columns, vim.o.lines }
   local is_beside = vim.api.nvim_win_get_position(proposed)[1] == vim.api.nvim_win_get_position(old)[1]
   local width = vim.api.nvim_win_get_width(proposed) + (is_beside and vim.api.nvim_win_get_width(old) or -1)
   place.quietly(function()
@@ -159,10 +160,13 @@ function M.is_readable(entry)
 end
 
 local function watch(entry, closed)
+  entry.screen = { vim.o.columns, vim.o.lines }
   vim.api.nvim_create_autocmd({ 'VimResized', 'TabEnter' }, {
     group = entry.group,
     callback = function(args)
-      if args.event == 'VimResized' or not M.is_readable(entry) then
+      -- While another tab page is in front, the sides can't be given their room. Widths that the user has set stay.
+      local has_changed = not vim.deep_equal(entry.screen, { vim.o.columns, vim.o.lines })
+      if args.event == 'VimResized' or has_changed or not M.is_readable(entry) then
         share_room(entry)
       end
     end,

@@ -20,7 +20,7 @@ local OLD_DEFAULTS = {
   },
 }
 
--- The default colors of newer ones give removed lines no background.
+-- The default colors of newer Neovims give removed lines no background.
 local REMOVED = {
   dark = 'ctermfg=0 ctermbg=9 guifg=NvimLightGrey1 guibg=NvimDarkRed',
   light = 'ctermfg=15 ctermbg=1 guifg=NvimDarkGrey1 guibg=NvimLightRed',
@@ -41,7 +41,7 @@ local function width_of(line)
   return vim.fn.strdisplaywidth((line:gsub('%%#%w+#', ''):gsub('%%<', ''):gsub('%%=', ''):gsub('%%%%', '%%')))
 end
 
---- The first of `variants` that fits, else the last one, cut.
+--- The first of `variants` that fits, otherwise the last one, cut.
 local function fitting(variants, width)
   for _, line in ipairs(variants) do
     if width_of(line) <= width then
@@ -62,7 +62,7 @@ local function proposed_line(entry, with_name, width)
     or as('Bar', '  ') .. as('Plus', '+' .. entry.added) .. as('Bar', ' ') .. as('Minus', '−' .. entry.removed)
   local beside = #entry.changes > 0 and as('Bar', '  ' .. escaped(table.concat(entry.changes, ', '))) or ''
   local accept = require('drawbridge.config').get().allow_w_to_accept and ':w' or ':DrawbridgeAccept'
-  -- Once it has been edited, Neovim refuses a plain :q.
+  -- Once the text has been edited, Neovim refuses a plain :q.
   local reject = vim.bo[entry.proposed].modified and ':q!' or ':q'
   local short_answers = ('  %s accepts · %s rejects'):format(accept, reject)
   local answers = '%=' .. as('Hint', short_answers .. ' ')

@@ -41,7 +41,7 @@ end
 local function arm(command)
   local consent = command and { buffer = vim.api.nvim_get_current_buf(), command = command }
   armed, acting = consent, true
-  -- It covers what the key itself does and the answer to a question that follows, but nothing that the event loop does later.
+  -- Consent covers what the key does and the answer to a question that follows, but nothing the event loop does later.
   local function lapse()
     if vim.api.nvim_get_mode().mode:sub(1, 1) == 'r' then
       return vim.defer_fn(lapse, ASKED_AGAIN)

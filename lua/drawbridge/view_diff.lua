@@ -84,7 +84,7 @@ function M.can_borrow(entry)
   return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
 end
 
---- Opens the folds of both windows: if nothing differs any more, diff mode folds all lines into one.
+--- Opens the folds of both windows: if nothing differs anymore, diff mode folds all lines into one.
 ---@param entry drawbridge.Entry
 function M.unfold(entry)
   for _, window in pairs(entry.windows) do

@@ -71,7 +71,7 @@ local function look()
   end
 end
 
---- Runs `run` as soon as the user is free, in the order of the calls; right now if they are.
+--- Runs `run` as soon as the user is free, in the order of the calls; immediately if they already are.
 ---@param id any The ID to pass to `forget`.
 ---@param run fun()
 ---@param also? fun(): boolean An additional condition.

@@ -4,7 +4,7 @@ local bar = require('drawbridge.view_bar')
 local M = {}
 
 local MARKS = vim.api.nvim_create_namespace('drawbridge_inline')
-local LINE_LIMIT = 500 -- bytes of a removed line; virtual lines do not wrap
+local LINE_LIMIT = 500 -- the maximum bytes of a removed line; virtual lines do not wrap
 local TO_EDGE = (' '):rep(LINE_LIMIT) -- a virtual line is colored as far as its text goes
 local GUTTER = 2 -- cells of the sign column alone
 
@@ -75,8 +75,8 @@ local function gutter_of(buffer)
   return window and math.max(vim.fn.getwininfo(window)[1].textoff, 1) or GUTTER
 end
 
---- Indents removed lines, which begin at the left edge of the window, by the width of its sign and number columns. It is not
---- known before the window exists.
+--- Indents removed lines, which begin at the left edge of the window, by the width of its sign and number columns. That
+--- width is not known before the window exists.
 local function align(buffer)
   local gutter = gutter_of(buffer)
   for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buffer, MARKS, 0, -1, { details = true })) do
@@ -114,8 +114,8 @@ function M.make_room_at_top(buffer, namespace)
   end
 end
 
---- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. A word is a line of it, or of
---- `removed`, and where a changed part in that line begins and ends, in bytes.
+--- Shows hunks. `first` and `last` (exclusive) are lines of the proposed text, from 0. A word is the number of a
+--- line in it, or in `removed`, and where a changed part of that line begins and ends, in bytes.
 ---@param buffer integer
 ---@param hunks {first: integer, last: integer, removed: string[], hidden: integer, words: integer[][], removed_words?: integer[][]}[]
 ---@param clear boolean Whether to remove the previous marks.
@@ -148,7 +148,7 @@ function M.mark(buffer, hunks, clear)
     if #hunk.removed > 0 then
       mark(math.min(hunk.first, count - 1), 0, {
         virt_lines = M.removed_lines(hunk, tabstop, gutter),
-        -- After the last line there is no line for them to be above.
+        -- After the last line, there is no line that they could be above.
         virt_lines_above = hunk.first < count,
         virt_lines_leftcol = true,
       })

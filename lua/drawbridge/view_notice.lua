@@ -1,5 +1,6 @@
 --- A small window in a corner that can't be entered and takes no key. It never covers an agent's terminal if there is another
---- corner, since a dialog may wait there; if a terminal fills the screen, it covers the top.
+--- corner, since a dialog may be waiting there; if a terminal fills the screen, it covers the terminal's top. It makes way for a
+--- terminal that opens while it is shown.
 local room = require('drawbridge.view_room')
 
 local M = {}
@@ -10,6 +11,8 @@ local BORDER = 2 -- cells of both sides
 local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice about what is waiting, which may be below
+-- What changes the size of the screen or the windows with terminals.
+local MOVED = { 'VimResized', 'WinNew', 'WinEnter', 'BufWinEnter', 'TermOpen', 'TermEnter' }
 
 local function fitted(lines, width)
   local shown = {}
@@ -127,6 +130,7 @@ local function place(lines, window, above)
 end
 
 local function write(buffer, lines)
+  vim.api.nvim_buf_clear_namespace(buffer, COLORS, 0, -1)
   for index, line in ipairs(lines) do
     lines[index] = (' '):rep(EDGE) .. line
   end
@@ -136,17 +140,18 @@ local function write(buffer, lines)
   end
 end
 
---- Redraws the screen while a command line is typed: Neovim does not do that by itself.
+--- Redraws the screen while a command line is typed, which Neovim does not do automatically.
 local function draw()
   if vim.api.nvim_get_mode().mode:sub(1, 1) == 'c' then
     vim.cmd('redraw')
   end
 end
 
---- Shows `lines` in the bottom right corner of the editor, or of `window`. Long ones are wrapped.
+--- Shows `lines` in the bottom right corner of `window`, or in a corner of the editor, if possible one without a
+--- terminal. Long lines are wrapped.
 ---@param lines string[]
 ---@param window integer?
----@param above integer? Rows to leave free below it.
+---@param above integer? Rows to leave free between it and the edge.
 ---@return table notice To pass to `hide`.
 function M.show(lines, window, above)
   local buffer = vim.api.nvim_create_buf(false, true)
@@ -157,14 +162,18 @@ function M.show(lines, window, above)
   local float = room.open_float(buffer, options)
   vim.wo[float].winhighlight = 'NormalFloat:DrawbridgeNotice,FloatBorder:DrawbridgeNoticeBorder'
   local notice = { float = float }
-  notice.resized = vim.api.nvim_create_autocmd('VimResized', {
-    callback = function()
-      if vim.api.nvim_win_is_valid(float) and (not window or vim.api.nvim_win_is_valid(window)) then
+  notice.moved = vim.api.nvim_create_autocmd(MOVED, {
+    -- A window gets its buffer and its size after it is there.
+    callback = vim.schedule_wrap(function()
+      if not vim.api.nvim_win_is_valid(float) or (window and not vim.api.nvim_win_is_valid(window)) then
+        return
+      end
+      if vim.api.nvim_win_get_tabpage(float) == vim.api.nvim_get_current_tabpage() then
         local again, moved = place(lines, window, above)
         write(buffer, again)
         vim.api.nvim_win_set_config(float, moved)
       end
-    end,
+    end),
   })
   draw()
   return notice
@@ -191,7 +200,7 @@ end
 ---@param notice table? The notice, as returned by `show`.
 function M.hide(notice)
   if notice then
-    pcall(vim.api.nvim_del_autocmd, notice.resized)
+    pcall(vim.api.nvim_del_autocmd, notice.moved)
     pcall(vim.api.nvim_win_close, notice.float, true)
     draw()
   end

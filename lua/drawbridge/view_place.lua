@@ -74,8 +74,8 @@ local function restore_sizes(place)
   vim.o.cmdheight = place.screen.cmdheight
 end
 
---- Scrolls back the windows that only our windows have moved. If the cursor has moved, the user has been there, except for a
---- window that was `borrowed` for the view, which moved along with the other side.
+--- Scrolls back the windows that were scrolled only by our windows. If the cursor has moved, the user has been there,
+--- except in a window that was `borrowed` for the view, which scrolled along with the other side.
 local function restore_views(place, borrowed)
   for _, saved in ipairs(place.windows) do
     if vim.api.nvim_win_is_valid(saved.id) and vim.api.nvim_win_get_buf(saved.id) == saved.buffer then
@@ -90,8 +90,8 @@ local function restore_views(place, borrowed)
   end
 end
 
---- Restores the sizes and scroll positions from `remember`, and the focus too if `with_focus`. If the user is on another tab
---- page by now, nothing is touched.
+--- Restores the sizes and scroll positions from `remember`, and the focus too if `with_focus`. Without `with_focus`,
+--- nothing is touched if the user is on another tab page by now.
 ---@param place table
 ---@param with_focus boolean
 ---@param borrowed integer?

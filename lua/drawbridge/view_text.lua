@@ -42,7 +42,7 @@ function M.create(entry)
   end)
 end
 
---- Called after the text was filled in: that step can't be undone, and is not a change.
+--- Called after the text was filled in, which can't be undone and does not count as a change.
 ---@param entry drawbridge.Entry
 function M.finish(entry)
   place.quietly(function()
@@ -113,7 +113,8 @@ function M.replace(entry, first, last, lines)
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- The proposed text with the user's edits; nil if there are none. Lines are sent as one string: Neovim would take a long time to pack many small ones.
+--- The proposed text with the user's edits; nil if there are none. Lines are sent as one string, because Neovim would
+--- take a long time to pack many small ones.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?
 function M.changed(entry)

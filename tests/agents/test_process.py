@@ -307,7 +307,7 @@ async def test_an_agent_that_dies_at_once_says_why(tmp_path: Path) -> None:
 # Interrupt, stop and kill.
 
 
-async def test_an_interrupt_that_is_not_heard_leaves_the_turn_open(agent: Session) -> None:
+async def test_ignored_interrupt_keeps_turn_open(agent: Session) -> None:
     agent.process.prompt("silent")
     await agent.heard.next(AgentLine)
     agent.process.interrupt()

@@ -64,7 +64,7 @@ async def rounds(directory: Path, count: int) -> None:
 
 
 async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
-    """From the start to the kill, which may come before it is ready."""
+    """Starts the server and kills it, possibly before it is ready."""
     working = asyncio.create_task(work(server, follower, asked, random))
     await asyncio.wait([working], timeout=random.choice([random.uniform(0, 0.5), random.uniform(0.5, 2.0)]))
     await server.kill()

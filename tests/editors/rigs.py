@@ -37,7 +37,7 @@ from tests.waiting import PATIENCE, until
 
 BUFFERS = "buffers"  # files can be open in it, changed, saved and selected in; it has diagnostics
 LEAVES = "leaves"  # it can end while the bridge runs
-HANGS = "hangs"  # it can be made to answer no more
+HANGS = "hangs"  # it can be made to stop responding
 
 
 class Rig:

@@ -182,7 +182,7 @@ async def test_an_abandoned_command_line_is_no_consent(rig: Workstation) -> None
     assert await rig.decided() == Rejected()
 
 
-async def test_a_write_meant_for_another_file_does_not_accept_a_view_that_comes_later(rig: Workstation) -> None:
+async def test_write_to_other_file_does_not_accept_later_view(rig: Workstation) -> None:
     path = await rig.opened("hello.txt", OLD)
     await rig.person.types("x:w<CR>")
     await settled(lambda: path.read_text() != OLD, "the write")

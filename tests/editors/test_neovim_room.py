@@ -51,6 +51,26 @@ async def test_both_sides_are_readable_in_any_size(program: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("program", each_nvim())
+async def test_both_sides_are_readable_after_another_tab_page_was_resized(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await asyncio.to_thread(pane.resize, 140, 24)
+        await rig.person.until("return vim.o.columns == 140")
+        await proposes(rig)
+        await rig.person.until(SHOWN)
+        for columns, below in ((90, False), (50, True)):
+            await rig.person.types(":tabprevious<CR>")
+            await asyncio.to_thread(pane.resize, columns, 24)
+            await rig.person.until("return vim.o.columns == ...", columns)
+            await rig.person.types(":tabnext<CR>")
+            (first, second) = await sides(rig)
+            assert (first[0] != second[0]) is below, (columns, first, second)
+            size = 3 if below else 2
+            assert abs(first[size] - second[size]) <= 1, (columns, first, second)
+        await rig.person.types(":resize 6<CR>:tabprevious<CR>:tabnext<CR>")
+        assert 6 in [side[3] for side in await sides(rig)], "what the user has set was changed"
+
+
+@pytest.mark.parametrize("program", each_nvim())
 @pytest.mark.parametrize("accept", [":w<CR>", ":x<CR>", ":DrawbridgeAccept<CR>"])
 async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tmp_path: Path, accept: str) -> None:
     async with screen_rig(program, tmp_path) as (rig, pane):
@@ -132,3 +152,27 @@ async def test_a_notice_does_not_cover_a_dialog(program: Path, tmp_path: Path, s
             assert covered == []
         for row, height in covered:  # where there is only a terminal, its dialog is at its end
             assert row < height / 2
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("split", ["botright vnew", "botright new"])
+async def test_a_notice_makes_way_for_a_terminal_that_opens(program: Path, tmp_path: Path, split: str) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
+        await sees(pane, "Answer in its terminal")
+        await rig.person.lua(TERMINAL, split, [sys.executable, "-c", COUNTS_SIZES])
+        await rig.person.until("return vim.api.nvim_get_mode().mode == 't'")
+        await rig.person.until(f"return #(function() {COVERED} end)() == 0")
+        assert "another size" not in await sees(pane, "Answer in its terminal", "ready")
+
+
+@pytest.mark.parametrize("program", each_nvim())
+async def test_a_notice_of_another_tab_page_stays_there(program: Path, tmp_path: Path) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.person.lua("require('drawbridge.view_notice').flash('Answer in its terminal')")
+        await sees(pane, "Answer in its terminal")
+        await rig.person.lua(TERMINAL, "tabnew", [sys.executable, "-c", COUNTS_SIZES])
+        await sees(pane, "ready")
+        await asyncio.to_thread(pane.wait_until_gone, "Answer in its terminal")
+        await rig.person.lua("vim.cmd('stopinsert | tabprevious')")
+        await sees(pane, "Answer in its terminal")

@@ -115,6 +115,6 @@ async def seconds_of_a_visit(besieged: Server, client: WireClient, project: str)
     took = time.perf_counter() - before
     if answer["type"] == "accepted":
         await client.receive("update", "run_finished", run_id=answer["data"]["run_id"])
-    else:  # so many visits are more than one may ask for
+    else:  # more visits than the rate limit allows
         assert answer["data"]["code"] == "RATE_LIMITED"
     return took

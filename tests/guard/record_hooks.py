@@ -122,7 +122,9 @@ def claude(place: Place) -> str:
         claude_rig.Claude.start(tmux, Path(program), project=place.folder, environment=environment)
 
         def noticed() -> bool | None:
-            if time.time() - a.stat().st_mtime > 2:  # it takes a moment until it watches, and then waits for the end
+            if (
+                time.time() - a.stat().st_mtime > 2
+            ):  # it starts watching after a moment, then waits for the session to end
                 a.write_text("one = 1\n")
             return any(payload["hook_event_name"] == "FileChanged" for payload in place.payloads()) or None
 

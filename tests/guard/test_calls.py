@@ -194,7 +194,7 @@ def test_a_directory_that_is_gone_matters_to_nobody_who_does_not_need_it(
     monkeypatch.chdir(tmp_path)
 
 
-def test_codex_opens_a_path_as_it_is_given() -> None:
+def test_codex_paths_are_not_normalized() -> None:
     """The kernel follows a link before it goes up."""
     patch = "*** Begin Patch\n*** Delete File: link/../a.py\n*** End Patch"
     payload = {

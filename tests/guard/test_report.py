@@ -289,7 +289,7 @@ def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
 
 @pytest.mark.parametrize("payload", [ASKED, *OTHERS], ids=name)
 def test_without_a_server_nothing_more_is_loaded(guard: Guard, home: Path, payload: Payload) -> None:
-    Path(private_socket.directory()).mkdir(parents=True, mode=0o700)  # there was one once
+    Path(private_socket.directory()).mkdir(parents=True, mode=0o700)  # a server ran here before
     assert imported(processes.fast_form(home, guard.settings), payload) == WITHOUT_EDITOR
 
 

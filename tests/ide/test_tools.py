@@ -451,7 +451,7 @@ async def test_diagnostics(rig: ClaudeRig, agent: Agent, project: Path) -> None:
         },
     ]
     assert await agent.body("getDiagnostics") == [{"uri": f"file://{path}", "diagnostics": listed}]
-    # The agent's own spelling comes back, so that it knows the file again: the real CLI encodes nothing.
+    # The path is returned exactly as the agent wrote it, so that the agent recognizes the file: the real CLI encodes nothing.
     for spelling in [f"file://{path}", (project / "main.py").as_uri(), path, "main.py"]:
         assert await agent.body("getDiagnostics", uri=spelling) == [{"uri": spelling, "diagnostics": listed}]
 

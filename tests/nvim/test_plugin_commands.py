@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.ide.unasked import THEN, WHY
 from tests import programs
 
 from .plugin_rig import Neovim, bridge_options, neovim, wait_until
@@ -83,6 +84,13 @@ class TestLongMessages:
         assert said.endswith("... (:DrawbridgeLog)" if columns > 60 else "...")
         assert columns * 0.6 < len(said) < columns
         assert editor.log[-1].endswith("word end")
+
+    def test_a_first_sentence_that_fits_is_whole(self, editor: Neovim) -> None:
+        editor.call("nvim_ui_try_resize", 80, 24)
+        words = WHY.format(agent="Claude Code", file="app.py", then=THEN["reloaded"])
+        editor.lua("require('drawbridge.message').report(..., 'warn', false)", words)
+        assert editor.says("app.py").endswith("Claude Code wrote app.py without asking: no diff.")
+        assert editor.log[-1].endswith(words)
 
     def test_they_do_not_stop_a_neovim_without_a_command_line(self, editor: Neovim) -> None:
         editor.lua("pcall(vim.cmd, 'set cmdheight=0')")

@@ -56,6 +56,15 @@ def wake_up(seconds: float) -> list[dict[str, Any]]:
     return [said, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
 
 
+def enters_worktree(directory: str) -> list[dict[str, Any]]:
+    """Lines for ``/emit``: the agent enters a git worktree that Claude Code has created."""
+    call = {"type": "tool_use", "id": "toolu_worktree", "name": "EnterWorktree", "input": {}}
+    done = {"type": "tool_result", "tool_use_id": "toolu_worktree", "content": "Created"}
+    said = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
+    result = {"worktreePath": directory}
+    return [said, {"type": "user", "message": {"role": "user", "content": [done]}, "tool_use_result": result}]
+
+
 TASK = {"type": "system", "subtype": "task_started", "task_id": "t1", "description": "A build", "is_backgrounded": True}
 """A line for ``/emit``: the agent has started a command in the background."""
 

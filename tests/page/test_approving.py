@@ -483,6 +483,45 @@ def test_nothing_of_an_input_is_hidden(browser: Browser, address: str, name: str
         assert [given for given, card in zip(calls, cards, strict=True) if EVIL not in card] == []
 
 
+def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(
+    browser: Browser, address: str, directory: Path
+) -> None:
+    cell: dict[str, Any] = {
+        "cell_type": "code",
+        "id": "c",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "source": "a",
+    }
+    book = directory / "book.ipynb"
+    book.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    change = {"old_string": "up", "new_string": "down"}
+    inputs: list[tuple[str, dict[str, Any]]] = [
+        ("Edit", {**change, "replace_all": {"cmd": EVIL}}),
+        ("MultiEdit", {"edits": [{**change, "cmd": EVIL}]}),
+        ("MultiEdit", {"edits": [{**change, "replace_all": EVIL}]}),
+        ("MultiEdit", {"edits": [change, EVIL]}),
+        ("NotebookEdit", {"edit_mode": "delete", "cell_id": "c", "new_source": EVIL}),
+        ("NotebookEdit", {"edit_mode": "delete", "cell_id": "c", "new_source": "", "cell_type": EVIL}),
+        ("NotebookEdit", {"new_source": "b", "cell_id": "c", "cell_type": [EVIL]}),
+    ]
+    calls = [
+        {
+            "name": tool,
+            "input": {"notebook_path": str(book), **given}
+            if tool == "NotebookEdit"
+            else {"file_path": str(directory / "notes.md"), **given},
+        }
+        for tool, given in inputs
+    ]
+    with browser.person(address) as person:
+        asks(person, *calls)
+        assert len(person.reads(f"{CARD} .proposed")) == len(calls)
+        cards = person.reads(CARD)
+        assert [given for given, card in zip(inputs, cards, strict=True) if EVIL not in card] == []
+
+
 REORDERED = "rm -rf \u05d0/1/2/\u05d1 && echo \u05d0 -9 1234 5678 \u05d1"
 """Letters from right to left, with digits and signs that would change places around them."""
 
@@ -578,6 +617,7 @@ def test_a_cell_is_not_left_out_because_its_letters_are_drawn_elsewhere(browser:
         more.format("`&copy;`", "copy"),
         more.format("www.example.org/a.b", "http"),
         more.format("\\&times;", "times"),
+        more.format("2", "../*"),
     ]
     plan = "\n\n".join(
         ["# **Plan**", *rows, "1. one\n1. `&amp;` www.example.org <b@example.org>\n   - [x] done<br>and"]

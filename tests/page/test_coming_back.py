@@ -133,6 +133,8 @@ async def test_a_killed_server_comes_back_and_the_page_is_where_it_was(
         assert person("value", css=".approval footer textarea") == "because"
         async with serving_at(port, data, directory.parent):
             person.sees(".approval .notice", "Withdrawn: the server")
+            person.sees(".approval .notice", "What you entered wasn’t used.")
+            person.sees(".approval .mine", "because")
             person.sees(".finished", "Stopped")
             person.until("document.querySelector('.connection').textContent === ''")
             assert person("value", css="#prompt") == "a draft"

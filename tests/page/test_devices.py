@@ -33,6 +33,9 @@ LAST: Scope = "approve"
 """Its device answers the question that the others see."""
 
 
+TOKEN = "localStorage.getItem('drawbridge.token')"
+
+
 def given(server: Server, name: str, scope: Scope) -> str:
     """A new device's token, as its owner makes it."""
     return Devices(server.data).add(name, scope)[1]
@@ -82,6 +85,36 @@ def test_the_link_that_serve_prints_signs_a_browser_in(browser: Browser, own_ser
     assert [device.scope for device in Devices(own_server.data)] == ["admin"]
 
 
+def sign_in(server: Server) -> str:
+    """The fragment of a new link of ``serve``."""
+    return f"#sign-in={new_code(Devices(server.data), 'admin').replace('-', '')}"
+
+
+def test_that_link_replaces_a_token_that_is_not_valid(browser: Browser, own_server: Server) -> None:
+    with browser.person(page_of(own_server)) as person:
+        person.sees("#token")
+        person.runs("localStorage.setItem('drawbridge.token', 'drawbridge_revoked')")
+        person.runs(f"location.hash = '{sign_in(own_server)}'")
+        person.sees(".start h2", "New session")
+
+
+def test_that_link_asks_before_it_replaces_a_token_that_allows_less(browser: Browser, own_server: Server) -> None:
+    """Any web page can lead here with a code in the link."""
+    token = given(own_server, "mine", "run")
+    with browser.person(f"{page_of(own_server)}#token={token}") as person:
+        person.until(f"{TOKEN} === '{token}'")
+        for choice in ("Keep this device’s access", "Use the link"):
+            person.runs(f"location.hash = '{sign_in(own_server)}'")
+            person.sees("dialog", "This link gives full access")
+            assert person.runs(TOKEN) == token
+            person.clicks(f"dialog button:has-text('{choice}')")
+            person.loses("dialog")
+        person.sees(".start h2", "New session")
+        person.runs(f"location.hash = '{sign_in(own_server)}'")
+        person.until("location.hash === '#/'")
+        assert person("visible", css="dialog") is False, "it allows as much already"
+
+
 async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
@@ -97,9 +130,6 @@ async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
         person.clicks("text=Connect")
         person.sees("h2", "blog")
         assert person("value", css="#prompt") == "a thought"
-
-
-TOKEN = "localStorage.getItem('drawbridge.token')"
 
 
 def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server: Server) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .rig import Browser, Person
-from .test_approving import CARD, CURRENT, READS, answers, asks, bash, edit, stays, write
+from .test_approving import CARD, CURRENT, READS, answers, asks, bash, edit, reads_all, stays, write
 
 pytestmark = pytest.mark.thorough
 
@@ -122,6 +122,60 @@ def test_a_long_change_is_not_accepted_unseen_from_its_editor(browser: Browser, 
         person.presses("Control+Enter")
         [answer] = answers(person)
         assert answer["updatedInput"]["content"] == "# mine\n" + LONG
+
+
+KEYBOARD = """(() => {
+  Object.defineProperty(visualViewport, 'height', { value: 60, configurable: true });
+  visualViewport.dispatchEvent(new Event('resize'));
+})()"""
+"""Like that of an iPhone, it covers the page and leaves its layout as it is."""
+
+NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEvent(new Event('resize')) })()"
+
+
+@pytest.mark.parametrize("cover", ["zoom", "keyboard"])
+def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
+    browser: Browser, address: str, directory: Path, cover: str
+) -> None:
+    with browser.person(address, height=600) as person:
+        asks(person, write(directory / "long.py", LONG))
+        person.clicks(EDIT)
+        adds(person, "# mine\n")
+        person.runs(IN_STEPS.format(PAGE))  # the head of the card is in sight before
+        if cover == "zoom":
+            person("zoom", factor=2)
+            person.until("visualViewport.scale > 1.5")
+        else:
+            person.runs(KEYBOARD)
+        scrolls_through_the_editor(person)
+        assert not can_accept(person)
+        if cover == "zoom":
+            person("zoom", factor=1)
+            person.until("visualViewport.scale === 1")
+        else:
+            person.runs(NO_KEYBOARD)
+        scrolls_through_the_editor(person)
+        person.clicks(f"{EDITED}:not(.moved):enabled")
+        assert answers(person)[0]["updatedInput"]["content"] == "# mine\n" + LONG
+
+
+def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
+    """The lines beside them are in sight long before they are."""
+    (directory / "notes.md").write_text(f"first\n{LONG}last\n")
+    with browser.person(address, height=600) as person:
+        asks(person, edit(directory / "notes.md", LONG, ""))
+        person.clicks(EDIT)
+        adds(person, "my ")
+        person.sees(f"{CARD} .unopened", "Go back and read what is removed")
+        scrolls_through_the_editor(person)
+        assert not can_accept(person)
+        person.presses("Control+Enter")
+        stays(person, 1)
+        reads_all(person)
+        person.clicks(EDIT)
+        person.clicks(f"{EDITED}:not(.moved):enabled")
+        [answer] = answers(person)
+        assert answer["updatedInput"]["new_string"] == "first\nmy last\n"
 
 
 def test_a_change_that_was_read_is_accepted_from_its_editor(browser: Browser, address: str, directory: Path) -> None:

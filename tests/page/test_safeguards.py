@@ -26,6 +26,7 @@ from .test_approving import (
     stays,
     write,
 )
+from .test_seen import sends
 
 pytestmark = pytest.mark.thorough
 
@@ -142,6 +143,28 @@ def test_what_a_note_covers_is_not_in_sight(browser: Browser, address: str, dire
         assert answers(person)[0]["behavior"] == "allow"
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (375, 667)])
+def test_a_note_is_whole_beside_the_answer_bar(
+    browser: Browser, address: str, directory: Path, tmp_path: Path, width: int, height: int
+) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_bytes(b"")
+    with browser.person(address, width=width, height=height) as person:
+        sends(person, write(directory / "new.py", "x = 1\n" * 60))
+        person("choose", css=".composer input[type=file]", files=[str(empty)])
+        person.sees(".toast.problem")
+        person.runs("document.querySelector('.approval').scrollIntoView({ block: 'start' })")
+        assert person.runs(
+            "(() => { const toast = document.querySelector('.toast'); const box = toast.getBoundingClientRect();"
+            " toast.style.pointerEvents = 'auto';"  # clicks go to what is behind it
+            " const bar = document.querySelector('.approval footer').getBoundingClientRect();"
+            " const corners = [[box.left + 9, box.top + 9], [box.right - 9, box.top + 9],"
+            " [box.left + 9, box.bottom - 9], [box.right - 9, box.bottom - 9]];"
+            " const isWhole = corners.every(([x, y]) => toast.contains(document.elementFromPoint(x, y)));"
+            " return [isWhole, box.bottom <= bar.top || box.top >= bar.bottom] })()"
+        ) == [True, True]
+
+
 async def test_letters_go_into_the_search_of_a_file(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     address = f"{page_of(server)}#token={server.token}&project={project}"
@@ -192,6 +215,37 @@ def test_a_button_that_has_just_moved_is_not_clicked(browser: Browser, address: 
         mine.until(CAN_BE_CLICKED)
         mine.clicks(ACCEPT)
         assert [answer["behavior"] for answer in answers(mine)] == ["allow", "allow"]
+
+
+CLOCK = """(() => {
+  let at = performance.now();
+  performance.now = () => at;
+  window.later = (milliseconds) => {
+    at += milliseconds;
+    visualViewport.dispatchEvent(new Event('resize'));
+  };
+})()"""
+"""A clock that only the test moves on: after that, the page measures again."""
+
+
+def test_the_buttons_of_a_new_approval_are_not_clicked(browser: Browser, address: str, directory: Path) -> None:
+    """For half a second: the click or the key may be meant for what was there before."""
+    with browser.person(address) as person:
+        person.sees("#prompt")
+        person.runs(CLOCK)
+        asks(person, edit(directory / "notes.md", "up", "down"))
+        person.sees(ACCEPT)
+        for milliseconds in (0, 490):
+            person.runs(f"later({milliseconds})")
+            assert person.runs(CAN_BE_CLICKED) is False
+            person.runs(f"document.querySelector({json.dumps(ACCEPT)}).focus()")
+            person.presses("Enter")
+        person.runs("later(20)")
+        person.until(CAN_BE_CLICKED)
+        person.runs(f"document.querySelector({json.dumps(ACCEPT)}).focus()")
+        assert person.runs(OPEN.format(1)), "a key has answered"
+        person.presses("Enter")
+        assert answers(person)[0]["behavior"] == "allow"
 
 
 GROWS = """new Promise((done) => {

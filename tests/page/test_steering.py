@@ -11,7 +11,7 @@ import pytest
 
 from tests.server.processes import Server
 
-from .agent import TASK, wake_up
+from .agent import TASK, enters_worktree, wake_up
 from .conftest import page_of, project_in, serving
 from .rig import Browser
 
@@ -110,8 +110,10 @@ def test_what_ends_with_a_schedule_is_named_on_its_button(browser: Browser, addr
 def test_with_another_mode_nothing_is_asked(browser: Browser, address: str, directory: Path) -> None:
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
+        person.sees(".empty .hint", "It asks before changing files")
         person.picks("mode", "acceptEdits")
         person.sees(".toast", "Mode: Auto-accept edits")
+        person.sees(".empty .hint", "It changes files without asking")
         person.prompts("unasked")
         person.sees(".finished")
         person.picks("mode", "plan")
@@ -202,6 +204,13 @@ def test_what_a_run_changed_is_shown_and_taken_back(browser: Browser, address: s
         person.clicks(".changes footer .no")
         person.sees(".changes .problem", "Nothing was undone")
     assert (directory / "notes.md").read_text() == "mine\n"
+
+
+def test_the_changes_of_a_run_say_where_its_agent_worked(browser: Browser, address: str) -> None:
+    with browser.person(address) as person:
+        person.prompts(f"/emit {json.dumps(enters_worktree('/p/.claude/worktrees/wt'))}")
+        person.clicks(".finished button:has-text('View changes')")
+        person.sees(".changes", "The agent worked in /p/.claude/worktrees/wt. Changes there are not shown.")
 
 
 @pytest.mark.thorough

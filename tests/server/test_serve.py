@@ -25,6 +25,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from drawbridge.server.app import stats
+from drawbridge.server.auth.access import of_this_machine
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.processes import COMMAND, Server, refused, serving, start
@@ -122,6 +123,18 @@ async def test_a_terminal_gets_a_link_that_signs_a_browser_in(data: Path) -> Non
 @pytest.mark.parametrize("more", [("--public-host", "vm.example"), ("--no-tls", "--insecure-no-auth")])
 async def test_no_link_is_printed_where_it_may_lead_elsewhere_or_is_not_needed(data: Path, more: tuple[str]) -> None:
     assert "#sign-in" not in await on_a_terminal(data, *more)
+
+
+async def test_a_person_is_shown_the_address_for_a_phone(data: Path) -> None:
+    """Where the server can be reached from other machines."""
+    addresses = [
+        str(one) for one in of_this_machine() if one.version == 4 and not (one.is_loopback or one.is_link_local)
+    ]
+    if not addresses:
+        pytest.skip("this machine has only a loopback address")
+    shown = await on_a_terminal(data, "--host", "0.0.0.0")
+    for address in ("127.0.0.1", *addresses):
+        assert re.search(rf"https://{re.escape(address)}:\d+/", shown), shown
 
 
 async def test_the_default_limits_of_a_message_apply(data: Path) -> None:
@@ -224,6 +237,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
     assert code == 2
     assert said.count("\n") == 1
     assert said.startswith("drawbridge serve: ")
+    assert not re.search(r"\[[A-Z_]+\]$", said.rstrip()), "a code would have to be looked up"
     for expected in (
         f"{config}: [serve] log_level must be one of",
         f"{config}: [serve] unknown setting prot",
@@ -324,6 +338,7 @@ async def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(dat
         assert code == 3
         assert f"(process {server.process.pid})" in said
         assert "Stop that one" in said
+        assert "[SERVER_RUNNING]" in said
         async with server.client() as client:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 

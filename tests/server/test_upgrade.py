@@ -100,7 +100,7 @@ async def test_the_server_marks_what_it_has_opened(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "code", "words"),
+    ("content", "reason", "words"),
     [
         (f'{{"format": {FORMAT + 1}, "drawbridge": "9.1.0"}}', "newer Drawbridge (9.1.0)", "install that version"),
         pytest.param(
@@ -110,14 +110,15 @@ async def test_the_server_marks_what_it_has_opened(data: Path) -> None:
     ],
 )
 async def test_data_of_a_newer_server_are_refused_and_not_touched(
-    data: Path, content: str, code: str, words: str
+    data: Path, content: str, reason: str, words: str
 ) -> None:
     (data / "format.json").write_text(content)
     before = everything_below(data)
     exit_code, said = await refused("--no-tls", "--port", "0", "--data-dir", data)
     assert exit_code == 3
-    assert code in said
+    assert reason in said
     assert words in said
+    assert said.rstrip().endswith("[DATA_TOO_NEW]") == ("newer" in reason)
     assert everything_below(data) == before
 
 
@@ -190,7 +191,7 @@ def lasting(found: Any, root: Path) -> Any:
 
 
 @pytest.mark.parametrize("remembered", [True, False], ids=["as saved", "from the records alone"])
-async def test_data_of_the_version_before_give_the_same_answers(tmp_path: Path, remembered: bool) -> None:
+async def test_previous_version_data_reads_the_same(tmp_path: Path, remembered: bool) -> None:
     data, root = tmp_path / "data", tmp_path / "home"
     shutil.copytree(OLD_1, data, symlinks=True)
     for file in [*data.rglob("metadata.json"), *data.rglob("messages_*.jsonl")]:

@@ -175,7 +175,10 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
 class Alone(App[None]):
     """A screen with one approval only. ``given``: the answers that the person gave."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("a", "accept", "as the conversation has it")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("a", "accept", "as the conversation has it"),
+        ("w", "always", "as the conversation has it"),
+    ]
     CSS_PATH = Path(approval_view.__file__).parent / "attach.tcss"
 
     def __init__(self, request: dict[str, Any], agent: str = "Claude", **state: Any) -> None:
@@ -200,6 +203,9 @@ class Alone(App[None]):
     def action_accept(self) -> None:
         self.view.accept()
 
+    def action_always(self) -> None:
+        self.view.always()
+
     @property
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in shown(self))
@@ -208,7 +214,7 @@ class Alone(App[None]):
 @contextlib.asynccontextmanager
 async def alone(app: Alone, width: int = 80, height: int = 24) -> AsyncIterator[Pilot[None]]:
     """``app`` on a screen of that size, of which the approval may use all; it has the focus."""
-    async with app.run_test(size=(width, height)) as pilot:
+    async with app.run_test(size=(width, height), notifications=True) as pilot:
         app.view.fit(height)
         app.view.look()
         await pilot.pause()

@@ -13,6 +13,7 @@ from tests.server.processes import Server
 from tests.server.wire_client import deleted
 
 from .rig import Person, attached
+from .test_deciding import device_token
 
 
 async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) -> None:
@@ -22,6 +23,16 @@ async def test_an_empty_list_shows_its_keys(lasting: Server, directory: Path) ->
         await person.sees("Keys (outside text fields)")
         await person.presses("escape", "q")
         await person.comes(lambda: not person.app.is_running, "the end")
+
+
+async def test_an_empty_list_says_how_a_device_without_the_scope_gets_a_project(
+    lasting: Server, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(await device_token(lasting, "run"))
+    async with attached(lasting, None, token_file=str(token)) as person:
+        await person.sees("No projects yet", "This device can't add one", "drawbridge attach .", "--scope admin")
+        assert "Press n" not in person.screen
 
 
 async def test_a_project_is_added_in_the_list(lasting: Server, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Random requests and random keys: what is accepted in the terminal was on its screen, all of it.
+"""Random requests, keys and clicks: what is accepted in the terminal was on its screen, all of it.
 
 Each request contains words that occur once. The test looks at the screen after every act and notes which ones are there.
 """
@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from random import Random, SystemRandom
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
+from textual.pilot import OutOfBounds, Pilot
+
+from drawbridge.tui import approval_view
 
 from .rig import Alone, alone
 
@@ -22,8 +25,6 @@ KEYS = [
     "w",
     "space",
     "space",
-    "G",
-    "g",
     "down",
     "up",
     "pagedown",
@@ -32,8 +33,9 @@ KEYS = [
     "home",
     "tab",
     "enter",
-    "ctrl+d",
 ]
+BUTTONS = [".accept", ".always", ".more"]
+ALWAYS = {"type": "addRules", "behavior": "allow", "destination": "session", "rules": [{"toolName": "Bash"}]}
 WORD = re.compile("q[0-9]{5}z")
 
 
@@ -79,7 +81,31 @@ class Words:
 
 def request(random: Random) -> dict[str, Any]:
     words = Words(random)
-    match random.randrange(5):
+    found = call(random, words)
+    if random.random() < 0.5:
+        found["suggestions"] = [ALWAYS]
+    if random.random() < 0.3:
+        found["reason"] = words.some(30)
+    if random.random() < 0.2:
+        found["blocked_path"] = f"/etc/{words.some(3)}"
+    return found
+
+
+def of_acp(words: Words) -> dict[str, Any]:
+    """A tool call of the Agent Client Protocol, or what only looks like one."""
+    diff = {"type": "diff", "path": f"/ws/{words.word()}", "oldText": words.lines(4), "newText": words.lines(20)}
+    said = {"type": "content", "content": {"type": "text", "text": words.lines(9)}}
+    return {
+        "toolCallId": words.word(),
+        "title": words.some(),
+        "kind": "execute",
+        "rawInput": {"command": words.some(20), "path": words.word(), words.word(): words.some()},
+        "content": [said, diff],
+    }
+
+
+def call(random: Random, words: Words) -> dict[str, Any]:
+    match random.randrange(7):
         case 0:
             return {"tool_name": "Bash", "input": {"command": words.some(60), "description": words.some()}}
         case 1:
@@ -95,6 +121,14 @@ def request(random: Random) -> dict[str, Any]:
             given = {"file_path": "/ws/a.txt", "content": text}
             proposal = {"path": "/ws/a.txt", "old_text": "", "new_text": text}
             return {"tool_name": "Write", "input": given, "proposal": proposal}
+        case 4:
+            return {
+                "tool_name": "execute",
+                "form": "acp",
+                "input": of_acp(words) | {"toolCallId": "t"},
+            }  # not for people
+        case 5:
+            return {"tool_name": "mcp__x__y", "input": of_acp(words)}
         case _:
             old, new, around = words.some(3), words.some(20), "".join(f"line {number}\n" for number in range(30))
             given = {"file_path": "/ws/a.txt", "old_string": old, "new_string": new}
@@ -126,6 +160,10 @@ async def acts(random: Random, app: Alone, pilot: Pilot[None]) -> str:
         await pilot.resize_terminal(width, height)
         app.view.fit(height)
         did = f"resizes to {width}x{height}"
+    elif random.random() < 0.2:
+        did = random.choice(BUTTONS)
+        with suppress(OutOfBounds):
+            await pilot.click(did)
     else:
         did = random.choice(KEYS)
         await pilot.press(did)
@@ -156,9 +194,10 @@ async def plays(random: Random, story: list[Any]) -> bool:
 @pytest.mark.parametrize(
     "rounds", [pytest.param(60, marks=pytest.mark.thorough), pytest.param(1_000, marks=pytest.mark.slow)]
 )
-async def test_nothing_unseen_is_accepted(rounds: int) -> None:
+async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     """With ``DRAWBRIDGE_TEST_SEED`` as a failure shows it, the requests and the keys are the same again."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)  # clicks answer at once, too
     random, accepted = Random(seed), 0
     for number in range(rounds):
         story: list[Any] = []

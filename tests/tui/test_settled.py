@@ -1,4 +1,4 @@
-"""How the terminal client shows that a question has ended, and what a person made of it."""
+"""How the terminal client shows that a question or a run has ended, and what a person made of it."""
 
 from __future__ import annotations
 
@@ -69,3 +69,12 @@ def test_an_answer_to_a_question_is_not_an_edit() -> None:
 )
 def test_what_the_desk_settled_is_not_withdrawn(reason: str, words: str) -> None:
     assert _drawn(BASH, {"reason": reason}, folded=True).startswith(f"↩ {words}")
+
+
+def test_a_run_in_another_directory_says_where_its_agent_worked() -> None:
+    def drawn(**more: str) -> str:
+        item = Item(1, 1, "", "finished", {"outcome": "completed", **more})
+        return "\n".join(strip.text.rstrip() for strip in Painter(DARK).item(item, 80, folded=True, whole=None))
+
+    assert "Worked in /p/.claude/worktrees/wt" in drawn(directory="/p/.claude/worktrees/wt")
+    assert "Worked in" not in drawn()

@@ -1,4 +1,4 @@
-"""The whole way: an agent's hook call, ``drawbridge hook``, and a person in a real VS Code (whose window has two sockets)."""
+"""End to end: an agent's hook call, ``drawbridge hook``, and a person in a real VS Code (whose window has two sockets)."""
 
 from __future__ import annotations
 

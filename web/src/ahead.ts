@@ -1,7 +1,7 @@
 // Preloads the files that render a session while the first view loads, not after it. This is a separate script; a file
 // that fails to load is fetched again when it is needed.
 
-/** The names of the files; the build knows them. */
+/** The names of those files; the build inserts them. */
 declare const PARTS: string[];
 
 for (const name of PARTS) {

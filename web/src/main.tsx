@@ -45,7 +45,7 @@ view.subscribe((now) => {
   last = now;
 });
 
-/** Why the server has refused the token, empty if the token is not valid; undefined if it has not refused it. */
+/** Why the server has refused the token; empty if the token is not valid, undefined if it was not refused. */
 const refused = signal<string | undefined>(undefined);
 
 /** The code and the fingerprint from a link that pairs this device. */
@@ -54,8 +54,11 @@ const invited = signal<Invitation | undefined>(undefined);
 /** Whether the sign-in form is shown. */
 const isOutside = signal(false);
 
-/** A token that the server has not accepted yet: it becomes this device's token once it has. */
+/** A token that the server has not accepted yet. Once accepted, it becomes this device's token. */
 let trying = kept.triedToken();
+
+/** The code of a sign-in link, as long as it is not known whether this device's own token is still valid, and for what. */
+let offered: string | undefined;
 
 /** Whether the token was typed: the form then stays until the server has accepted it. */
 let isTyped = false;
@@ -87,7 +90,7 @@ function go(address: string) {
   } else location.hash = address;
 }
 
-/** Uses a token or a pairing code in the address, and removes it there. Returns true if the view is updated already. */
+/** Uses a token or a pairing code in the address, and removes it from there. Returns whether it updated the view. */
 function takeSecrets() {
   const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ''));
   const given = asked.get('token');
@@ -100,7 +103,8 @@ function takeSecrets() {
       return true;
     }
     // Any website can link here with a token: a token that works is replaced only after the user agrees.
-    if (given !== kept.token()) replaceToken(given);
+    if (given !== kept.token())
+      replaceAccess('contains an access token', 'Use the link’s token', () => tryToken(given));
   }
   const local = codeIn(asked.get('sign-in') ?? '');
   if (local) {
@@ -110,6 +114,8 @@ function takeSecrets() {
       pair(local, kept.clientName());
       return true;
     }
+    offered = local;
+    if (client.hello) takeOffered();
   }
   const code = codeIn(asked.get('pair') ?? '');
   if (code) {
@@ -225,17 +231,26 @@ function pair(code: string, name: string) {
   route();
 }
 
-function replaceToken(token: string) {
+/** Asks whether a link replaces the access of this device, which works. @param what the link does */
+function replaceAccess(what: string, yes: string, act: () => void) {
   overlay((close) => (
     <Confirm
       title="Replace this device’s access?"
-      text="This link contains an access token, but this device is already signed in. If you didn’t expect this, keep the current token."
-      yes="Use the link’s token"
+      text={`This link ${what}, but this device is already signed in. If you didn’t expect this, keep the current access.`}
+      yes={yes}
       no="Keep this device’s access"
-      act={() => tryToken(token)}
+      act={act}
       close={close}
     />
   ));
+}
+
+/** Uses the code of a sign-in link after the server has accepted this device's token, unless that allows as much. */
+function takeOffered() {
+  const code = offered;
+  offered = undefined;
+  if (code === undefined || client.hello.device.scope === 'admin') return;
+  replaceAccess('gives full access', 'Use the link', () => pair(code, kept.clientName()));
 }
 
 async function forget() {
@@ -290,7 +305,7 @@ function draw() {
   });
 }
 
-/** Updates the title. Not in a frame: a page in the background gets none, and that is when its number matters. */
+/** Updates the title, without waiting for a frame: a background page gets none, but needs the number in its title. */
 function entitle() {
   const project = shownProject();
   title(client.projects.waiting, project && baseName(project.path));
@@ -307,6 +322,12 @@ client.addEventListener('change', (event) => {
     }
   } else if (what === 'connection' && client.connection.state === 'refused') {
     const why = client.connection.refusal;
+    if (offered !== undefined && trying === undefined) {
+      const code = offered;
+      offered = undefined;
+      pair(code, kept.clientName());
+      return;
+    }
     const mayReturn = trying !== undefined && kept.token() !== '';
     refused.value = mayReturn ? undefined : why && why.code !== 'UNAUTHORIZED' ? why.message : '';
     if (mayReturn) {
@@ -321,6 +342,7 @@ client.addEventListener('change', (event) => {
     invited.value = undefined;
     route();
   } else if (what === 'hello') {
+    takeOffered();
     view.value?.redraw();
     void push.renew(client);
   } else if (what === 'gone') {

@@ -38,7 +38,7 @@ self.addEventListener('fetch', (event) => {
   event.respondWith(answer(request));
 });
 
-/** The server's file if the server can be reached, so that both have the same version; otherwise the cached one. */
+/** The server's file if it can be reached, so that the web UI has the server's version; otherwise the cached one. */
 async function answer(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
   // The name of a part changes with its content.
@@ -69,7 +69,7 @@ type Push = {
   token?: string;
 };
 
-/** The data of a notification. `answer`: the request that its buttons decide. */
+/** The data of a notification. `answer`: the request that its buttons decide on. */
 type Carried = { address: string; answer?: { project: string; approval: string; token: string } };
 
 // Browsers require a notification for each push; while the page is visible, the notification is closed immediately.

@@ -1,4 +1,4 @@
-"""Files that go with a prompt: part of it if the agent can read them there, otherwise named by their paths. Pure."""
+"""Files that are attached to a prompt: part of it if the agent can read them there, otherwise named by path. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from drawbridge.agents.output import valid
 from drawbridge.text.counts import size
 
 LONGEST_TEXT: Final = 1_000_000
-"""The most bytes of a text inside a prompt. More would fill an agent's context; its tools can read part of a file."""
+"""The maximum size of a text file inside a prompt, in bytes. A larger one would fill an agent's context; its tools can
+read part of a file."""
 
 LARGEST: Final = 10_000_000
-"""The most bytes of any other file inside a prompt."""
+"""The maximum size of any other file inside a prompt, in bytes."""
 
 
 def media_type(attachment: Attachment) -> str:
@@ -22,7 +23,7 @@ def media_type(attachment: Attachment) -> str:
 
 
 def text_of(attachment: Attachment) -> str | None:
-    """The text of a file that can be a part of a prompt; None for any other file."""
+    """The text of a file that can be part of a prompt; None for any other file."""
     if len(attachment.data) > LONGEST_TEXT or b"\0" in attachment.data:
         return None
     try:
@@ -36,6 +37,6 @@ def is_text(attachment: Attachment) -> bool:
 
 
 def with_paths(text: str, attachments: Sequence[Attachment]) -> str:
-    """The prompt ``text`` with the paths of files that are not in it."""
+    """The prompt ``text``, followed by the paths of the ``attachments``, which are not part of it."""
     lines = [f"Attached file: {one.path} ({size(len(one.data))})" for one in attachments]
     return valid("\n\n".join([text, "\n".join(lines)]) if lines else text)

@@ -49,15 +49,15 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
 
 
 class Confinement(Struct, frozen=True):
-    """The limits of an agent process and everything that it starts. ``confined``: they can't gain privileges (sudo), on
-    Linux.
+    """The limits of an agent process and everything that it starts. ``confined``: on Linux, they can't gain privileges
+    (sudo).
 
-    Their umask stays the owner's, since other users may have to read a project's files: a web server, a container's
-    user.
+    Their umask stays the owner's, since other users, such as a web server or a container's user, may have to read a
+    project's files.
     """
 
     open_files: int | None = None
-    """The most open files of each process; None for as many as the server may have."""
+    """The maximum number of open files for each process; None for the server's own limit."""
     nice: int = 0
     confined: bool = True
 
@@ -114,7 +114,7 @@ class AgentLine(Struct, frozen=True, gc=False):
     """One JSON object that the agent has written. Its driver has parsed it, and it is not decoded again.
 
     ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the
-    conversation that the line names; empty if it names none. ``durable``: it belongs in the history.
+    conversation that the line names; empty if it names none. ``durable``: whether the line belongs in the history.
     """
 
     raw: bytes
@@ -135,7 +135,7 @@ class ModeChanged(Struct, frozen=True):
 
     mode: str
     offered: tuple[str, ...] = ()
-    """The available modes, if they differ from those of Claude Code."""
+    """The available modes, if they differ from Claude Code's."""
 
 
 class Proposal(Struct, frozen=True):
@@ -155,7 +155,7 @@ class AskedBy(Struct, frozen=True, omit_defaults=True):
 
 Form: TypeAlias = Literal["fields", "acp"]
 """What the ``input`` of a question is: the fields of a tool, or a tool call as the Agent Client Protocol describes it.
-The agent's driver sets this: it can't be recognized from the input, since a model may have chosen its fields."""
+The agent's driver sets this: the form can't be recognized from the input, whose fields a model may have chosen."""
 
 
 class Question(Struct, frozen=True):
@@ -200,8 +200,8 @@ class TurnEnded(Struct, frozen=True):
 
     ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended.
     ``cost_usd``: the cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and
-    ``code`` (of the client protocol): why it failed. ``retry_at``: when a used-up limit is reset, in seconds since
-    1970, if the agent reported it.
+    ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit is reset, in seconds
+    since 1970, if the agent reported it.
     """
 
     ok: bool
@@ -223,7 +223,7 @@ class Todo(Struct, frozen=True, omit_defaults=True):
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
-    """A subagent or a command that runs, perhaps in the background. ``kind``: the agent's word, such as
+    """A running subagent or command, perhaps in the background. ``kind``: the agent's word for it, such as
     "local_bash"."""
 
     task_id: str
@@ -248,7 +248,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
     """What an agent currently reports about itself. ``context_tokens``: the size of its context at the end of the
-    latest turn, of at most ``context_window`` tokens. ``tasks``: those that are running.
+    latest turn, out of ``context_window``. ``tasks``: only running ones.
     """
 
     model: str | None = None
@@ -310,8 +310,8 @@ class OffersReported(Struct, frozen=True):
 
 
 class ScheduleChanged(Struct, frozen=True):
-    """The agent's schedule has changed: turns that begin without a prompt, and only while its process runs. ``until``:
-    the time of the last one, in seconds since 1970; it may have passed. None if nothing is scheduled."""
+    """The agent's schedule has changed: the turns that will begin without a prompt, as long as its process runs.
+    ``until``: the time of the last one, in seconds since 1970; it may have passed. None if nothing is scheduled."""
 
     until: float | None
 
@@ -324,7 +324,7 @@ class DirectoryChanged(Struct, frozen=True):
 
 class Exited(Struct, frozen=True):
     """The last event: the whole process group has ended. ``code``: the exit code, negative for a signal. ``stderr``:
-    the end of what the process wrote there."""
+    the end of what the process wrote to it."""
 
     code: int
     stderr: str
@@ -427,12 +427,12 @@ class AgentProcess(Protocol):
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        """Begins a turn; ``TurnEnded`` ends it, at once if the agent can't read an attachment."""
+        """Begins a turn, which ends with ``TurnEnded``: immediately, if the agent can't read an attachment."""
         ...
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Answers a question. Raises ``BadArgument`` if ``updated_input`` is not a JSON object: nothing is sent then,
-        and the question stays open."""
+        """Answers a question. Raises ``BadArgument`` without sending anything if ``updated_input`` is not a JSON
+        object; the question stays open."""
         ...
 
     def interrupt(self) -> None:
@@ -454,8 +454,8 @@ class AgentProcess(Protocol):
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
         """Sends a message into the running turn. ``record`` is called once it is certain that the agent accepts the
-        message, and before it is sent. Raises ``AgentRefused`` if the agent can't accept it, ``BadArgument`` for an
-        attachment that it can't read, and whatever ``record`` raises; nothing is sent then."""
+        message, and before it is sent. Raises, without sending anything, ``AgentRefused`` if the agent can't accept the
+        message, ``BadArgument`` for an attachment that the agent can't read, and whatever ``record`` raises."""
         ...
 
     async def stop(self) -> None:
@@ -463,7 +463,7 @@ class AgentProcess(Protocol):
         ...
 
     async def kill(self) -> None:
-        """Ends the whole process group by an interrupt, SIGINT, SIGTERM and SIGKILL, with a wait after each. Returns
+        """Ends the whole process group with an interrupt, then SIGINT, SIGTERM and SIGKILL, waiting after each. Returns
         after ``Exited``."""
         ...
 
@@ -488,8 +488,8 @@ class EarlierMessage(Struct, frozen=True):
 
 
 class Earlier(Struct, frozen=True):
-    """A page of earlier messages, in order. ``before``: the position where the page before it ends; None if there is
-    none."""
+    """A page of earlier messages, in order. ``before``: the position where the previous page ends; None if there is no
+    previous page."""
 
     messages: tuple[EarlierMessage, ...]
     before: int | None
@@ -497,6 +497,10 @@ class Earlier(Struct, frozen=True):
 
 class Sessions(Protocol):
     """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
+
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        """The directories of the conversations that were active last, with the time (seconds since 1970)."""
+        ...
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
         """The conversations for this directory, the newest first."""
@@ -545,7 +549,7 @@ class Agent(Protocol):
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> AgentProcess:
         """Starts a process. ``emit`` is called from the event loop, with ``Exited`` last.
 
-        Raises ``AgentUnusable`` if it can't be started, or not with these options (VALIDATION_FAILED).
+        Raises ``AgentUnusable`` if the agent can't be started at all, or not with these options (VALIDATION_FAILED).
         """
         ...
 
@@ -570,8 +574,8 @@ class Reconstructs(Protocol):
 
 
 class AgentUnusable(Exception):
-    """The agent can't be used. ``code``: one of the client protocol's (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...); the text
-    is for people."""
+    """The agent can't be used. ``code``: an error code of the client protocol (AGENT_NOT_FOUND, AGENT_TOO_OLD, ...);
+    the text is for people."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)

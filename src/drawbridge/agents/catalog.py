@@ -69,7 +69,7 @@ class Row:
         self.label = label
         """For people, at the beginning of a sentence: "Claude wants to change …"."""
         self.program = program
-        """Its program, as it is called on PATH. Empty: it does not need one, so ``--agent-path`` can't set it."""
+        """The name of its program on PATH. Empty: it does not need a program, so ``--agent-path`` can't set it."""
         self.places = places
         """Where its installers put the program; "~" is the home directory. A server that a service manager started
         often has a short PATH."""
@@ -86,10 +86,12 @@ class Row:
         self.bridge = bridge
         """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not."""
         self.proposes = proposes
-        """Whether its approvals reach the server only as proposals from a bridge, since it has no hook for them."""
+        """Whether its approval requests reach the server only as proposals from a bridge, since it has no hook for
+        them."""
         self.own_variables = own_variables
-        """The variables that it sets for the processes that it starts, and that an editor sets for it in its terminals;
-        ``*`` at the end: all that begin like this. Agents of the server do not receive them."""
+        """The variables that it sets for the processes that it starts, and that an editor sets for it in its terminals.
+        A name that ends with ``*`` stands for all that begin with the rest. Agents of the server do not receive
+        them."""
         self.environment = environment or {}
         """Variables for every agent of the server, since one agent may start another."""
         self.oldest = oldest

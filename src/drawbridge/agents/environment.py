@@ -15,8 +15,8 @@ MARK: Final = "DRAWBRIDGE_AGENT"
 agent process."""
 
 SECRET: Final = ("DRAWBRIDGE_TOKEN", "DRAWBRIDGE_SERVE_*")
-"""The server's own settings, in the form of ``Row.own_variables``. They are removed because the webhook's address is
-secret."""
+"""The server's own settings, in the form of ``Row.own_variables``. They are removed because they include secrets: a
+token and the webhook's address."""
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:

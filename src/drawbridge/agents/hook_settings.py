@@ -16,8 +16,8 @@ SECONDS = 5
 allow."""
 
 PERSON_SECONDS = 24 * 60 * 60
-"""The most seconds that a hook waits for a person on another surface. The agent's own dialog stays usable, except for
-subagents, whose questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
+"""The maximum number of seconds that a hook waits for a person on another surface. The agent's own dialog stays usable,
+except for subagents, whose questions wait far less (``guard.report.SUBAGENT_SECONDS``)."""
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]
@@ -25,7 +25,8 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 
 class Switch(NamedTuple):
-    """A setting that switches hooks off, and so the guard. ``note``: one sentence with that fact and what to do."""
+    """A setting that switches off the hooks, and with them the guard. ``note``: one sentence that states this and what
+    to do."""
 
     path: Path
     name: str
@@ -63,7 +64,7 @@ class AgentHooks(NamedTuple):
     project_file: str
     events: Mapping[str, str | None]
     sample: tuple[str, str, Mapping[str, str]]
-    """An edit of a file that can't be open in an editor: event, tool, its input."""
+    """An edit to a file that can't be open in an editor: the event, the tool and the tool's input."""
     handler: Callable[[Sequence[str], int, bool], dict[str, Any]]
     """Returns a hook for the settings, given the words of its command, its timeout in the agent's unit, and whether the
     agent must not continue if the command can't be run."""

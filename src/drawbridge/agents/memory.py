@@ -2,8 +2,8 @@
 
 Resident memory is counted. A limit on the address space would be cheaper but wrong: Node 22 starts with 750 MB of it
 for 43 MB in use, and can't create the smallest WebAssembly memory with a limit below ten gigabytes. Between two
-measurements an agent can exceed the limit: only the service manager has a hard one (``MemoryMax``), and the kernel
-kills an agent before it kills the server.
+measurements an agent can exceed the limit: only the service manager can set a hard limit (``MemoryMax``), and the
+kernel kills an agent before it kills the server.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from drawbridge.agents.base import Agent, AgentProcess, Event, Exited, Launch, T
 from drawbridge.core.tasks import BackgroundTasks
 
 EVERY_SECONDS: Final = 1.0
-"""Seconds between measurements. One takes 4 ms of a thread if 100 processes run on the machine, however many agents
-there are."""
+"""Seconds between measurements. A measurement occupies a thread for 4 ms if 100 processes run on the machine, however
+many of them are agents."""
 
 MB: Final = 1024 * 1024
 
@@ -125,7 +125,7 @@ class _Watched:
 def resident(agents: Collection[int]) -> dict[int, int]:
     """The process id of an agent → resident bytes, including everything that it started. Blocking.
 
-    Processes that have lost their parents are included, since the supervisor is their ancestor.
+    Processes whose parents have ended are included, since the supervisor is their ancestor.
     """
     parents: dict[int, int] = {}
     for pid in psutil.pids():

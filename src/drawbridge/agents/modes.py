@@ -1,4 +1,4 @@
-"""Permission modes: their names in the client protocol, and those of agents. Pure."""
+"""Permission modes: their names in the client protocol and in agents. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Agents that run one prompt per process: they read it from stdin up to its end, and the turn ends with the process."""
+"""Agents that run one prompt per process: they read it from stdin until end of file, and the turn ends with the
+process."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ class Turn:
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; None if it did not. ``words``: its stderr, or else its invalid output."""
+        """Why the turn failed; None if it did not. ``words``: the process's stderr or, if that is empty, its invalid
+        output."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])

@@ -13,7 +13,8 @@ from msgspec import Raw
 Kind = TypeVar("Kind")
 
 LINE_LIMIT: Final = 32 * 1024 * 1024
-"""The most bytes of one line. Lines of several MB are normal: they contain files and images that the agent has read."""
+"""The maximum size of one line, in bytes. Lines of several MB are normal: they contain files and images that the agent
+has read."""
 
 STDERR_LIMIT: Final = 64 * 1024
 JUNK_LIMIT: Final = 4 * 1024
@@ -57,7 +58,7 @@ class Lines:
 
 
 def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, bytes] | None:
-    """The decoded line, and the bytes to pass on: the line's own if they are valid, else repaired ones.
+    """The decoded line, and the bytes to pass on: the line's own if they are valid, otherwise repaired ones.
 
     None if the line is not a JSON object.
     """
@@ -106,7 +107,7 @@ def json_object(data: Raw | bytes) -> dict[str, Any]:
 
 
 LONGEST_SESSION_ID: Final = 200
-"""The most characters of a conversation's id."""
+"""The maximum length of a conversation's id, in characters."""
 
 
 def session_id_of(value: object) -> str:

@@ -33,7 +33,7 @@ from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
-"""The most bytes that may wait for an agent that does not read its input; a prompt with its attachments is far
+"""The maximum number of bytes that may wait for an agent to read its input; a prompt with its attachments is far
 smaller."""
 
 STDOUT, STDERR = 1, 2
@@ -46,7 +46,7 @@ class Times(Struct, frozen=True):
 
     interrupt: float = 2.0
     leave: float = 1.0
-    """The time to exit after its input was closed, at the end of an interrupted turn."""
+    """The time that a process has to exit after its input was closed, at the end of an interrupted turn."""
     leave_idle: float = 5.0
     """Like ``leave``, for an idle process."""
     sigint: float = 2.0
@@ -60,7 +60,7 @@ class Times(Struct, frozen=True):
 
 
 class Process(asyncio.SubprocessProtocol):
-    """Implements ``AgentProcess``. ``times``: the duration of each step of its end."""
+    """Implements ``AgentProcess``. ``times``: how long each step of ending it may take."""
 
     pid = 0
 
@@ -78,7 +78,7 @@ class Process(asyncio.SubprocessProtocol):
         self._fault: str | None = None
         self._replies: dict[str, asyncio.Future[str | None]] = {}
         self._asks = False
-        """Whether the supervisor knows of an open question."""
+        """Whether an open question has been reported to the supervisor."""
         self._tasks = BackgroundTasks(logger)
         self._quiet = asyncio.Event()
         self._exited = asyncio.Event()
@@ -192,7 +192,7 @@ class Process(asyncio.SubprocessProtocol):
                 continue
             try:
                 self._emit(item)
-            except Exception:  # an internal error must not cost the rest of the agent's output
+            except Exception:  # an internal error must not lose the rest of the agent's output
                 logger.exception("%s: internal error: its output could not be processed", self._name)
         self._flush()
         if self._conversation.turn_open:
@@ -231,7 +231,7 @@ class Process(asyncio.SubprocessProtocol):
         await self._kill_by_signals(signal.SIGINT, signal.SIGTERM)
 
     def _wake(self) -> None:
-        """Continues a stopped process (SIGSTOP), which would otherwise receive only the final SIGKILL."""
+        """Continues a stopped process (SIGSTOP), which would otherwise react only to the final SIGKILL."""
         self._pipe.signal(signal.SIGCONT)
 
     async def _kill_by_signals(self, *numbers: signal.Signals) -> None:
@@ -294,7 +294,7 @@ class Process(asyncio.SubprocessProtocol):
                 await self._closed.wait()
 
     async def _shielded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Waits for a task that continues if the waiter is cancelled."""
+        """Waits for a task that continues if the waiter is canceled."""
         await asyncio.shield(self._tasks.start(work, f"{self._name}: ending the agent"))
 
 
@@ -331,7 +331,7 @@ async def start(
         raise
     try:
         process.pid = await pipe.agent_pid() or process.pid
-    except BaseException:  # it is no longer needed
+    except BaseException:  # the caller no longer needs the process
         await process.stop()
         raise
     return process

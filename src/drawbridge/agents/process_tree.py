@@ -1,8 +1,8 @@
 """The process tree of an agent, found and ended without its supervisor. Blocking.
 
 Its processes are recognized by the agent's process group and session, by their parents, and by the mark in their
-environment. Even a process that has its own session and has lost its parent, such as the CLI's background commands, has
-the mark.
+environment. Even a process that has its own session and has lost its parent, such as a background command of the CLI,
+has the mark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 END_SECONDS: Final = 3.0
-"""The most seconds to wait for killed processes; only a process that hangs in the kernel takes longer."""
+"""The maximum number of seconds to wait for killed processes; only a process that hangs in the kernel takes longer."""
 
 SWEEP_SECONDS: Final = 0.01
 

@@ -1,9 +1,9 @@
 """The change that an edit tool of the client protocol would make to a file, so that a person can see it first.
 
-Pure, apart from the ``Reader``. The edit tools and their input are those of Claude Code, and the result is what 2.1.329
-writes: it keeps the file's line endings; a deletion at the end of a line removes the line break too; a notebook is
-indented by one space. If the result can't be predicted to the byte, there is no proposal: the plain call is better than
-a wrong diff.
+Pure, apart from the ``Reader``. The edit tools and their input are those of Claude Code, and the result is what version
+2.1.329 writes: it keeps the file's line endings; a deletion at the end of a line removes the line break too; a notebook
+is indented by one space. If the result can't be predicted to the byte, there is no proposal: the plain call is better
+than a wrong diff.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from drawbridge.core.errors import UnusableFile
 from drawbridge.editors import files
 
 TEXT_LIMIT: Final = 2 * 1024 * 1024
-"""Bytes of the file, and characters of the result, above which a change is not shown as a proposal."""
+"""The maximum size of the file in bytes, and of the result in characters. A larger change is not shown as a
+proposal."""
 
 Reader: TypeAlias = Callable[[str], str | None]
 """Returns a file's whole text; None if the file does not exist. Raises ``UnusableFile``."""
@@ -148,8 +149,8 @@ def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
 
 
 def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
-    """Raises ``_Unforeseeable`` if the cell's type changes: 2.1.329 leaves its outputs as they are, 2.1.332 adds or removes
-    them."""
+    """Raises ``_Unforeseeable`` if the cell's type changes: Claude Code 2.1.329 leaves the cell's outputs as they are,
+    2.1.332 adds or removes them."""
     if isinstance(kind, str) and kind != cell.get("cell_type"):
         raise _Unforeseeable
     cell["source"] = source

@@ -14,10 +14,10 @@ from drawbridge.agents.output import readable, valid
 LONGEST_NAME: Final = 200
 LONGEST_TEXT: Final = 500
 LONGEST_DESCRIPTION: Final = 200
-"""The most characters of a name, a text and a description."""
+"""The maximum lengths of a name, a text and a description, in characters."""
 
 MOST: Final = 200
-"""The most entries of one list."""
+"""The maximum number of entries in one list."""
 
 Found = TypeVar("Found")
 
@@ -38,12 +38,12 @@ def each(given: object, read: Callable[[Any], Found | None]) -> tuple[Found, ...
 
 
 def name_of(given: object) -> str | None:
-    """One line of at most ``LONGEST_NAME`` readable characters; None if it is empty or not a text."""
+    """One line of at most ``LONGEST_NAME`` readable characters; None if it is empty or not a string."""
     return text_of(given, LONGEST_NAME)
 
 
 def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
-    """One line of at most ``longest`` readable characters; None if it is empty or not a text."""
+    """One line of at most ``longest`` readable characters; None if it is empty or not a string."""
     if not isinstance(given, str):
         return None
     line = " ".join(readable(valid(given[: 2 * longest])).split())
@@ -58,8 +58,8 @@ def count_of(given: object) -> int | None:
 
 
 def todo_of(given: Any) -> Todo | None:
-    """An entry of a to-do list with ``content`` and ``status``, as Claude Code and the Agent Client Protocol have
-    it."""
+    """An entry of a to-do list with ``content`` and ``status``, the form that Claude Code and the Agent Client Protocol
+    use."""
     if not isinstance(given, dict):
         return None
     words, status = text_of(given.get("content")), given.get("status")

@@ -2,21 +2,22 @@
 
 It starts the agent in its own session, passes signals on to it, and exits when the agent does, with the same status.
 Nothing that the agent has started outlives it: on Linux the supervisor becomes the parent of every process that loses
-its parent (``PR_SET_CHILD_SUBREAPER``). So even a process that has left its group, its session and its environment is
-found, and it is known which agent it belongs to. The kernel reports when no child is left. On other systems the agent's
-process group is ended here, and the rest by the server.
+its parent (``PR_SET_CHILD_SUBREAPER``). So the supervisor finds even a process that has changed its group, its session
+and its environment, and knows which agent it belongs to. The kernel reports when no child is left. On other systems the
+agent's process group is ended here, and the rest by the server.
 
 CONTROL is a socket to the server, the supervisor pipe. The supervisor writes the agent's process id to it and, at the
 end, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for everything),
-or reports whether the agent waits for a person's decision. End of file means that the server has died: the agent is
-asked to exit (``claude`` ends its own tools then), and a moment later everything is ended. An agent that waits for a
-decision is killed at once: ``claude`` takes the end of its input as a denial, and would continue with that (2.1.329).
+or reports whether the agent waits for a person's decision. End of file means that the server has died: the supervisor
+asks the agent to exit (``claude`` ends its own tools then), and a moment later ends everything. An agent that waits for
+a decision is killed at once: ``claude`` treats the end of its input as a denial, and would continue (2.1.329).
 
-It runs as a separate script that imports nothing from the package, so it takes only 4.8 MB and 10 ms for each agent.
+The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 10 ms for each
+agent.
 """
 
-# The modules ``signal`` and ``contextlib`` import ``enum`` and ``collections``: a third of the time that a supervisor
-# takes to start, which every agent and every checkpoint waits for.
+# The modules ``signal`` and ``contextlib`` import ``enum`` and ``collections``, which takes a third of a supervisor's
+# start time. Every agent and every checkpoint waits for that start.
 import _signal as signal  # type: ignore[import-not-found]
 import ctypes
 import os
@@ -33,14 +34,15 @@ NOT_STARTED = 127
 """The exit code if the program could not be run, the same as a shell's."""
 
 WAITS, WAITS_NO_MORE = 254, 255
-"""The bytes of the pipe that are not signals: a question from the agent is open, and no question is open."""
+"""The bytes on the pipe that are not signals. They report that a question from the agent is open, and that none is
+open."""
 
 LEAVE_SECONDS = 3.0
 """Seconds between SIGTERM and the end of everything, after the server has died."""
 
 END_SECONDS = 3.0
-"""The most seconds to wait for killed processes; only a process that hangs in the kernel, or is another user's, takes
-longer."""
+"""The maximum number of seconds to wait for killed processes; only a process that hangs in the kernel, or that belongs
+to another user, takes longer."""
 
 SWEEP_SECONDS = 0.01
 
@@ -111,8 +113,8 @@ def run_agent(open_files: str, nice: str, confined: str, program: str, *argument
 
 
 def supervise(control: int, child_pipe: int, agent: int) -> int | None:
-    """Waits until the agent has ended, and returns its wait status, or until everything has to end, and returns
-    None."""
+    """Waits until the agent has ended or everything has to end. Returns the agent's wait status; None if everything has
+    to end."""
     until = None
     waits = False
     while True:
@@ -215,7 +217,7 @@ def exit_like(status: int | None) -> None:
 
 
 def watch_children() -> int:
-    """Returns a pipe that is readable once a child has ended. Also makes the supervisor ignore SIGHUP, SIGINT and
+    """Returns a pipe that becomes readable when a child ends. Also makes the supervisor ignore SIGHUP, SIGINT and
     SIGTERM."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)

@@ -50,7 +50,7 @@ class SupervisorPipe:
 
     def signal(self, number: int) -> None:
         """Sends a signal to the agent's process group, or SIGKILL to everything that the agent started. Has no effect
-        after its end."""
+        after the supervisor has ended."""
         self._send(number)
 
     def waits(self, *, for_decision: bool) -> None:
@@ -63,7 +63,7 @@ class SupervisorPipe:
             os.write(self._local.fileno(), bytes([byte]))
 
     def tree_is_empty(self) -> bool:
-        """Whether the supervisor reported that no process is left. Call it after the supervisor's end."""
+        """Whether the supervisor reported that no process is left. Call this after the supervisor has ended."""
         with contextlib.suppress(OSError):
             self._received += self._local.recv(64)
         return self._received.endswith(b"gone\n")

@@ -1,12 +1,13 @@
-"""The ``drawbridge`` command: finds the command that was chosen, and imports only its module.
+"""The ``drawbridge`` command: finds the chosen subcommand, and imports only its module.
 
 Each command is a module of this package, which has
 
-- ``SUMMARY``: what it does, in a few words, without a capital letter and a full stop;
+- ``SUMMARY``: what it does, in a few words, without a capital letter or a period;
 - ``add_arguments(parser)``: adds its arguments, and anything else that its help contains;
 - ``run(chosen) -> int``: turns the parsed arguments into typed settings, does the work, and returns the exit code.
 
-A module imports what does the work only in ``run``, since help, completion and documentation import all modules.
+A module imports the code that does the work only in ``run``, because help, completion and documentation import all
+modules.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _main(given: list[str]) -> int:
         everything.print_help(sys.stderr)
         return 2
     command = module(name)
-    if name == "nvim":  # all that follows is for Neovim, --help too
+    if name == "nvim":  # everything after it is for Neovim, including --help
         chosen = argparse.Namespace(arguments=given[1:])
     else:
         try:
@@ -76,7 +77,7 @@ def _main(given: list[str]) -> int:
     try:
         return int(command.run(chosen))
     except DrawbridgeError as error:
-        # A wrong argument does not have to be looked up in the documentation.
+        # Nobody has to look up a wrong argument in the documentation.
         code = "" if isinstance(error, CallerError) else f" [{error.code}]"
         print(f"drawbridge {given[0]}: {error}{code}", file=sys.stderr)
         return error.exit_code
@@ -101,7 +102,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands: for the help, the completion and the documentation."""
+    """The parser for all commands: for the help, the completion and the documentation."""
     everything = _Parser(
         prog="drawbridge",
         description="Coding agents propose changes; you decide, wherever you are.",

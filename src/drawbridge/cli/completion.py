@@ -32,7 +32,7 @@ _drawbridge() {
 }
 complete -o default -F _drawbridge drawbridge
 """
-"""If no word fits (a flag's file or number, the arguments of ``nvim``), the shell completes file names."""
+"""If no word matches (for a flag's file or number, or the arguments of ``nvim``), the shell completes file names."""
 
 ZSH: Final = """\
 autoload -Uz bashcompinit && bashcompinit

@@ -1,4 +1,4 @@
-"""The server of ``drawbridge demo``: a sample project and a first approval request, all of it deleted at the end."""
+"""The server of ``drawbridge demo``: a sample project and a first approval request, all deleted at the end."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def _begin(url: str, token: str, directory: Path, agent: str) -> str:
 
 
 def _browse(address: str, place: Path) -> None:
-    """Opens the browser through a private file: every user of the machine could read a token in its arguments."""
+    """Opens the browser through a private file: every user of the machine could read a token in the browser's
+    arguments."""
     leads = place / "open.html"
     leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')
     webbrowser.open(leads.as_uri())

@@ -21,13 +21,13 @@ SUMMARY: Final = "answer an agent's hook: protect unsaved changes in your editor
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = f"{sentence(SUMMARY)} Reads JSON from stdin and writes JSON to stdout."
     settings.add_flags(parser, settings.of(HookSettings))
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument(
         "--print-command",
         action="store_true",
         help="print the command line that `drawbridge setup` installs, which starts faster",
     )
-    instead.add_argument(
+    modes.add_argument(
         "--restore",
         nargs="?",
         const="",

@@ -45,7 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that select a server's data, for commands that work next to a running server."""
+    """Adds the flags that select a server's data, for commands that work alongside a running server."""
     parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the settings file to read")
     (data_dir,) = (setting for setting in settings.of(ServeSettings) if setting.name == "data_dir")
     settings.add_flags(parser, (data_dir._replace(spec=data_dir.spec._replace(heading="")),))

@@ -6,8 +6,8 @@ import ctypes
 from typing import Final
 
 LARGE: Final = 256 * 1024
-"""The size, in bytes, from which a block is returned. Python itself allocates small objects in blocks of this size and
-returns each."""
+"""Blocks of at least this size, in bytes, are returned. Python itself allocates small objects in blocks of this size,
+and frees each of them."""
 
 _M_MMAP_THRESHOLD: Final = -3
 
@@ -15,7 +15,7 @@ _M_MMAP_THRESHOLD: Final = -3
 def return_large_blocks() -> None:
     """Makes the C library return each block of ``LARGE`` bytes or more to the system as soon as it is freed. glibc
     raises its own threshold, up to 32 MB, with each large block that is freed: a process that has once handled a text
-    of 5 MB would keep several times that size. Has no effect with other C libraries."""
+    of 5 MB would keep several times that amount of memory. Has no effect with other C libraries."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, LARGE)

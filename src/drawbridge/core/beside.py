@@ -1,4 +1,4 @@
-"""Runs blocking calls in parallel, for a limited time, whatever they wait for."""
+"""Runs blocking calls in parallel, for a limited time, even if they hang."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@
         ├── NoPort               no free port to listen on
         ├── NoProgram            a program that a command has to start is missing or too old
         ├── ProgramFailed        a program that a command has started failed
-        ├── HistoryNotWritten    a message could not be added to a project's history; nothing of it was stored
+        ├── HistoryNotWritten    a project's history could not be changed; no part of a message was stored
         ├── HistoryUnreadable    a project's history can't be read; it was left as it is
         ├── NotPrivate           a directory or file can't be made private to this user, or can't be written
         ├── NotWritable          one of the user's files, which a command has to change, can't be written
         ├── NoServer             no agent server answers at the address, or its certificate is not the expected one
-        ├── DataTooNew           a server's data were written by a newer Drawbridge; they were not touched
+        ├── DataTooNew           a server's data was written by a newer Drawbridge; it was not touched
         └── ServerRunning        another agent server uses the same data
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what failed, the reason, what to do.

@@ -31,7 +31,7 @@ PROBE: Final = "DRAWBRIDGE_NVIM_PROBE"
 """Set while a program is asked for its version: a script called ``nvim`` may start ``drawbridge nvim``."""
 
 OURSELVES: Final = "Drawbridge"
-"""What ``drawbridge nvim`` prints if it is asked for its version."""
+"""What ``drawbridge nvim`` prints instead of starting Neovim if ``PROBE`` is set."""
 
 OLDEST: Final = (0, 7)
 PROBE_SECONDS: Final = 5.0
@@ -53,7 +53,7 @@ def launch(arguments: Sequence[str]) -> int:
     path = socket_path(_here(), os.getpid())
     make_way(path)
     command = [program, "--listen", path, "--cmd", _first_command(path), *arguments]
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; Neovim's children would inherit it
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; Neovim's children would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execv(program, command)
@@ -111,7 +111,7 @@ def make_way(path: str) -> None:
 
 
 def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
-    """The program that ``DRAWBRIDGE_NVIM_PROGRAM`` names, else the first ``nvim`` on PATH that is Neovim and not
+    """The program that ``DRAWBRIDGE_NVIM_PROGRAM`` names, otherwise the first ``nvim`` on PATH that is Neovim and not
     Drawbridge. Raises ``BadSetting`` or ``NoProgram`` if it can't be used or there is none."""
     named = environ.get(PROGRAM)
     passed_over = []

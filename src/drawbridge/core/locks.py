@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 
 class UrgentLock:
-    """A lock with one holder at a time. Callers get it in the order of their arrival, urgent ones first."""
+    """A lock with one holder at a time. Callers get it in order of arrival, urgent ones first."""
 
     def __init__(self) -> None:
         self._held = False
@@ -40,7 +40,7 @@ class UrgentLock:
                 with contextlib.suppress(ValueError):  # the holder has already removed it
                     queue.remove(turn)
             else:
-                self._release()  # it had received the lock at that moment
+                self._release()  # the caller had just received the lock
             raise
 
     def _release(self) -> None:

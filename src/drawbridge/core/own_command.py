@@ -1,4 +1,4 @@
-"""The command by which a person starts this ``drawbridge``: its name if that is on PATH, otherwise its full path."""
+"""The command with which a person starts this ``drawbridge``: its name if that is on PATH, otherwise its full path."""
 
 from __future__ import annotations
 

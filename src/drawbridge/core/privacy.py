@@ -1,7 +1,7 @@
 """What is hidden from agents: files with names of secrets, or everything. Pure.
 
 This applies to what Drawbridge sends unasked (selection, open files, diagnostics), not to what an agent reads from disk
-by itself, or what the user sends on purpose.
+on its own, or what the user sends on purpose.
 """
 
 from __future__ import annotations

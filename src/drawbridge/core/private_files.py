@@ -45,13 +45,13 @@ def _make_missing(path: str) -> None:
         try:
             os.mkdir(path, PRIVATE_DIRECTORY)
         except FileExistsError:
-            if not os.path.isdir(path):  # else another process was faster
+            if not os.path.isdir(path):  # otherwise another process was faster
                 raise
 
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
     """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
-    ``synced``: it is on the disk when this returns.
+    ``synced``: the data is on the disk when this returns.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """

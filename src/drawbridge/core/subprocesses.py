@@ -38,8 +38,8 @@ class Ended(NamedTuple):
 
 
 def run_blocking(command: Sequence[str], *, seconds: float, input: bytes = b"") -> Ended:
-    """Runs ``command`` until it and its output end, for at most ``seconds``, then kills its process group. Raises
-    ``OSError``."""
+    """Runs ``command`` until it and its output end. Kills its process group if that takes longer than ``seconds``.
+    Raises ``OSError``."""
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -68,7 +68,8 @@ async def run(
     input: bytes | None = None,
     drain: bool = False,
 ) -> Finished:
-    """Runs ``command`` until it ends, for at most ``seconds``, then kills its process group. Raises ``OSError``.
+    """Runs ``command`` until it and its output end, for at most ``seconds``, then kills what is left of its process
+    group. Raises ``OSError``.
 
     ``limit``: bytes of output that are kept. A program that writes more is killed; with ``drain`` the rest is read and
     dropped instead.

@@ -1,8 +1,8 @@
-"""Background tasks with an owner: no running task is lost, no error is swallowed, and all tasks end with their owner.
+"""Background tasks with an owner: no running task is lost, errors are logged, and all tasks end with their owner.
 
-There is one policy for errors. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is logged
-with its traceback, and ``failed`` lets the owner answer whoever waits for the task: a connection, a session, a person. In a
-task that repeats, an error ends one round only.
+There is one policy for errors. An expected error (``DrawbridgeError``) is logged as a warning. An unexpected one is
+logged with its traceback, and ``failed`` lets the owner answer whoever waits for the task: a connection, a session, a
+person. In a task that repeats, an error ends only one round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BackgroundTasks:
 
         def ended(_: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            # A task that is cancelled before its first step never awaits ``work``.
+            # A task that is canceled before its first step never awaits ``work``.
             work.close()
 
         task.add_done_callback(ended)
@@ -50,16 +50,16 @@ class BackgroundTasks:
     def repeat(
         self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float, what: str, *, at_once: bool = False
     ) -> asyncio.Task[None]:
-        """Runs ``work()`` every ``seconds`` in the background, counted from the end of the previous round, until the task is
-        cancelled. ``at_once``: the first round does not wait.
+        """Runs ``work()`` every ``seconds`` in the background, counted from the end of the previous round, until the
+        task is canceled. ``at_once``: the first round does not wait.
 
-        An error ends its round, and the next round follows. It is logged once while the same error repeats: some rounds follow
-        each other within a second, and would fill the disk with tracebacks.
+        An error ends its round, and the next round follows. It is logged once while the same error repeats: some rounds
+        follow each other within a second, and would fill the disk with tracebacks.
         """
         return self.start(self._repeat(work, seconds, what, at_once), what)
 
     def cancel(self) -> None:
-        """Cancels all tasks, for an owner that cannot wait; ``close()`` does."""
+        """Cancels all tasks without waiting for their end; ``close()`` waits."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

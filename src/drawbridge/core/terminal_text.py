@@ -27,9 +27,9 @@ COLORS: Final = {
 _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20e2\u20e4-\u20ff\ufe20-\ufe2f"
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
-# Characters that would control a terminal, reorder the text, or can't be seen. A character that has to be judged by its
-# neighbor stays where it stands alone: emoji, French punctuation, accents and several scripts need such characters. The
-# web UI has the same rules (web/src/text/harmless.ts); a test checks that both agree.
+# Characters that would control a terminal, reorder the text, or can't be seen. Some are judged by their neighbors,
+# because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks stay
+# where nothing precedes them. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both agree.
 # Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They
 # are written out everywhere, and so are joiners and variation selectors after them, which then have nothing to act on.
 _HIDDEN: Final = (
@@ -105,7 +105,7 @@ class Terminal:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
-        """Text from outside, in one line, with strange characters written out as in a Python string."""
+        """Text from outside, on one line, with strange characters written out as in a Python string."""
         found = []
         at = 0
         for place in strange_places(text):

@@ -1,4 +1,4 @@
-"""Agents: installed, a version that is known to work, and whether they ask before they write."""
+"""Agents: whether they are installed, have a version that is known to work, and ask before they write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
 def checks(directory: str) -> list[Check]:
-    """A check for each agent that is installed, and one for those that are not."""
+    """A check for each installed agent, one for all agents that are not installed, and one for the agents' modes."""
     found = {name: program.path for name, program in registry.programs(registry.Named()).items()}
     installed = {name: path for name, path in found.items() if path is not None}
     missing = [name for name in found if name not in installed]

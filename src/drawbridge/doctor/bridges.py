@@ -1,5 +1,5 @@
 """Bridges: connects to each one that a lock file or discovery file names, as the agent would: with its token, up to
-MCP's first answer. Other programs' bridges are only inspected, since they may drop their agent for a new one.
+MCP's first answer. Other programs' bridges are only inspected, because they may disconnect their agent for a new one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from drawbridge.info import bridges
 from drawbridge.info.bridges import Bridge
 
 SECONDS: Final = 3.0
-"""The limit for each step of a connection."""
+"""The time limit for each step of a connection, in seconds."""
 
 LARGEST: Final = 1_000_000
 
@@ -49,11 +49,13 @@ INITIALIZE: Final = json.dumps(
         },
     }
 )
-"""The bridge does not show the client to the user, because the notification that usually follows is not sent."""
+"""The first request of MCP. The bridge does not show the doctor to the user as a connected agent, because the doctor
+does not send the notification that usually follows."""
 
 
 class Reached(NamedTuple):
-    """A bridge that an agent could use, and the names of the agents whose connection works."""
+    """A bridge that an agent could use, and the names of the agents whose connection works. Connections to another
+    program's bridge are not tested, and count as working."""
 
     bridge: Bridge
     agents: list[str]
@@ -80,7 +82,7 @@ def check(directory: str) -> list[Finding]:
 
 
 def elsewhere() -> list[Finding]:
-    """Findings about bridges whose environment selects other directories than ours."""
+    """Findings about bridges whose environment selects different directories from ours."""
     mine = {path for bridge in bridges.inspect() for path in bridge.files.values()}
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
@@ -138,7 +140,8 @@ def _of_bridge(bridge: Bridge) -> tuple[Reached | None, list[Finding]]:
 
 
 def _late(bridge: Bridge) -> tuple[None, list[Finding]]:
-    """The finding for a program that sends a byte now and then: no single step takes too long, but all together do."""
+    """The finding for a program that sends a byte now and then: no single step takes too long, but all of them together
+    do."""
     agent, path = next(iter(bridge.files.items()))
     return None, [_failed("silent", _name(bridge), catalog.title(agent), path)]
 

@@ -1,4 +1,4 @@
-"""Editors: each one that the guard would ask answers within the guard's own deadline."""
+"""Editors: tests whether each one that the guard would ask answers within the guard's own deadline."""
 
 from __future__ import annotations
 

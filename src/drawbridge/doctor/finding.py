@@ -1,4 +1,5 @@
-"""What the doctor can find. Each id is stable and always has the same severity; docs/cli.md's table is made from it."""
+"""What the doctor can find. Each id is stable and always has the same severity; the table in docs/cli.md is generated
+from it."""
 
 from __future__ import annotations
 
@@ -76,8 +77,8 @@ CAUSES: Final = {
 
 @dataclass(frozen=True)
 class Finding:
-    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks; both
-    are empty if nothing is wrong."""
+    """``title``: what was found. ``why``: why it matters. ``todo``: what to do, with each command in backticks. ``why``
+    and ``todo`` are empty if nothing is wrong."""
 
     id: str
     severity: Severity

@@ -1,4 +1,5 @@
-"""What ``drawbridge doctor --fix`` may change: files that dead bridges left behind, and hooks whose program is gone."""
+"""What ``drawbridge doctor --fix`` may change: files that ended bridges have left behind, and hooks whose program is
+gone."""
 
 from __future__ import annotations
 
@@ -45,14 +46,14 @@ def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
             try:
                 plan = guard.plan_setup(agent.name, project, _settings(agent.name, project), None)
             except DrawbridgeError:
-                continue  # what setup itself would report: the finding names the command
+                continue  # the finding names the setup command, which reports the error
             scope = " --scope project" if project else ""
             lines = [f"{step.kind} {step.path}" for step in plan.steps]
             yield Fix(f"Run `drawbridge setup {agent.name}{scope}` again", lines, partial(_apply, plan))
 
 
 def _settings(agent: str, project: Path | None) -> HookSettings:
-    """The settings with which the guard was set up if its stub still exists, else the current ones."""
+    """The settings with which the guard was set up if its stub still exists, otherwise the current ones."""
     kept = installed.settings_in(installed.stub_path(agent, project))
     return kept or settings.load("hook", HookSettings, {"agent": agent})
 

@@ -1,4 +1,4 @@
-"""Hooks: the command in each agent's settings is run with a sample call, as ``drawbridge info`` does."""
+"""Hooks: runs the command in each agent's settings with a sample call, as ``drawbridge info`` does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from drawbridge.settings.hook import HookSettings
 from drawbridge.setup.agents import AGENTS
 
 SLOW_MILLISECONDS: Final = 1000
-"""The time from which a hook is slow; usually it takes less than 100 ms. An agent waits for it before each edit."""
+"""A hook that takes longer than this is slow; usually it takes less than 100 ms. An agent waits for it before each
+edit."""
 
 UNPROTECTED: Final = "Your unsaved changes are not protected, and questions in a terminal do not reach the server."
 

@@ -22,7 +22,7 @@ from drawbridge.doctor.finding import Check, Finding, finding
 SECONDS: Final = 6.0
 
 LOW_DISK: Final = 500_000_000
-"""The free bytes below which a disk is reported; a server uses the same limit."""
+"""The free bytes below which a disk is reported; a server's health uses 500 MiB."""
 
 COMMANDS: Final = ("ide", "hook", "serve", "attach")
 """The commands that have settings."""

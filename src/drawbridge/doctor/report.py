@@ -12,7 +12,7 @@ from drawbridge.doctor import agents, bridges, editors, hooks, machine, servers
 from drawbridge.doctor.finding import Check, Finding, finding
 
 SECONDS: Final = 9.0
-"""The limit for all checks together. Each has its own, shorter limits."""
+"""The time limit for all checks together, in seconds. Each check has its own, shorter limits."""
 
 SEVERITIES: Final = ("problem", "warning", "note", "ok")
 

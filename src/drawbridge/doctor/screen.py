@@ -19,11 +19,11 @@ MARKS: Final[dict[Severity, tuple[str, str, str]]] = {
     "note": ("○", "o", "dim"),
     "ok": ("●", "*", "accepted"),
 }
-"""Mark, the same in ASCII, and style."""
+"""A severity's mark, the mark in ASCII, and its style."""
 
 COMMAND: Final = re.compile(r"`[^`]+`")
 KEPT_SPACE: Final = "\ue000"
-"""Stands for a space inside a command while text is wrapped: a command that is cut can't be copied."""
+"""Stands for a space inside a command while text is wrapped: a wrapped command can't be copied."""
 
 
 def draw(findings: Sequence[Finding], terminal: Terminal) -> str:
@@ -51,7 +51,7 @@ def _rows(one: Finding, terminal: Terminal) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str, others: str, terminal: Terminal) -> list[str]:
-    """The lines of a text; one line if the output is not a terminal, none without text. A command is never cut."""
+    """The lines of a text; one line if the output is not a terminal, none without text. A command is never wrapped."""
     kept = COMMAND.sub(lambda found: found[0].replace(" ", KEPT_SPACE), harmless(text))
     lines = textwrap.wrap(
         kept,

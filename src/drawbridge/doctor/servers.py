@@ -31,10 +31,10 @@ from drawbridge.transport import private_socket, running
 from drawbridge.transport.running import Running
 
 SECONDS: Final = 3.0
-"""The limit for each step of a connection."""
+"""The time limit for each step of a connection, in seconds."""
 
 CLOCK_SECONDS: Final = 300.0
-"""How far in the future a file's time has to be to show that a clock is wrong."""
+"""A file whose time is at least this many seconds in the future shows that a clock is wrong."""
 
 LARGEST: Final = 1_000_000
 
@@ -73,7 +73,7 @@ def addresses(server: Running) -> list[Finding]:
     found = [answer or _unreachable(server, page, TimeoutError()) for page, answer in zip(there, answers, strict=True)]
     if server.loopback:
         why = "A phone or another machine can't connect to it."
-        todo = f"If you want that, stop it and start it with `{own_command()} serve --host 0.0.0.0`."
+        todo = f"To let them connect, restart the server with `{own_command()} serve --host 0.0.0.0`."
         found.append(
             finding("server-loopback", f"The server at {_page(server)} listens on this machine only.", why, todo)
         )
@@ -174,8 +174,8 @@ def _health(page: str, context: ssl.SSLContext | None) -> int:
 
 
 def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
-    """A context that trusts what this machine trusts, and the server's own certificates. ``names``: the host name is
-    checked, too."""
+    """A context that trusts what this machine trusts, and the server's own certificates. ``names``: whether the host
+    name is checked, too."""
     context = ssl.create_default_context()
     context.check_hostname = names
     for name in ("ca.pem", "cert.pem"):

@@ -12,10 +12,10 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from drawbridge.core.errors import UnusableFile
 
 FILE_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes of the largest text that is read or shown; agents and editors become slow long before."""
+"""The maximum size of a text that is read or shown, in bytes; agents and editors become slow long before that."""
 
 HEAD: Final = 8192
-"""Bytes at a file's start that show whether it is binary; ``git`` looks at as many."""
+"""The number of bytes at a file's start that show whether it is binary; ``git`` looks at as many."""
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -97,7 +97,7 @@ def _scheme(text: str) -> tuple[str | None, str]:
 
 
 def _read(path: str, limit: int, size: int) -> bytes | None:
-    """The first ``size`` bytes of a regular file that has at most ``limit``; None if it does not exist."""
+    """The first ``size`` bytes of a regular file that has at most ``limit`` bytes; None if it does not exist."""
     try:
         _refuse_special(path, os.stat(path))
         # Between the check and the open the file may become a pipe, whose other end must not be waited for.

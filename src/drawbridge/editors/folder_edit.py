@@ -15,11 +15,11 @@ from drawbridge.core.errors import Refused
 from drawbridge.editors import files
 
 STOP_SECONDS: Final = 2.0
-"""The time that the user's editor has to restore the terminal when the bridge ends."""
+"""Seconds that the user's editor has to restore the terminal when the bridge ends."""
 
 
 async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:
-    """Returns ``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file of the same name as ``path``.
+    """Returns ``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file with the same name as ``path``.
 
     Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text file.
     """

@@ -9,12 +9,12 @@ import termios
 from typing import Final, TextIO
 
 LINE_LIMIT: Final = 4096
-"""Bytes of an answer. A longer line is cut into several, which no question accepts."""
+"""The maximum size of an answer, in bytes. A longer line is cut into several, which no question accepts."""
 
 
 class Lines:
     def __init__(self, stream: TextIO | None) -> None:
-        """``stream``: ``sys.stdin`` may be None, or closed; then there are no lines."""
+        """``stream``: may be None or closed, as ``sys.stdin`` may be; in that case there are no lines."""
         self._stream = stream
         self._unread = b""
 
@@ -40,7 +40,7 @@ class Lines:
                 termios.tcflush(descriptor, termios.TCIFLUSH)
 
     async def read(self) -> str | None:
-        """The next line without its end; None at the end of the input. A cancelled call loses nothing.
+        """The next line without its end; None at the end of the input. A canceled call loses nothing.
 
         At a terminal the end (Ctrl-D) is not final: the next call continues to read.
         """

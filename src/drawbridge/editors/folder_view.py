@@ -13,10 +13,10 @@ from drawbridge.text.counts import counted
 from drawbridge.text.hunks import Row, unified
 
 ROWS_LIMIT: Final = 1_000
-"""The most rows of one proposal that are drawn."""
+"""The maximum number of rows of one proposal that are drawn."""
 
 ROW_LIMIT: Final = 1_000
-"""The most characters of one row that are drawn."""
+"""The maximum number of characters of one row that are drawn."""
 
 SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 

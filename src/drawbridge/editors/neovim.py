@@ -1,8 +1,9 @@
-"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua moves cursors and opens windows, all logic is here.
+"""The Neovim editor. Its other half is ``lua/drawbridge/``: Lua moves cursors and opens windows; all logic is here.
 
 Each call is one ``require('drawbridge.link').handle(method, params)`` in Neovim, which answers ``{ok, value}`` or
 ``{ok, code, message}``; Lua reports with ``rpcnotify(channel, 'drawbridge', event, payload)``. A column is sent as a
-number if the line is ASCII up to it, otherwise as the bytes before it, which are counted here in UTF-16 code units.
+number if the line is ASCII up to it, otherwise as the bytes before it, from which the column in UTF-16 code units is
+computed here.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ if not vim.g.loaded_drawbridge then
 end
 return require('drawbridge.link').REVISION
 """
-"""It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` of the current directory."""
+"""It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` in the current directory."""
 
 REVISION: Final = 4
 """The version of the messages between the two halves; ``link.lua`` has the same number."""
@@ -73,10 +74,10 @@ NOT_SHOWN: Final = (
 )
 
 CLOSE_SECONDS: Final = 1.0
-"""The longest wait for a busy Neovim at the end; it also notices the closed connection."""
+"""Seconds to wait for a busy Neovim at the end; Neovim also notices the closed connection."""
 
 PASTE_SECONDS: Final = 2.0
-"""The time that an agent in a terminal has to show a pasted text: 0.1 to 0.3 s on a quiet machine."""
+"""Seconds that an agent in a terminal has to show a pasted text: 0.1 to 0.3 s on a quiet machine."""
 
 PASTE_LOOK_SECONDS: Final = 0.03
 

@@ -1,4 +1,4 @@
-"""The hunks of a proposal as marks for Neovim, and whether its own diff mode may compute them instead. Pure."""
+"""The hunks of a proposal as marks for Neovim, and whether Neovim's own diff mode may compute them instead. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10
 limits. Above them the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""The most hunks and lines that one call marks."""
+"""The maximum number of hunks and lines that one call marks."""
 
 FIRST_MARKS: Final = 200
 """Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
 
 REMOVED_LINES: Final = 200
-"""The most removed lines of one hunk that the inline view shows."""
+"""The maximum number of removed lines of one hunk that the inline view shows."""
 
 PAIRED_LINES: Final = 50
-"""The most lines of a hunk that are compared with the lines that they replace."""
+"""The maximum number of lines of a hunk that are compared with the lines that they replace."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:

@@ -21,7 +21,8 @@ from drawbridge.text.hunks import Hunk
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
-"""Characters that one call transfers: it takes Neovim a few milliseconds, and keys are read between two calls."""
+"""The maximum number of lines and of characters that one call transfers, which takes Neovim a few milliseconds. Between
+two calls, Neovim reads keys."""
 
 logger = logging.getLogger("drawbridge.neovim")
 
@@ -80,7 +81,7 @@ class NeovimReviews:
         await self._ask("withdraw", id=proposal_id)
 
     def heard(self, event: str, payload: dict[str, Any]) -> Decided | None:
-        """Handles a report from the Lua half about a view. Returns the decision if it is one."""
+        """Handles a report from the Lua half about a view. Returns the decision if the report is one."""
         shown = self._shown.get(payload["id"])
         if shown is None:
             return None
@@ -101,7 +102,7 @@ class NeovimReviews:
         self._tasks.cancel()
 
     async def close(self) -> None:
-        """Waits until the tasks that ``cancel`` has cancelled have ended."""
+        """Cancels all tasks and waits until they have ended."""
         await self._tasks.close()
 
     async def _open(self, shown: _Shown, old: text.Split, new: text.Split) -> None:
@@ -128,7 +129,7 @@ class NeovimReviews:
         if "old" in view:
             await self._fill(view["old"], old.lines)
         portions = neovim_marks.portions(proposal.hunks, old.lines, new.lines) if shown.inline else iter(())
-        # The first marks are set when the view opens, the others follow.
+        # The first marks are set when the view opens; the others follow.
         await self._mark(shown, itertools.islice(portions, 1), clear=True)
         await self._ask("ready", id=proposal.id)
         await self._mark(shown, portions, clear=False)
@@ -193,7 +194,7 @@ class NeovimReviews:
             if error is not None:
                 raise NeovimError(str(error))
             if first_tick not in (None, tick):
-                # The user typed meanwhile: start again.
+                # The user typed in the meantime: start again.
                 lines, first_tick = [], None
                 continue
             lines, first_tick = lines + chunk, tick

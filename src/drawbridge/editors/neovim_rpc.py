@@ -12,7 +12,7 @@ from drawbridge.core.errors import BadMessage, DrawbridgeError, EditorGone, Edit
 from drawbridge.protocols.msgpack_rpc import Connection, Event, Notification, Request
 
 CALL_SECONDS: Final = 5.0
-"""The timeout of a call. Neovim does not answer while it asks "Press ENTER" or runs a long command."""
+"""The timeout of a call, in seconds. Neovim does not answer while it asks "Press ENTER" or runs a long command."""
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -33,7 +33,8 @@ class NeovimError(DrawbridgeError):
 
 
 class Session(asyncio.Protocol):
-    """One connection. ``on_notification`` and ``on_gone`` are called from the event loop; ``on_gone`` once, as the last."""
+    """One connection. ``on_notification`` and ``on_gone`` are called from the event loop; ``on_gone`` is called once,
+    after everything else."""
 
     def __init__(self) -> None:
         self._wire = Connection()
@@ -51,9 +52,9 @@ class Session(asyncio.Protocol):
         return self._gone
 
     async def call(self, method: str, *params: Any) -> Any:
-        """The result of an API function. Raises ``NeovimError``, ``EditorHung`` or ``EditorGone``.
+        """Calls an API function and returns its result. Raises ``NeovimError``, ``EditorHung`` or ``EditorGone``.
 
-        An answer after ``EditorHung`` is dropped; the call may still be executed.
+        An answer that arrives after ``EditorHung`` is dropped; the call may still be executed.
         """
         if self._gone:
             raise EditorGone(GONE)

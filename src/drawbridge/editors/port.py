@@ -85,8 +85,8 @@ class BridgeState(Struct, frozen=True):
     """What the user can see of the bridge: where it listens, and which agents are connected (``agents``: their names).
 
     ``token`` lets the editor pass the same one to a restarted bridge, so that agents reconnect automatically. ``pids``
-    are the processes of the agents that report theirs: the guard asks for them, so that no agent receives a notice twice.
-    ``unasked`` are the agents that have written a file without a proposal since the last one that they made.
+    are the processes of the agents that report theirs: the guard asks for them, so that no agent receives a notice
+    twice. ``unasked`` are the agents that have written a file without a proposal since their last proposal.
     """
 
     port: int
@@ -166,8 +166,9 @@ class ReviewedFile(Struct, frozen=True):
     """A file with undecided changes. ``path`` is absolute; ``name`` identifies the file in decisions about all of it;
     ``shown`` is that name as harmless text.
 
-    ``has_lines``: whether the hunks are about the lines that a buffer with this file shows, which is not so for a link.
-    ``was_deleted``: whether it no longer exists. ``text``: the change in one short line, for a file without hunks.
+    ``has_lines``: whether the hunks are about the lines that a buffer with this file shows; False for a link, for
+    example. ``was_deleted``: whether it no longer exists. ``text``: the change in one short line, for a file without
+    hunks.
     """
 
     path: str
@@ -183,8 +184,8 @@ class ReviewedComment(Struct, frozen=True):
     """A comment on a file of a review. ``path`` is absolute; ``shown`` is the file's name as harmless text.
 
     ``first`` to ``last``: its rows in the file, from 0. ``has_place``: whether the file still has these rows. ``text``:
-    the comment with its author, in one line. ``is_draft``: whether it was not sent yet; ``is_waiting``: whether it was
-    sent but the agent has not received it.
+    the comment with its author, on one line. ``is_draft``: whether it has not been sent yet; ``is_waiting``: whether it
+    has been sent but not received by the agent.
     """
 
     id: str
@@ -272,7 +273,7 @@ class ReviewOutdated(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True):
-    """The user has decided a hunk (by its id), or a whole file (by its name), of this ``version`` of the review."""
+    """The user has decided on a hunk (by its id) or a whole file (by its name) in this ``version`` of the review."""
 
     decision: Literal["keep", "undo"]
     version: str
@@ -311,7 +312,8 @@ ReviewEvent: TypeAlias = (
 
 
 class Decided(Struct, frozen=True):
-    """The user has decided a proposal in this editor. Sent at most once for each proposal; its view is then closed."""
+    """The user has decided on a proposal in this editor. Sent at most once for each proposal; its view is then
+    closed."""
 
     proposal_id: str
     decision: Accepted | Rejected
@@ -325,8 +327,8 @@ EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | Termina
 Listener: TypeAlias = Callable[[EditorEvent], None]
 
 SELECTION_LIMIT = 262_144
-"""Characters of a selection's text that an editor reports. Agents cut far below that, and a selected file of 5 MB must not
-be sent at each cursor move."""
+"""The maximum number of characters of a selection's text that an editor reports. Agents cut far below that, and a
+selected file of 5 MB must not be sent with each cursor movement."""
 
 
 class Editor(Protocol):
@@ -342,13 +344,13 @@ class Editor(Protocol):
 
     @property
     def pid(self) -> int:
-        """The editor's process; the bridge's own without an editor."""
+        """The editor's process id; the bridge's own if there is no editor."""
         ...
 
     async def start(self, listener: Listener) -> None: ...
 
     async def close(self) -> None:
-        """Closes every view of Drawbridge and disconnects from the editor. Idempotent."""
+        """Closes all of Drawbridge's views and disconnects from the editor. Idempotent."""
         ...
 
     async def announce(self, state: BridgeState) -> None:
@@ -360,7 +362,7 @@ class Editor(Protocol):
         ...
 
     async def selection(self) -> Selection | None:
-        """The selection or cursor of the active file; None when no file is active."""
+        """The selection or cursor of the active file; None if no file is active."""
         ...
 
     async def tabs(self) -> Sequence[Tab]: ...
@@ -375,11 +377,12 @@ class Editor(Protocol):
         ...
 
     async def unsaved_text(self, path: str) -> str | None:
-        """The whole text of a file that is open with unsaved changes, in the form that saving would write; else None."""
+        """The whole text of a file that is open with unsaved changes, in the form that saving would write; otherwise
+        None."""
         ...
 
     async def save(self, path: str) -> None:
-        """Save an open file. Raises ``Refused`` with the editor's reason when it is not open or can't be written."""
+        """Save an open file. Raises ``Refused`` with the editor's reason if it is not open or can't be written."""
         ...
 
     async def open_file(self, request: OpenRequest) -> OpenedFile: ...
@@ -412,8 +415,8 @@ class Editor(Protocol):
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        """Send a prompt to the agent in the terminal with this process, as if the user had typed it; focus and mode
-        stay.
+        """Send a prompt to the agent in the terminal with this process, as if the user had typed it; the focus and the
+        mode stay the same.
 
         Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the
         terminal no longer exists, shows no prompt, or the user has begun to type in it.
@@ -422,7 +425,8 @@ class Editor(Protocol):
 
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         """Shows the review instead of the previous one, and reloads the files that it is about from disk, except those
-        with unsaved changes. None if no review is to be shown now. ``is_wanted``: whether the user has asked for it."""
+        with unsaved changes. ``review``: None if no review is to be shown now. ``is_wanted``: whether the user has
+        asked for it."""
         ...
 
     async def notify(self, message: str, level: Level = "info") -> None:
@@ -431,4 +435,4 @@ class Editor(Protocol):
 
 
 DIAGNOSTICS_LIMIT = 1_000
-"""Diagnostics reported in one answer; thousands have blocked the agent's screen."""
+"""The maximum number of diagnostics in one answer; thousands have blocked the agent's screen."""

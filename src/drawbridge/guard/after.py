@@ -33,7 +33,7 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapp
     copies = _copies(environ)
     common: dict[str, Any] = {"backups": copies} if copies else {}
     if call.event == calls.CHANGED:
-        # This event can't inform the agent, and may come before the end of the command that changed the file.
+        # The answer to this event can't inform the agent, and the command that changed the file may still be running.
         common["watched"] = True
     left: list[UnsavedFile] = []
     replaced = False

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 BLOCKED_GRACE = 0.06
-"""Seconds to wait for a Neovim at a prompt: pending operators and input() answer, "Press ENTER" does not (measured)."""
+"""Seconds to wait for a Neovim at a prompt: it answers during a pending operator or input(), but not at "Press ENTER"
+(measured)."""
 
 PORTION = 262_144
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -60,7 +61,8 @@ def ask(
     milliseconds: int,
     busy_milliseconds: int = 0,
 ) -> "list[Answer]":
-    """The answer of each running editor. A socket on which nothing listens is left out, and removed if Drawbridge made it.
+    """The answer of each running editor. A socket on which nothing listens is left out, and removed if Drawbridge
+    created it.
 
     ``milliseconds``: the deadline for all editors together. ``busy_milliseconds``: the deadline for an editor that is
     working on its answer; a Neovim must first report that it is not waiting at a prompt.

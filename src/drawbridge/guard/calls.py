@@ -1,4 +1,4 @@
-"""A call of an agent's hook: parsed from the agent's own format, and answered in it. Pure.
+"""A call from an agent to the hook: parsed from the agent's own format, and answered in it. Pure.
 
 What differs from agent to agent is in ``agents/NAME/hook.py``, its *dialect*.
 """
@@ -85,7 +85,7 @@ class Unusable(Exception):
 
 
 class Call:
-    """One call of the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload.
+    """One call to the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload.
     ``handed``: the text that an agent server has stored for the model, such as review comments; empty if there is none.
     """
 
@@ -194,7 +194,8 @@ def _absolute(path: str, directory: str) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """Resolves each ".." as Node.js does before it opens a path: it removes the name before it, even if that is a link.
+    """Resolves each ".." as Node.js does before it opens a path: it removes the name before the dots, even if that is a
+    link.
 
     Claude Code does this (its payload never contains "..", measured on 2.1.329), and so does Gemini CLI (`path.resolve` in
     its source). Codex opens the path as it is.
@@ -247,7 +248,8 @@ def add_context(call: "Call", context: str = "", watch: "list[str] | None" = Non
 NO_OPINION = b"{}"
 
 LONGEST_CONTEXT = 9_900
-"""Characters; Claude Code moves more than 10,000 to a file, of which the model reads the beginning."""
+"""The maximum length of the context, in characters; Claude Code moves more than 10,000 to a file, and the model reads
+only the beginning of that file."""
 
 
 def _bytes(answer: "dict[str, Any]") -> bytes:

@@ -46,7 +46,7 @@ def _found(directory: str) -> Iterator[Copy]:
                     try:
                         size = os.stat(file).st_size
                     except OSError:
-                        continue  # removed meanwhile
+                        continue  # removed in the meantime
                     yield Copy(file, file.removeprefix(entry.path), seconds, size)
 
 

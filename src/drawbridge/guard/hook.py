@@ -1,9 +1,9 @@
-"""``drawbridge hook``: reads one JSON text, writes one, and ends. This is the one place that catches internal errors.
+"""``drawbridge hook``: reads one JSON text, writes one, and ends. Internal errors are caught here.
 
-Whatever happens, the agent receives JSON and exit code 0: ``{}`` (no decision) or, with ``fail = "closed"``, a denial if the
-call can be denied. Every tool call of an agent pays for the modules that are loaded before the answer, so all others are
-imported where they are needed. The modules that are loaded first quote their annotations: ``from __future__ import
-annotations`` would load another module, 0.2 ms of each call.
+Whatever happens, the agent receives JSON and exit code 0: ``{}`` (no decision) or, with ``fail = "closed"``, a denial
+if the call can be denied. Every tool call of an agent pays for the modules that are loaded before the answer, so all
+others are imported where they are needed. The modules that are loaded first quote their annotations: ``from __future__
+import annotations`` would load another module, which takes 0.2 ms of each call.
 """
 
 import posix
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 LARGEST_INPUT = 8 * 1024 * 1024
-"""Bytes. An agent's own limit for a file that it edits is far below."""
+"""The maximum size of the input, in bytes. An agent's own limit for a file that it edits is far below this."""
 
 PORTION = 1_048_576
 
@@ -88,7 +88,8 @@ def answer(data: bytes, settings: "Settings", environ: "Mapping[bytes, bytes]") 
         answered = _answer(call, settings, environ)
     except Exception as error:
         answered = _failed(data, call, error, settings, environ)
-    # The server counts what it has handed over as received, whatever else there is to answer.
+    # The server counts the text that it has handed over as received: pass it on even if there is nothing else to
+    # answer.
     return calls.add_context(call) if call is not None and call.handed and answered == calls.NO_OPINION else answered
 
 
@@ -161,7 +162,7 @@ def _failed(
         from drawbridge.guard import failure
 
         return failure.answer(data, call, error, settings, environ)
-    except Exception:  # the log can't be written either: an answer is still owed
+    except Exception:  # the log can't be written either, but the agent needs an answer
         if call is not None and call.event == calls.BEFORE and settings["fail"] == "closed":
             return calls.deny(call, UNCHECKED)
         return calls.NO_OPINION

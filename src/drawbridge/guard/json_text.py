@@ -1,4 +1,4 @@
-"""JSON by the C half of the standard library's module: ``import json`` takes as long as a whole interpreter start
+"""JSON with only the C half of the standard library's module: ``import json`` takes as long as starting the interpreter
 (measured).
 """
 
@@ -41,8 +41,8 @@ def parse(data: bytes) -> "Any":
 
 
 def dump(value: "Any") -> str:
-    """``value`` as JSON in ASCII, which no pipe's encoding can change. Takes tuples and what ``parse`` returns, except
-    infinity.
+    """``value`` as JSON in ASCII, which no pipe's encoding can change. Accepts tuples and what ``parse`` returns,
+    except infinity.
     """
     if isinstance(value, str):
         return encode_basestring_ascii(value)

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from drawbridge.guard.unsaved import UnsavedFile
 
 MERGE_DEADLINE = 1_000
-"""Milliseconds."""
+"""Milliseconds that an editor has to merge."""
 
 TRIES = 3
-"""The user may type between the request for the text and the merge."""
+"""The maximum number of attempts: the user may type between the request for the text and the merge."""
 
 BASE_SECONDS = 24 * 60 * 60
 
 
 def begin(call: Call, protected: Sequence[UnsavedFile], environ: Mapping[bytes, bytes]) -> bool:
     """Stores the files' current content as bases. Returns False if a file can't be merged later: it does not exist, is
-    too large, is not UTF-8, is not a text in its editor (a notebook), or can't be stored.
+    too large, is not UTF-8, is not text in its editor (a notebook), or can't be stored.
     """
     if any(buffer_text(one) is None for one in protected):
         return False

@@ -1,7 +1,7 @@
 """One request to one Neovim, as bytes: the part of msgpack-RPC that this needs, with a JSON text inside. Pure.
 
-``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which
-it answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md has the methods.
+``nvim_get_mode`` goes first, since Neovim answers it even while it waits at a prompt; then ``nvim_exec_lua``, which it
+answers as soon as it can. The Lua is in ``lua/``; docs/internals/protocols/guard.md describes the methods.
 """
 
 from drawbridge.guard import json_text
@@ -15,7 +15,7 @@ EXEC_LUA = b"\x94\x00\x02\xadnvim_exec_lua\x92"
 MODE_ID, LUA_ID = 1, 2
 RESPONSE = 1
 MESSAGE = b"\x93\x94"
-"""The first byte of a message: a list of three or four."""
+"""The first byte of a message: a list of three or four elements."""
 
 DEEPEST = 32
 
@@ -136,7 +136,7 @@ def decode(data: bytes, at: int, depth: int = 0) -> "tuple[Any, int]":
 
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 
-# kind → (how many bytes its number has, what the number is); floats and extension values are passed over.
+# kind → (how many bytes its number has, what the number is); floats and extension values are skipped.
 _SIZES = {
     0xC4: (1, "text"), 0xC5: (2, "text"), 0xC6: (4, "text"), 0xD9: (1, "text"), 0xDA: (2, "text"), 0xDB: (4, "text"),
     0xC7: (1, "skip"), 0xC8: (2, "skip"), 0xC9: (4, "skip"), 0xCA: (4, "skipped"), 0xCB: (8, "skipped"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Sockets = list[tuple[str, str]]
 
 LARGEST_SELECTION = 8_000
-"""Characters; Claude Code moves more than 10,000 to a file."""
+"""The maximum length of a selection, in characters; Claude Code moves more than 10,000 to a file."""
 
 MOST_FILES = 20
 MOST_WATCHED = 100
@@ -35,7 +35,7 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
 
 
 def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
-    """The files with unsaved changes, as context for a new session, and the open files that the agent is to watch."""
+    """The files with unsaved changes, as context for a new session, and the open files that the agent should watch."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
     project, hidden = _project(call), privacy(settings)
     opened = (name for found in answers for name in _names(found, "open"))
@@ -51,7 +51,8 @@ def _snapshots(call: calls.Call, sockets: Sockets, want: list[str], settings: Se
 
 
 def _project(call: calls.Call) -> str:
-    """The directory whose editors and files concern this session: its repository, else its working directory."""
+    """The directory whose editors and files concern this session: its repository or, if there is none, its working
+    directory."""
     directory = os.path.realpath(call.cwd)
     above = directory
     while above != os.path.dirname(above):
@@ -87,7 +88,7 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """The selections in this project's editors, except those that send theirs to the agent, as its IDE."""
+    """The selections in this project's editors, except in those that already send theirs to the agent, as its IDE."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (

@@ -1,5 +1,5 @@
-"""The texts of a denial, for the agent and the editor: facts and a way out, never instructions, which a model takes for a
-prompt injection when a hook gives them.
+"""The texts of a denial, for the agent and the editor: facts and a way out, never instructions. A model takes
+instructions from a hook for a prompt injection.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from drawbridge.guard.unsaved import UnsavedFile
 
 LARGEST_DIFFERENCE = 4_000
-"""Characters; Claude Code moves an answer of more than 10,000 to a file."""
+"""The maximum length of the diffs, in characters; Claude Code moves an answer of more than 10,000 to a file."""
 
 DIFFERENCE_SECONDS = 1.0
-"""After this time no further file is compared: a denial that arrives too late has no effect."""
+"""Seconds after which no further file is compared: a denial that arrives too late has no effect."""
 
 MOST_NAMED = 8
 

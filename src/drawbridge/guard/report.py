@@ -1,10 +1,11 @@
-"""Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on approvals.
+"""Reports the hook events of a terminal session to the agent server on this machine, and waits for decisions on
+approval requests.
 
 Nothing happens unless a server listens. A permission request waits for an answer. A tool that may write waits for the
 checkpoint of the files as they are before it, which usually exists already. While a request from the main agent waits,
 the CLI's own dialog stays usable and the first decision counts; while a subagent's request waits, the terminal shows no
 dialog, so that wait is bounded (both measured on 2.1.329). If the server ends, the request is sent again to the next
-one, with the same id. ``protocols.local_ipc`` has the format of the lines.
+one, with the same id. ``protocols.local_ipc`` defines the format of the lines.
 """
 
 import posix
@@ -32,15 +33,15 @@ LONGEST_PAUSE = 2.0
 """Seconds between attempts to find another server after the first one has ended; each pause is twice the one before."""
 
 SUBAGENT_SECONDS = 60.0
-"""The longest wait for the decision on a subagent's request, since its dialog appears only after the hook has ended. The
-server ends the wait earlier; this limit is for a server that hangs or has ended."""
+"""The maximum number of seconds to wait for the decision on a subagent's request, since its dialog appears only after
+the hook has ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 OWN_DIALOG = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329): there is no limit."""
 
 HANDOVER_SECONDS = 1.0
-"""The longest wait for the text that the server has stored for the agent. If the server hangs, the text stays with the
-server."""
+"""The maximum number of seconds to wait for the text that the server has stored for the agent. If the server hangs, the
+text stays with the server."""
 
 HANDS_OVER = (calls.STOP, calls.PROMPT)
 """The events whose answers can contain that text."""
@@ -50,8 +51,8 @@ WAITING = ".waiting"
 Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
-"""The longest wait before a tool that may write. The server ends it as soon as it has the state of the files, and after 5 s in
-any case."""
+"""The maximum number of seconds to wait before a tool that may write. The server ends it as soon as it has the state of
+the files, and after 5 s in any case."""
 
 REPLY_SECONDS = 1.0
 """Seconds in which the server has to report that the state of the files is not known yet, or to close the connection;
@@ -139,7 +140,7 @@ def _take(connected: "socket", line: bytes) -> str:
 
 
 def _await_checkpoint(connected: "socket", line: bytes) -> None:
-    """Waits until the server closes the connection, since it has the checkpoint, or until that takes too long."""
+    """Waits until the server closes the connection because it has the checkpoint, or until that takes too long."""
     try:
         connected.sendall(line)
         if _wait(connected, monotonic() + REPLY_SECONDS):

@@ -61,7 +61,7 @@ def unsaved_files(found: "ask.Answer") -> "list[dict[str, Any]]":
 
 
 def policy_for(tool: str, settings: "Settings") -> str:
-    """ "current", "visible" or "any": the setting for this tool, else the general one."""
+    """ "current", "visible" or "any": the setting for this tool, or else the general one."""
     for entry in settings["policy_for"]:
         name, _, policy = entry.partition("=")
         if name == tool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from drawbridge.guard.unsaved import UnsavedFile
 
 POLL_INTERVAL = 0.1
-"""Seconds."""
+"""Seconds between two checks of whether the files have been saved."""
 
 SAVE_DEADLINE = 2_500
 """Milliseconds for all files together; a save may format the file first."""

@@ -22,7 +22,8 @@ LARGEST_LOG = 1024 * 1024
 
 
 def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
-    """A directory of the guard, 0700, made if missing. Raises ``OSError`` if that fails or another user owns it."""
+    """One of the guard's directories, with mode 0700; created if it is missing. Raises ``OSError`` if that fails or
+    another user owns it."""
     base = os.fsdecode(environ.get(b"XDG_STATE_HOME", b""))
     if not base.startswith("/"):
         base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")

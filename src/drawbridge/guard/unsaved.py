@@ -61,7 +61,8 @@ def editor_name(found: ask.Answer) -> str:
 
 
 def process(found: ask.Answer) -> int | str:
-    """The identity of an editor: its process, else its socket. VS Code has one socket for each of its folders."""
+    """The identity of an editor: its process or, if that is not known, its socket. VS Code has one socket for each of
+    its folders."""
     pid = found.result.get("pid") if isinstance(found.result, dict) else None
     return pid if isinstance(pid, int) else find.pid_in(os.path.basename(found.path)) or found.path
 

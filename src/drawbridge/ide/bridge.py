@@ -1,4 +1,4 @@
-"""One bridge: it connects an editor with agents, and writes the files by which agents find it."""
+"""One bridge: it connects an editor to agents, and writes the files by which agents find it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Bridge:
         )
         self.app = BridgeApp(self.claude, self.gemini, tuple(settings.agent))
         self.claude.on_change = self.gemini.on_change = self._agents_changed
-        # An editor that decides every proposal without a person must not decide those of other agents too.
+        # An editor that decides on every proposal without a person must not also decide on those of other agents.
         folders_offered = settings.decide is None
         self._server_link = ServerLink(
             self.reviews,
@@ -232,7 +232,7 @@ class Bridge:
             self.claude.pids,
             self.claude.unasked,
         )
-        # A newer state replaces one that waits, except where an agent connected or left in between: that is reported.
+        # A newer state replaces one that waits, unless an agent connected or left in between: that must be reported.
         if self._unannounced and self._unannounced[-1].agents == state.agents:
             self._unannounced.pop()
         self._unannounced.append(state)

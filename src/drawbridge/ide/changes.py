@@ -1,7 +1,7 @@
-"""Reviews in the editor: what runs have changed in a directory is shown, updated, decided and commented on there.
+"""Reviews in the editor: shows what runs have changed in a directory, updates it, and passes on decisions and comments.
 
-The server has the review and decides; the bridge turns it into what an editor shows. One request is under way at a
-time, so that what is shown last is the newest.
+The server stores the review and carries out the decisions; the bridge turns it into what an editor shows. One request
+is under way at a time, so that what is shown last is the newest.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ from drawbridge.text.counts import counted
 from drawbridge.text.review_words import File, Hunk
 
 LONGEST_LINE: Final = 80
-"""Characters of a changed line in the list of changes."""
+"""The maximum number of characters of a changed line in the list of changes."""
 
 NOT_A_FILE: Final = ("120000", "160000")
-"""Modes of links and submodules: a buffer with such a path shows something else."""
+"""git's modes of symbolic links and submodules: a buffer with such a path shows the link's target or a directory, not
+the lines of the hunks."""
 
 logger = logging.getLogger("drawbridge.changes")
 
@@ -58,7 +59,8 @@ class Changes:
         self._shown: Review | None = None
         self._is_stale = False
         self._deciders = set[str]()
-        """The names of those who have made decisions since the review was read; "" if it has changed in another way."""
+        """The names of those who have made decisions since the review was read; "" if the review has changed in another
+        way."""
         link.on_review_changed = self._changed
 
     async def close(self) -> None:
@@ -314,6 +316,6 @@ def _done(event: ReviewDecided, before: Review | None) -> str:
 
 
 def _who(deciders: set[str]) -> str:
-    """A notice that the review has changed, with the name if it was one person."""
+    """A notice that the review has changed, with the name of the person if it was only one."""
     [name] = deciders if len(deciders) == 1 else [""]
     return f"{harmless(name)} made decisions in this review." if name else "The review has changed."

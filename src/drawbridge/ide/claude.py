@@ -1,4 +1,5 @@
-"""Claude Code's side of the bridge: MCP over a WebSocket, and notifications. Facts: docs/internals/protocols/claude-ide.md."""
+"""Claude Code's side of the bridge: MCP over a WebSocket, and notifications. Facts:
+docs/internals/protocols/claude-ide.md."""
 
 from __future__ import annotations
 
@@ -26,27 +27,28 @@ from drawbridge.transport.http_server import WebSocket
 
 TOKEN_HEADER: Final = "x-claude-code-ide-authorization"
 PROBE_HEADER: Final = "x-drawbridge-probe"
-"""A client that sends this header tests the connection (``drawbridge doctor``), and does not replace another one."""
+"""A client that sends this header tests the connection (``drawbridge doctor``), and does not replace another client."""
 
 SUBPROTOCOL: Final = "mcp"
-"""Must be confirmed when offered: the real CLI closes the socket otherwise (2.1.81)."""
+"""Must be confirmed if the client offers it; otherwise the real CLI closes the socket (2.1.81)."""
 
 LISTENS_AFTER_SECONDS: Final = 1.0
-"""The time after the handshake in which the CLI may silently drop notifications: 0.05 to 0.1 s measured on an idle
-machine (2.1.329).
+"""Seconds after the handshake during which the CLI may silently drop notifications; measured on an idle machine: 0.05
+to 0.1 s (2.1.329).
 """
 
 CALL_LIMIT: Final = 128
-"""The most calls of one client that may be unanswered at once."""
+"""The maximum number of calls from one client that may be unanswered at once."""
 
 MENTION_LIMIT: Final = 50
-"""The most mentions that are stored until a client connects; the oldest are dropped first."""
+"""The maximum number of mentions that are stored until a client connects; the oldest are dropped first."""
 
 logger = logging.getLogger("drawbridge.claude")
 
 
 class ClaudeClients:
-    """All connected CLIs: the WebSocket half of the bridge's HTTP application, and notifications to one or all of them."""
+    """All connected CLIs: the WebSocket half of the bridge's HTTP application, and notifications to one or all of
+    them."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class ClaudeClients:
     def admit(self, head: Head) -> Refusal | None:
         refusal = self._gate.check(head)
         if refusal is BAD_TOKEN and self._late_rejection:
-            return None  # ``opened`` closes it with 1008, as AUTH-02 of the connection spec asks.
+            return None  # ``opened`` closes it with 1008, as AUTH-02 of the connection specification requires.
         return refusal
 
     def subprotocol(self, head: Head) -> str | None:
@@ -124,8 +126,8 @@ class ClaudeClients:
             client.select(selection)
 
     def mention(self, mentioned: Mentioned) -> bool:
-        """Sends the mention to the most recently active client, or to all. Returns False if no client is connected; it
-        is then stored for the next one.
+        """Sends the mention to the most recently active client, or to all; while no client reads notifications, stores
+        it for the next one that does. Returns False if no client is connected.
         """
         listening = [client for client in self._clients if client.listens]
         for client in listening if self._mention_all else listening[-1:]:
@@ -134,14 +136,14 @@ class ClaudeClients:
             self._mentions.append(mentioned)
         return bool(self.names)
 
-    # reports of a client
+    # reports from a client
 
     def started_listening(self, client: ClaudeClient) -> None:
         while self._mentions:
             client.mention(self._mentions.popleft())
 
     def became_active(self, client: ClaudeClient) -> None:
-        """Sorts the list by activity, the client that was active last at its end."""
+        """Moves the client to the end of the list, which is sorted by activity."""
         if self._clients and self._clients[-1] is not client and client in self._clients:
             self._clients.remove(client)
             self._clients.append(client)
@@ -237,7 +239,7 @@ class ClaudeClient:
             asyncio.get_running_loop().call_later(LISTENS_AFTER_SECONDS, self.start_listening)
 
     def start_listening(self) -> None:
-        """Sends the selection again, which the CLI may have missed: from now on it reads notifications."""
+        """Sends the selection again, which the CLI may have missed; from now on, the CLI reads notifications."""
         if self.ready and not self.listens:
             self.listens = True
             self._sent_selection = None
@@ -274,22 +276,22 @@ class ClaudeClient:
             task = self._calls[call.id] = self._clients.tasks.start(
                 self._run(tool, call), tool.name, lambda _: self._fail(call, jsonrpc.INTERNAL_ERROR, message)
             )
-            # Not at the end of ``_run``: a call that is cancelled at once never begins.
+            # Not at the end of ``_run``: a call that is canceled at once never begins.
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
-        """Notes whether the CLI asks before it writes, which its calls show."""
+        """Records whether the CLI asks before it writes, which shows in its calls."""
         uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            # A URI that is not a path is not written either.
+            # An agent can't write to a URI that is not a path.
             with contextlib.suppress(DrawbridgeError, ValueError):
                 path = self._clients.workspace.resolve(uri)
                 self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))
 
     def _set_unasked(self, unasked: bool) -> bool:
-        """Returns whether this is a change."""
+        """Sets whether the CLI writes without asking. Returns whether that has changed."""
         if self.unasked == unasked:
             return False
         self.unasked = unasked
@@ -297,7 +299,8 @@ class ClaudeClient:
         return True
 
     async def _run(self, tool: Tool, call: mcp.Call) -> None:
-        """Runs a call and turns errors into MCP results. A cancelled call is not answered: its client no longer waits."""
+        """Runs a call and turns errors into MCP results. A canceled call is not answered: its client no longer
+        waits."""
         try:
             content = await tool.run(self._context, tool.parse(call.arguments))
             self.websocket.send(mcp.tool_result(call.id, [mcp.text_item(text) for text in content]))

@@ -11,7 +11,7 @@ from drawbridge.editors.port import Selection
 from drawbridge.ide.gemini_notices import FILES_LIMIT, ContextUpdate, Cursor, OpenFile, WorkspaceState, cut
 
 MEMORY: Final = 1_000
-"""The most files whose last use is remembered, open or not."""
+"""The maximum number of files whose last use is remembered, open or not."""
 
 
 class Context(Struct, frozen=True):
@@ -42,8 +42,8 @@ class Recent:
         self._last = 0
 
     def saw(self, path: str, now_ms: int) -> None:
-        """The user looks at ``path``. Times always increase: the CLI sorts by them, and would order equal ones
-        randomly.
+        """Records that the user looks at ``path``. Times always increase: the CLI sorts by them, and would order equal
+        ones randomly.
 
         A file that stays the current one does not get a new time, so that an unchanged context is not sent again.
         """

@@ -1,8 +1,9 @@
-"""The files by which agents find the bridge, one for each agent. This module loads fast: it runs before asyncio is loaded.
+"""The files by which agents find the bridge, one for each agent. This module loads fast: it runs before asyncio is
+loaded.
 
 Claude Code: ``<config>/ide/<port>.lock``, where ``<config>`` is ``$CLAUDE_CONFIG_DIR`` or ``~/.claude``. Gemini CLI:
 ``<tmpdir>/gemini/ide/gemini-ide-server-<pid>-<port>.json``. The pid is the editor's; ``drawbridgePid`` in the file is
-the bridge's, and only a file that contains it is ever removed by another bridge.
+the bridge's. A bridge never removes another program's file, which has no ``drawbridgePid``.
 """
 
 from __future__ import annotations
@@ -32,18 +33,20 @@ def lock_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def gemini_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """A subdirectory of the temporary directory that Node.js uses; like there, without a check that it is writable."""
+    """A subdirectory of the temporary directory that Node.js uses; as in Node.js, there is no check that it is
+    writable."""
     root = environ.get("TMPDIR") or environ.get("TMP") or environ.get("TEMP") or "/tmp"  # noqa: S108 - as in Node.js
     return os.path.join(root[:-1] if len(root) > 1 and root.endswith("/") else root, "gemini", "ide")
 
 
 def folders_with_separator(folders: Sequence[str]) -> list[str]:
-    """The folders whose names contain the path separator: Gemini CLI splits the list there, without an escape."""
+    """The folders whose names contain the path separator: Gemini CLI splits the list there, and has no way to escape
+    it."""
     return [folder for folder in folders if os.pathsep in folder]
 
 
 class DiscoveryFile(Protocol):
-    """The file that one kind of agent looks for. ``path`` is known once the file was written."""
+    """The file that one kind of agent looks for. ``path`` is known once the file has been written."""
 
     path: str
 
@@ -61,7 +64,7 @@ class DiscoveryFile(Protocol):
 
 
 class LockFile:
-    """The discovery file of Claude Code."""
+    """Claude Code's discovery file."""
 
     def __init__(self, directory: str, port: int, token: str) -> None:
         self.path = os.path.join(directory, f"{port}.lock")
@@ -90,7 +93,8 @@ class LockFile:
 
 
 class GeminiFile:
-    """The discovery file of Gemini CLI, and the link that its spec names after the workspace (today's CLI does not read it)."""
+    """Gemini CLI's discovery file, and the link that its specification names after the workspace (today's CLI does not
+    read it)."""
 
     def __init__(self, directory: str, port: int, token: str) -> None:
         self.path = ""
@@ -127,8 +131,8 @@ class GeminiFile:
         remove_quietly(self.path)
 
     def _point_at_it(self, folder: str, data: bytes) -> None:
-        """Points the link at the file: the latest bridge of a folder owns the link. A file in its place that is not a
-        bridge's is not touched.
+        """Points the link at the file: the latest bridge of a folder owns the link. A file in its place that no bridge
+        has written is left alone.
         """
         from hashlib import sha256
 
@@ -147,7 +151,7 @@ class GeminiFile:
             write_private(link, data)  # a file system without links
 
     def _unlink(self) -> None:
-        """Removes the link of this bridge, not one that a later bridge of the same folder has put in its place."""
+        """Removes this bridge's link, but not one that a later bridge of the same folder has put in its place."""
         registration = _registration_in(self._link) if self._link and not os.path.islink(self._link) else None
         if _target(self._link).endswith(f"-{self._port}.json") or (
             registration is not None and registration.port == self._port
@@ -189,7 +193,7 @@ def left_behind(directory: str) -> list[str]:
 
 
 def shares_a_folder(directory: str, own_port: int, folders: Sequence[str], ide_name: str) -> bool:
-    """Whether another running editor of that name has registered one of ``folders``."""
+    """Whether another running editor with that name has registered one of ``folders``."""
     try:
         names = os.listdir(directory)
     except OSError:

@@ -1,4 +1,5 @@
-"""The change that a person is asked about: a proposal merged with every change to the text since the agent read it. Pure."""
+"""The change that a person decides on: a proposal merged with every change to the text since the agent read it.
+Pure."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ from drawbridge.transport.http_server import Exchange
 AGENT: Final = "Gemini CLI"
 
 GRACE_SECONDS: Final = 5.0
-"""How long a session exists without its stream; the real CLI reconnects after 1 s, or after 1.5 s more."""
+"""Seconds that a session exists without its stream; the real CLI reconnects after 1 s, or after 1.5 s more."""
 
 SILENT_SECONDS: Final = 600.0
-"""How long a session exists that never opened a stream."""
+"""Seconds that a session exists if it never opens a stream."""
 
 _TOOLS: Final = {tool.name: tool for tool in TOOLS}
 _LISTING: Final = [tool.entry() for tool in TOOLS]
@@ -38,8 +38,8 @@ Copy: TypeAlias = Callable[[bytes, str], None]
 
 
 class GeminiSession:
-    """One CLI: its proposals and its stream. ``notify`` shows a notice to the user, and ``copy`` also receives each
-    decision.
+    """One connected CLI: its proposals and its stream. ``notify`` shows a notice to the user, and ``copy`` also
+    receives each decision.
     """
 
     def __init__(
@@ -82,7 +82,8 @@ class GeminiSession:
         return now - self.seen_at > SILENT_SECONDS
 
     def end(self, *, reject: bool = False) -> None:
-        """Withdraws its proposals. With ``reject`` the CLI receives their rejection first, to close its dialogs."""
+        """Withdraws the session's proposals. With ``reject`` the CLI receives their rejection first, so that it closes
+        its dialogs."""
         for file_path, task in list(self._proposals.items()):
             if reject:
                 self._decided(DiffRejected(file_path))
@@ -147,7 +148,7 @@ class GeminiSession:
         if not isinstance(decision, Accepted):
             self._decided(DiffRejected(file_path))
         elif new_content and not decision.text:
-            # The CLI takes an empty text as "not edited" and would write its own.
+            # The CLI treats an empty text as "not edited" and would write its own.
             self._notify(
                 f"{AGENT} can't write an empty file, so its change was rejected. Empty or delete the file yourself.",
                 "warn",

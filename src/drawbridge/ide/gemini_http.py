@@ -30,10 +30,11 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 JSON: Final = ("Content-Type", "application/json")
 
 SESSION_LIMIT: Final = 64
-"""The most sessions; beyond that, the one without a stream that has been silent the longest is ended."""
+"""The maximum number of sessions. To make room for another, the session without a stream that has been silent the
+longest is ended."""
 
 DELETED_LIMIT: Final = 1_000
-"""The most sessions that are remembered as deleted by their client."""
+"""The maximum number of sessions that are remembered as deleted by their client."""
 
 KEEP_ALIVE_SECONDS: Final = 20.0
 """The real CLI closes a silent stream after 300 s; proxies do so after 60 s or less."""
@@ -47,7 +48,7 @@ logger = logging.getLogger("drawbridge.gemini")
 
 
 class SessionIds:
-    """Ids of sessions, signed with the bridge's token.
+    """Session ids, signed with the bridge's token.
 
     A bridge that is restarted with the same token accepts them again: the real CLI reconnects with its old id within 2.5 s
     and, if it is refused, does not try again until the user types ``/ide enable`` (0.61.0).
@@ -106,7 +107,7 @@ class GeminiSessions:
             stream.update(self._state)
 
     async def close(self) -> None:
-        """Every session receives the rejection of its open proposals and the end of its stream; all calls are cancelled."""
+        """Rejects the open proposals of every session, ends all streams, and cancels all calls."""
         for session in list(self._sessions.values()):
             self._end(session, reject=True)
         for watcher in list(self._watchers):
@@ -116,7 +117,7 @@ class GeminiSessions:
     # HTTP application
 
     def admit(self, head: Head) -> Refusal | None:
-        """Everything except /health needs the token, unknown paths too. No body is read without it."""
+        """Everything except /health requires the token, even unknown paths. No body is read without it."""
         bodyless = not head.all("content-length") and not head.all("transfer-encoding")
         if head.method == "GET" and head.path == "/health" and bodyless:
             return self._gate.check_place(head)
@@ -256,7 +257,7 @@ class GeminiSessions:
             self._housekeeping = self._tasks.repeat(self._tidy, HOUSEKEEPING_SECONDS, what)
 
     async def _tidy(self) -> None:
-        """One round of housekeeping. The rounds end when there are no more sessions and watchers."""
+        """One round of housekeeping. The rounds end when there are no more sessions or watchers."""
         now = time.monotonic()
         for session in list(self._sessions.values()):
             if session.is_gone(now):

@@ -1,6 +1,7 @@
-"""The notifications for Gemini CLI, in the shapes of its own schema. Pure.
+"""The notifications for Gemini CLI, as its own schema defines them. Pure.
 
-The real CLI closes the connection permanently after one notification of another shape, for example with a null (0.61.0).
+The real CLI closes the connection permanently after a single notification that does not match, for example one with a
+null (0.61.0).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from drawbridge.protocols import jsonrpc
 
 FILES_LIMIT: Final = 10
 SELECTION_LIMIT: Final = 16_384
-"""UTF-16 code units of the selected text; the real CLI cuts there too, even inside a character."""
+"""The maximum length of the selected text, in UTF-16 code units; the real CLI cuts there too, even inside a
+character."""
 
 
 class _Notice(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
@@ -49,7 +51,7 @@ class ContextUpdate(_Notice, frozen=True):
 
 
 class DiffAccepted(_Notice, frozen=True):
-    """``file_path`` as openDiff spelled it, here and in ``DiffRejected``: the CLI looks it up."""
+    """``file_path``, here and in ``DiffRejected``: exactly as in openDiff, since the CLI looks it up."""
 
     file_path: str
     content: str

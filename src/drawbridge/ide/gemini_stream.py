@@ -1,4 +1,4 @@
-"""The event stream of one Gemini CLI, with a backlog for the time in which it is disconnected or does not read."""
+"""The event stream of one Gemini CLI, with a backlog for times when it is disconnected or does not read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ HEADERS: Final = [("Content-Type", sse.CONTENT_TYPE), ("Cache-Control", "no-stor
 
 BACKLOG_LIMIT: Final = 100
 BACKLOG_BYTES: Final = 32 * 1024 * 1024
-"""Decisions that are kept for a stream that is interrupted or not read; the real CLI opens one proposal at a time."""
+"""The maximum number and size of decisions that are kept for a stream that is interrupted or not read; the real CLI
+opens one proposal at a time."""
 
 
 class EventStream:
@@ -24,7 +25,8 @@ class EventStream:
     """
 
     def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
-        """``on_change`` is called when a first reader connects and when the last one disconnects."""
+        """``on_change`` is called when a reader connects without replacing another one, and when the reader
+        disconnects."""
         self._on_change = on_change
         self._reader: Exchange | None = None
         # Ids grow across restarts of the bridge: a CLI may reconnect with the id of an earlier one.
@@ -39,7 +41,8 @@ class EventStream:
         return self._reader is not None
 
     def open(self, exchange: Exchange, last_id: int) -> None:
-        """Connects a reader, which replaces an earlier one. It is sent the events after ``last_id``, and the state."""
+        """Connects a reader, which replaces an earlier one. The new reader receives the events after ``last_id``, and
+        the state."""
         former, self._reader = self._reader, exchange
         if former is None:
             self._on_change()
@@ -60,7 +63,7 @@ class EventStream:
         self._send()
 
     def forget(self, file_path: str) -> None:
-        """The CLI proposes this file again: drops an earlier decision, which it would take for the answer."""
+        """Drops an earlier decision on a file that the CLI proposes again: the CLI would take it for the answer."""
         self._backlog.forget(file_path)
 
     def keep_alive(self) -> None:

@@ -27,7 +27,8 @@ def launch(settings: IdeSettings) -> int:
     try:
         sweep(lock_directory())
         sweep(gemini_directory())
-        # Under jobstart the parent process is the editor, in the same directory; the bridge corrects both once it has asked.
+        # Under jobstart the parent process is the editor, in the same directory; the bridge corrects both once it has
+        # asked the editor.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
         folders = [os.path.realpath(path) for path in settings.workspace] or [folder or os.getcwd()]
         launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)

@@ -23,7 +23,7 @@ from drawbridge.ide.discovery import (
 from drawbridge.settings.ide import IdeSettings
 
 PORTS: Final = range(10_000, 65_536)
-"""The range in which a free port is chosen (CON-02 of the connection specification)."""
+"""The range from which a free port is chosen (CON-02 of the connection specification)."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that end a bridge cleanly."""
@@ -34,7 +34,7 @@ SEPARATOR_IN_FOLDER: Final = (
 )
 
 TOKEN_LENGTH: Final = 32
-"""Minimum number of characters in ``DRAWBRIDGE_TOKEN``."""
+"""The minimum number of characters in ``DRAWBRIDGE_TOKEN``."""
 
 
 class Launched:
@@ -74,7 +74,8 @@ class Launched:
             file.remove()
 
     def announce(self) -> None:
-        """Prints the ready line: on stdout, or on stderr if stdout carries RPC."""
+        """Prints the ready line: on stdout, or on stderr if stdout carries RPC. Prints nothing if a text for people
+        follows."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         if self.settings.folder is not None and sys.stdout.isatty() and not self.settings.json:

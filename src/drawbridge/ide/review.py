@@ -1,4 +1,5 @@
-"""The life of a proposal: read the file, merge with unsaved work, show it, wait for the decision, and follow the write."""
+"""The life of a proposal: read the file, merge with unsaved work, show it, wait for the decision, and follow the
+write."""
 
 from __future__ import annotations
 
@@ -21,23 +22,25 @@ from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposa
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
-"""The longest wait for the agent's write of an accepted text; the real CLI takes well under one second."""
+"""The maximum number of seconds to wait until the agent has written an accepted text; the real CLI takes well under one
+second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
 """Seconds between checks of the file; the last one repeats."""
 
 WRITE_SECONDS: Final = 2.0
-"""How long a second proposal for a file waits for the first one's text to be written."""
+"""Seconds that a second proposal for a file waits for the first one's text to be written."""
 
 SETTLED_SECONDS: Final = 0.2
-"""A file that differs from the accepted text and has not changed for this long is what the agent wrote."""
+"""Seconds without a change after which a text that differs from the accepted one is considered to be what the agent
+wrote."""
 
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
 
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
 OPEN_LIMIT: Final = 50
-"""Proposals that one agent may have open at once; the real CLI opens one at a time."""
+"""The maximum number of proposals that one agent may have open at once; the real CLI opens one at a time."""
 
 Kind: TypeAlias = Literal["change", "code"]
 
@@ -45,7 +48,7 @@ logger = logging.getLogger("drawbridge.review")
 
 
 class Arbiter(Protocol):
-    """The other party that may decide the shown proposals: the agent server's clients. See ``server_link``."""
+    """The other party that may decide on the shown proposals: the agent server's clients. See ``server_link``."""
 
     def knows(self, id: str) -> bool: ...
 
@@ -71,7 +74,8 @@ class _Review(Struct, eq=False):
 
 
 class Reviews:
-    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection), which identifies it by its title."""
+    """All proposals of one bridge. A proposal belongs to an ``owner`` (a connection), which identifies it by its
+    title."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
@@ -92,10 +96,11 @@ class Reviews:
     async def review(
         self, owner: Hashable, agent: str, path: str, new_text: str, title: str, *, key: str | None = None
     ) -> Decision:
-        """Proposes ``new_text`` for ``path``; returns when decided. If cancelled, the view is closed without an answer.
+        """Proposes ``new_text`` for ``path`` and returns the decision. If the call is canceled, the view is closed
+        without an answer.
 
-        ``key``: identifies the proposal instead of its title. Raises ``UnusableFile`` or ``Refused`` before anything is shown,
-        and the editor's errors if it can't be shown.
+        ``key``: identifies the proposal instead of its title. Raises ``UnusableFile`` or ``Refused`` before anything is
+        shown, and the editor's errors if it can't be shown.
         """
         self._asked.add(path)
         try:
@@ -170,8 +175,8 @@ class Reviews:
         return review
 
     async def answer_as_shown(self, owner: Hashable, title: str, *, accept: bool) -> bool:
-        """Decides a proposal for the user, as the agent requests, with the text in the view. Returns False if nothing
-        is shown or it was too late.
+        """Decides on a proposal for the user, as the agent requests, with the text in the view. Returns False if
+        nothing is shown or it was too late.
         """
         review = self._open.get((owner, title))
         made = await self._editor.proposed_text(review.approval.id) if review is not None and review.shown else None
@@ -207,7 +212,7 @@ class Reviews:
         return len(keys)
 
     def _withdraw(self, review: _Review, reason: str) -> bool:
-        """Returns False if it was already decided."""
+        """Withdraws a proposal and closes its view. Returns False if a decision on it was already made."""
         withdrawn = review.approval.withdraw(reason)
         if withdrawn:
             self._close_view(review)
@@ -251,8 +256,8 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """Registers a proposal until it is decided. This happens before the first wait, so that a close finds it.
-        Raises ``Refused`` if the agent has too many open proposals.
+        """Registers a proposal until it is decided. This happens before the first wait, so that the agent can already
+        withdraw it. Raises ``Refused`` if the agent has too many open proposals.
         """
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
@@ -266,7 +271,7 @@ class Reviews:
         try:
             yield review
         except BaseException:
-            # Cancelled (the agent disconnected, or no longer wants the answer) or never shown.
+            # Canceled (the agent disconnected, or no longer wants the answer) or never shown.
             self._withdraw(review, "the agent has disconnected")
             raise
         finally:
@@ -280,7 +285,7 @@ class Reviews:
 
     async def _show(self, review: _Review, agent: str, title: str, change: Draft, *, kind: Kind = "change") -> None:
         if review.decision.done():
-            return  # withdrawn while it was prepared
+            return  # withdrawn while it was being prepared
         review.shown = True
         await self._editor.show(
             Proposal(
@@ -309,7 +314,8 @@ class Reviews:
             self._answered_for(review)
 
     def _answered_for(self, review: _Review) -> None:
-        """Notes that the agent will no longer write this proposal: a later write of its file was not proposed."""
+        """Records that the agent will no longer write this proposal: a later write of its file counts as not
+        proposed."""
         if not any(other.path == review.path for other in self._open.values() if other is not review):
             self._asked.discard(review.path)
 

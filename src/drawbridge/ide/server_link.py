@@ -1,8 +1,8 @@
 """The bridge's connection to the agent server on this machine, if one is running.
 
-The editor shows what other agents propose, and the reviews of runs; the server's clients can decide what the bridge's
-own agents propose. Without a server the bridge looks for one every two seconds, by listing a directory. If the server
-ends or hangs, the editor alone decides on proposals.
+The editor shows what other agents propose, and the reviews of runs; the server's clients can decide on what the
+bridge's own agents propose. Without a server the bridge looks for one every two seconds, by listing a directory. If the
+server ends or hangs, the editor alone decides on proposals.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from drawbridge.protocols import local_ipc as wire
 from drawbridge.transport import private_socket
 
 LOOK_SECONDS: Final = 2.0
-"""The time between two searches for a server, or for a newer one."""
+"""Seconds between two searches for a server, or for a newer one."""
 
 ACK_SECONDS: Final = 1.0
-"""The time that the server has to acknowledge the editor's decision; after that, the decision counts."""
+"""Seconds that the server has to acknowledge the editor's decision; after that, the decision counts."""
 
 WELCOME_SECONDS: Final = 5.0
-"""The time that a server has to welcome a bridge that shows reviews; an earlier version never does."""
+"""Seconds that a server has to welcome a bridge that shows reviews; an older version never does."""
 
 REVIEW_SECONDS: Final = 60.0
-"""The longest wait for the answer about a review: git looks at all files of a directory."""
+"""The maximum number of seconds to wait for an answer about a review: git looks at all files in a directory."""
 
 NO_SERVER: Final = "No agent server is running. Start one with: drawbridge serve"
 EARLIER: Final = "The agent server is too old for reviews in editors. Update and restart it."
@@ -82,7 +82,7 @@ class ServerLink:
         """Called when a review has changed, or may have changed (None) because a server is connected again."""
 
     async def run(self) -> None:
-        """Connects to the newest server, and reconnects; runs until it is cancelled."""
+        """Connects to the newest server, and reconnects; runs until it is canceled."""
         while True:
             for path in await asyncio.to_thread(private_socket.addresses):
                 with contextlib.suppress(OSError):
@@ -108,7 +108,8 @@ class ServerLink:
         """Reports a proposal that the editor shows. ``new_text``: the agent's text; ``drafted``: that text merged with
         unsaved changes.
 
-        It is stored while it is open, for a server that starts later. Very long texts are not sent to a server.
+        The proposal is stored while it is open, for a server that starts later. Very long texts are not sent to a
+        server.
         """
         if owner is self:
             return
@@ -227,7 +228,8 @@ class ServerLink:
                 return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
-        """Ends a connection's work: open proposals are decided by the editor alone; the server's offers are closed."""
+        """Ends a connection's work: from now on, the editor alone decides on open proposals; the server's offers are
+        closed."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

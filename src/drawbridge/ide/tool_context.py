@@ -17,7 +17,7 @@ from drawbridge.text.counts import counted
 
 CODE_SECONDS: Final = 120.0
 CODE_OUTPUT_LIMIT: Final = 100_000
-"""Bytes of a program's output that the agent receives."""
+"""The maximum number of bytes of a program's output that the agent receives."""
 
 
 class ClientContext:

@@ -16,18 +16,20 @@ from drawbridge.editors.port import Editor
 from drawbridge.ide.review import Reviews, signature
 
 WRITE_SECONDS: Final = 5.0
-"""The longest wait for the write after a request for diagnostics; the real CLI takes well under one second."""
+"""The maximum number of seconds to wait for the write after a request for diagnostics; the real CLI takes well under
+one second."""
 
 LOOK_SECONDS: Final = 0.05
 
 SETTLED_SECONDS: Final = 0.2
-"""A file that has not changed for this long is taken to be complete."""
+"""Seconds without a change after which a file is considered to be complete."""
 
 WATCH_LIMIT: Final = 20
-"""The most files that are watched at once."""
+"""The maximum number of files that are watched at once."""
 
+# The first sentence fits into one line of Neovim, which is all that `:messages` has.
 WHY: Final = (
-    "{agent} wrote {file} without asking, so no diff opened. Its permission mode does not ask: "
+    "{agent} wrote {file} without asking: no diff. Its permission mode does not ask: "
     "Shift+Tab in its terminal changes that. {then}"
 )
 THEN: Final = {

@@ -20,7 +20,7 @@ class Workspace:
         self.selection: Selection | None = None
 
     def resolve(self, path_or_uri: str) -> str:
-        """The absolute path; a relative one starts at the first folder.
+        """The absolute path; a relative one is relative to the first folder.
 
         The real CLI puts ``file://`` before a bare path (2.1.329), so a URI whose undecoded path exists means that file.
         """

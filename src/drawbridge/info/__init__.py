@@ -1,1 +1,1 @@
-"""``drawbridge info``: the running editors and bridges, their open files, and whether the guard works."""
+"""``drawbridge info``: the running editors, bridges and servers, the open files, and whether the guard works."""

@@ -18,10 +18,11 @@ LARGEST: Final = 65_536
 
 @dataclass(frozen=True)
 class Bridge:
-    """One port, and the discovery files that name it: at most one for each agent.
+    """A port, and the discovery files that name it: at most one for each agent.
 
-    ``ours``: whether it is Drawbridge's; others are never removed. ``pid``: the editor's; ``drawbridge_pid``: the
-    bridge's, or 0 if not reported. ``state`` "stale": its process has ended, or nothing listens on the port now.
+    ``ours``: whether it is Drawbridge's; the files of others are never removed. ``pid``: the editor's;
+    ``drawbridge_pid``: the bridge's, or 0 if not reported. ``state`` "stale": its process has ended, or nothing listens
+    on the port anymore.
     """
 
     port: int

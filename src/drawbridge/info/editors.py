@@ -26,7 +26,8 @@ NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 @dataclass(frozen=True)
 class Socket:
     """``state`` "silent": it accepts connections but does not answer within the guard's deadline; ``problem``: what it
-    does instead. "not ours": it has the name of an editor's socket in ``here``, but is another user's, or not a socket.
+    does instead. "not ours": it has the name of an editor's socket for this directory, but belongs to another user, or
+    is not a socket.
     """
 
     path: str
@@ -58,7 +59,7 @@ class Editor:
 
 
 def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tuple[list[Socket], list[Editor]]:
-    """All sockets and editors, those of ``directory`` first. ``deadline``: milliseconds for all editors together."""
+    """All sockets and editors, those for ``directory`` first. ``deadline``: milliseconds for all editors together."""
     prefix = launcher.socket_prefix(directory)
     found = find.sockets(places, os.environb)
     sockets = [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if not _listens(path)]
@@ -84,8 +85,8 @@ def unseen(places: tuple[str, ...] | None) -> list[str]:
 
 
 def sweep(sockets: Iterable[Socket]) -> list[str]:
-    """Removes stale sockets whose process has ended, according to the process id in their name: a running Neovim may be
-    about to listen."""
+    """Removes stale sockets whose process, according to the process id in their name, has ended. Others stay, because a
+    running Neovim may be about to listen."""
     swept = []
     for entry in sockets:
         name = os.path.basename(entry.path)
@@ -98,7 +99,7 @@ def sweep(sockets: Iterable[Socket]) -> list[str]:
 
 
 def _listens(path: str) -> bool:
-    """Whether a process listens, or may listen: the queue of a busy one can be full."""
+    """Whether a process listens, or may listen: a busy process's queue can be full."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:

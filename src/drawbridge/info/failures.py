@@ -11,7 +11,7 @@ from typing import Final
 SECONDS: Final = 24 * 60 * 60
 
 LATEST: Final = 65_536
-"""Bytes at the end of the log that are read."""
+"""The number of bytes at the end of the log that are read."""
 
 FAILED: Final = re.compile(
     r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+): failed \((open|closed)\): (.*?)(?:; input begins .*)?$"

@@ -25,7 +25,7 @@ State: TypeAlias = Literal["works", "broken", "off", "absent", "unreadable"]
 RUN_SECONDS: Final = 5.0
 
 COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILINE)
-"""The line of a stub that names the copy of the guard that it runs."""
+"""The line in a stub that names the copy of the guard to run."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def inspect(directory: str) -> list[Guard]:
 
 
 def of_agent(agent: AgentHooks, directory: str, *, call: bool = True) -> list[Guard]:
-    """The entries of one agent. Without ``call``, "works" means only that no file of the guard is gone."""
+    """The entries of one agent. Without ``call``, "works" means only that none of the guard's files is missing."""
     files = _settings_files(agent, directory)
     off = next((f"{switch.name} in {switch.path}" for switch in _switches(agent, files)), "")
     usable = [file for file in files if file.scope != "managed"]
@@ -75,12 +75,12 @@ def switches(agent: AgentHooks, directory: str) -> list[Switch]:
 
 
 ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if agent.ask_mode}
-"""Agents that can start in a mode without questions."""
+"""The agents that can start in a mode in which they don't ask: name → the settings that make it ask."""
 
 
 def permissions(directory: str) -> Permissions:
     """The mode in which such an agent starts in the directory: from the settings file with the highest precedence that
-    contains one."""
+    sets one."""
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):

@@ -1,4 +1,4 @@
-"""The report of ``drawbridge info``, composed of what the other modules find. It changes nothing unless it sweeps."""
+"""The report of ``drawbridge info``, composed of the other modules' results. It changes nothing unless it sweeps."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from drawbridge.info.editors import Editor, Socket
 from drawbridge.info.report import Report
 
 FILES_SHOWN: Final = 6
-"""The most open files that are listed of an editor; files with unsaved changes are always listed."""
+"""The maximum number of an editor's open files that are listed; files with unsaved changes are always listed."""
 
 LABEL: Final = 9
 LONGEST_LABEL: Final = 28
-"""Columns of a line's label, after its mark: at least, and at most."""
+"""The minimum and the maximum width of a line's label, in columns, after its mark."""
 
 NARROWEST: Final = 40
 
@@ -93,7 +93,7 @@ def _editors(report: Report) -> Iterator[Line]:
 
 
 def _files(editor: Editor, directory: str) -> Iterator[Line]:
-    """The files of an editor, the current one first; of an editor elsewhere only those with unsaved changes."""
+    """An editor's files, the current one first; for an editor elsewhere, only those with unsaved changes."""
     shown = 0
     for file in editor.files:
         if file.modified or (editor.here and shown < FILES_SHOWN):
@@ -198,7 +198,7 @@ def _wrapped(text: str, width: int, terminal: Terminal) -> list[str]:
 
 
 def _fit(text: str, room: int, terminal: Terminal) -> str:
-    """Cuts the text to ``room`` columns (0: any) in its middle, since the ends of a path matter most."""
+    """Cuts the text to ``room`` columns (0: any) in its middle, because the ends of a path matter most."""
     text = harmless(text)
     if not room or columns(text) <= room:
         return text

@@ -1,7 +1,7 @@
 """Compressed WebSocket messages (RFC 7692), for clients on other machines. The extension comes from ``websockets``.
 
-The server's messages are the same for all clients, so only an offer with the largest window is accepted. Each message is
-compressed alone, in both directions: an idle connection needs no memory for it.
+The server's messages are the same for all clients, so only an offer with the largest window is accepted. Each message
+is compressed separately, in both directions: an idle connection does not need memory for compression.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ shrinks it to a seventh."""
 
 
 def agreed(head: Head) -> str | None:
-    """The value of the header that accepts the client's first offer that is suitable; None if none is."""
+    """The value of the header that accepts the client's first suitable offer; None if no offer is suitable."""
     factory = ServerPerMessageDeflateFactory(server_no_context_takeover=True, client_no_context_takeover=True)
     try:
         offers = parse_extension(", ".join(head.all("sec-websocket-extensions")))
@@ -60,11 +60,12 @@ class Compression(PerMessageDeflate):
         if self.left is None:
             return super().decode(frame, max_size=max_size)
         allowed = self.left if max_size is None else min(max_size, self.left)
-        found = super().decode(frame, max_size=max(allowed, 1))  # 0 would be no limit
+        found = super().decode(frame, max_size=max(allowed, 1))  # 0 would mean no limit
         self.left -= len(found.data)
         return found
 
 
 def compressed(data: bytes) -> bytes:
-    """Like ``websocket.framed``, but compressed, for peers that agreed to it; they also accept uncompressed messages."""
+    """Like ``websocket.framed``, but compressed, for peers that agreed to it; they also accept uncompressed
+    messages."""
     return Frame(Opcode.TEXT, data).serialize(mask=False, extensions=[Compression()])

@@ -1,7 +1,7 @@
 """Authentication of HTTP requests: one gate for each HTTP server, before anything but the head of a request is read.
 
-The order is fixed: first the ``Origin`` of a web page, then the ``Host`` (against DNS rebinding), then the token. There
-is no way to build a gate without a token.
+The order is fixed: first the ``Origin`` of a web page, then the ``Host`` (against DNS rebinding), then the token. A
+gate can't be built without a token.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Head(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
-    ``retry_after``: in seconds. A rate limit logs its own refusals, once and not each time.
+    ``retry_after``: in seconds; only for rate limits, which log their refusals themselves, once and not each time.
     """
 
     status: int
@@ -73,7 +73,7 @@ class Gate:
         self._hosts = hosts
 
     def check_place(self, head: Head) -> Refusal | None:
-        """Checks Origin and Host alone: for requests that need no token."""
+        """Checks only Origin and Host, for requests that don't require a token."""
         return check_place(head, self._hosts)
 
     def check(self, head: Head) -> Refusal | None:
@@ -87,7 +87,7 @@ class Gate:
 
 
 def check_place(head: Head, hosts: frozenset[str]) -> Refusal | None:
-    """Checks Origin and Host alone; ``hosts`` in lower case."""
+    """Checks only Origin and Host. ``hosts``: in lower case."""
     if head.all("origin"):
         return FOREIGN_ORIGIN
     host = head.one("host")

@@ -1,7 +1,7 @@
-"""One server connection without I/O: HTTP/1.1 requests one after the other, or a WebSocket if one of them asked for it.
+"""One server connection without I/O: HTTP/1.1 requests one after the other, or a WebSocket if one of them asks for it.
 
-Feed bytes to ``receive``, handle the events that it returns, and send the bytes of ``outgoing``. h11 parses HTTP; this module
-adds the order and the limits: no part of a body is read before the head is accepted.
+Feed bytes to ``receive``, handle the events that it returns, and send the bytes of ``outgoing``. h11 parses HTTP; this
+module enforces the order and the limits: no part of a body is read before the head is accepted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
 
 
 class HttpConnection:
-    """The protocol of one accepted connection. After ``finished`` is true, close the transport once the bytes are out."""
+    """The protocol of one accepted connection. When ``finished`` is true, close the transport once the bytes have been
+    sent."""
 
     def __init__(self, *, message_limit: int = MESSAGE_LIMIT, binary_as_text: bool = True) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
@@ -75,7 +76,8 @@ class HttpConnection:
 
     @property
     def waits_for_peer(self) -> bool:
-        """Whether the next step is the peer's: the rest of a head or body, a next request, or its half of a close."""
+        """Whether the next step is the peer's: the rest of a head or body, the next request, or its half of the closing
+        handshake."""
         if self.websocket is not None:
             return not self.websocket.is_open
         return self._finished or not self._whole
@@ -86,7 +88,7 @@ class HttpConnection:
         return self._body is not None and not self._whole
 
     def receive(self, data: bytes) -> Sequence[Event]:
-        """Takes bytes from the network; b"" is its end. Returns the events to handle."""
+        """Takes bytes from the network; b"" is the end of the stream. Returns the events to handle."""
         if self.websocket is not None:
             return self.websocket.receive(data)
         if self._finished:
@@ -164,7 +166,8 @@ class HttpConnection:
     # answers to Body
 
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> Sequence[Event]:
-        """Sends a complete answer; the connection stays open. Returns the events of the next request if it has arrived."""
+        """Sends a complete answer; the connection stays open. Returns the events of the next request if it has
+        arrived."""
         self._send_response(status, body, headers)
         return self._next_request()
 

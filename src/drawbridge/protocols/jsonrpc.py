@@ -15,7 +15,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 Id: TypeAlias = int | str
-"""0 is an id like any other: the real CLI counts from it."""
+"""0 is an id like any other: the real CLI counts from 0."""
 
 
 class Request(Struct, frozen=True):
@@ -49,7 +49,8 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(text: str) -> Message:
-    """Decodes one message. Never raises: anything else becomes an ``Invalid``, with its id if that can be read."""
+    """Decodes one message. Never raises: a text that is not a valid message becomes an ``Invalid``, with its id if that
+    can be read."""
     try:
         value = _value(text)
     except (ValueError, RecursionError):
@@ -90,7 +91,7 @@ def _message(value: dict[str, Any]) -> Message:
         params = {}
     if not isinstance(params, dict):
         if "id" not in value:
-            return Notification(method, {})  # It may not be answered, not even with an error (JSON-RPC 2.0, 4.1).
+            return Notification(method, {})  # It must not be answered, not even with an error (JSON-RPC 2.0, 4.1).
         return Invalid(known_id, INVALID_PARAMS, 'Invalid params: "params" must be an object.')
     return Notification(method, params) if known_id is None else Request(known_id, method, params)
 

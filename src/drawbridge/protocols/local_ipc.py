@@ -5,12 +5,12 @@ sends one line and disconnects or, with a question, waits for one line. A bridge
 that its own agents propose in its editor, and shows there what other agents propose. A connection that closes without a
 message means that the server has ended: hooks and bridges send open questions and proposals again to the next server.
 
-A bridge also shows the review of a directory in its editor, where hunks are decided and commented on, if the server
-knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, since neither side survives a message of a type
-that it does not know. The VS Code extension, which is not a bridge, connects like one, for reviews alone.
+A bridge also shows the review of a directory in its editor, where the user decides and comments on hunks, if the server
+knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of unknown
+types. The VS Code extension, which is not a bridge, connects like one, but only for reviews.
 
-A change is decided once: if editor and clients can both decide, the bridge asks the server before it applies the editor's
-decision.
+A change is decided once: if the editor and clients can both decide, the bridge asks the server before it applies the
+editor's decision.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Hook(Struct, tag="hook", frozen=True):
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
     answer. Before a tool that may write, the hook waits until the server closes the connection; one line before that
-    means that this may take some seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
+    means that this may take a few seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
     outside the user's terminals. ``config``: the agent's directory for its own files, if its environment names one.
     ``takes``: the hook waits up to 1 s for text to hand over to the agent, and sends an empty line when it has received
     it.
@@ -51,8 +51,8 @@ class Hook(Struct, tag="hook", frozen=True):
 
 
 class Bridge(Struct, tag="bridge", frozen=True):
-    """A bridge's first line, sent again at each change. ``pids``: the processes of the connected agents, as far as they
-    are known.
+    """A bridge's first line, sent again after each change. ``pids``: the processes of the connected agents, as far as
+    they are known.
 
     ``terminals``: the processes that the editor has started in terminals, and whose agents accept prompts. ``reviews``:
     the bridge knows ``Welcome``, ``ReviewAnswer``, ``ReviewList`` and ``ReviewChanged``. ``offers``: it shows what
@@ -86,7 +86,8 @@ class Proposed(Struct, tag="proposed", frozen=True):
 
 
 class EditorDecision(Struct, tag="decided", frozen=True):
-    """The user has decided a proposal in the editor. ``text``: None if it was rejected. Answered by ``DecisionAck``."""
+    """The user has decided on a proposal in the editor. ``text``: None if it was rejected. Answered by
+    ``DecisionAck``."""
 
     id: str
     text: str | None
@@ -100,7 +101,7 @@ class ProposalClosed(Struct, tag="gone", frozen=True):
 
 
 class OfferAnswered(Struct, tag="answered", frozen=True):
-    """An offer was decided in the editor: exactly ``text`` is to be written, or nothing (None)."""
+    """The user has decided on an offer in the editor: exactly ``text`` is to be written, or nothing (None)."""
 
     id: str
     text: str | None
@@ -127,7 +128,7 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
 
 class ReviewRequest(Struct, tag="review_get", frozen=True):
     """Requests the review that is open in the editor's directory ``folder``, or in one that contains the file ``path``
-    (empty if there is no file). With a ``project``, requests what is open in the review of this session. Answered by
+    (empty if there is no file). With a ``project``, requests the open review of this session. Answered by
     ``ReviewAnswer``.
     """
 
@@ -144,8 +145,8 @@ class ReviewListRequest(Struct, tag="review_list", frozen=True):
 
 
 class ReviewDecision(Struct, tag="review_decide", frozen=True, kw_only=True):
-    """The user has decided a hunk, or a whole file or ``all`` files as they are in this ``version`` of the review.
-    Answered by ``ReviewAnswer``."""
+    """The user has decided on a hunk, or on a whole file or ``all`` files as they are in this ``version`` of the
+    review. Answered by ``ReviewAnswer``."""
 
     id: str
     project: str
@@ -209,7 +210,8 @@ class HookAnswer(Struct, frozen=True):
 
 
 class HookContext(Struct, frozen=True):
-    """To a hook that ``takes``: the text to hand over to the agent. If there is none, it gets a ``HookAnswer``."""
+    """To a hook whose first line has ``takes``: the text to pass to the agent. If there is none, the hook receives a
+    ``HookAnswer``."""
 
     context: str
 
@@ -224,14 +226,15 @@ class Offer(Struct, tag="offer", frozen=True):
 
 
 class Withdraw(Struct, tag="withdraw", frozen=True):
-    """An offer was decided elsewhere. ``written``: the agent may write the file now."""
+    """The decision on an offer was made elsewhere. ``written``: the agent may write the file now."""
 
     id: str
     written: bool = False
 
 
 class ClientDecision(Struct, tag="answer", frozen=True):
-    """A client has decided a proposal of the bridge's own agent: the bridge answers the agent and closes the view."""
+    """A client has decided on a proposal of the bridge's own agent: the bridge answers the agent and closes the
+    view."""
 
     id: str
     by: str
@@ -263,8 +266,8 @@ class Welcome(Struct, tag="welcome", frozen=True):
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
-    If there is none, the reason: ``code``, ``text`` and ``details`` of an error of the client protocol. Nothing was
-    changed then.
+    If there is none, the reason: ``code``, ``text`` and ``details`` of an error of the client protocol. In that case,
+    nothing was changed.
     """
 
     id: str
@@ -285,8 +288,8 @@ class ReviewList(Struct, tag="reviews", frozen=True):
 
 
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
-    """The review of ``project`` has changed: what is to be decided, or its comments. ``by``: the name of whoever
-    decided, empty if nobody has."""
+    """The review of ``project`` has changed: what is left to decide, or its comments. ``by``: the name of whoever
+    decided; empty if nobody did."""
 
     project: str
     by: str = ""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from drawbridge.protocols import jsonrpc
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""The supported protocol versions, oldest first. An unknown one is answered with the newest."""
+"""The supported protocol versions, oldest first. A client that requests an unknown version receives the newest."""
 
 
 class Call(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Call(Struct, frozen=True):
 
 
 class Cancelled(Struct, frozen=True):
-    """The client no longer wants the answer to its call ``id``; none may be sent."""
+    """The client no longer wants the answer to its call ``id``, so no answer may be sent."""
 
     id: jsonrpc.Id
 
@@ -123,7 +123,7 @@ class McpServer:
 
 
 def tool_result(id: jsonrpc.Id, content: Sequence[Mapping[str, Any]], *, is_error: bool = False) -> bytes:
-    """The answer to a ``Call``: content items. ``is_error``: the call failed, and they explain why."""
+    """The answer to a ``Call``: content items. ``is_error``: the call failed, and the items explain why."""
     value: dict[str, Any] = {"content": content}
     if is_error:
         value["isError"] = True

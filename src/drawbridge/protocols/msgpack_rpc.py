@@ -1,9 +1,9 @@
 """Neovim's msgpack-RPC without I/O: bytes in, events out; calls in, bytes out.
 
-Every message is one array: a request ``[0, id, method, params]``, a response ``[1, id, error, result]`` or a notification
-``[2, method, params]`` (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md). Strings in Neovim may contain any
-bytes, so they are decoded and encoded with ``surrogateescape``. Handles of buffers, windows and tab pages are msgpack extension
-values and are passed on as ``msgpack.ExtType``.
+Every message is one array: a request ``[0, id, method, params]``, a response ``[1, id, error, result]`` or a
+notification ``[2, method, params]`` (https://github.com/msgpack-rpc/msgpack-rpc/blob/master/spec.md). Strings in Neovim
+may contain any bytes, so they are decoded and encoded with ``surrogateescape``. Handles of buffers, windows and tab
+pages are msgpack extension values and are passed on as ``msgpack.ExtType``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Event: TypeAlias = Request | Response | Notification
 
 
 class Connection:
-    """One side of a connection. After ``BadMessage`` it can no longer be used: the stream is out of step."""
+    """One side of a connection. After ``BadMessage`` it can no longer be used: the stream is out of sync."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(unicode_errors="surrogateescape")
@@ -55,7 +55,7 @@ class Connection:
         self._last_id = 0
 
     def request(self, method: str, params: Sequence[Any]) -> tuple[int, bytes]:
-        """The new request's id, and the bytes to send. Raises ``BadMessage`` for values that msgpack can't hold."""
+        """The new request's id, and the bytes to send. Raises ``BadMessage`` for values that msgpack can't encode."""
         self._last_id += 1
         return self._last_id, self._pack([0, self._last_id, method, params])
 

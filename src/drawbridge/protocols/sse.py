@@ -15,8 +15,8 @@ COMMENT: Final = b": keep-alive\n\n"
 """An empty message, so that proxies and clients do not close a silent connection."""
 
 RETRY_LATER: Final = b"retry: 3000\n\n"
-"""Asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI (0.61.0) would
-reconnect after 1 s, and disconnects from the editor at the first attempt that fails."""
+"""Asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI (0.61.0)
+would reconnect after 1 s, and disconnects from the editor at the first failed attempt."""
 
 LONGEST_ID: Final = 18
 """The maximum number of digits in an id of this module."""
@@ -43,8 +43,8 @@ class _Kept(Struct, frozen=True):
 
 
 class Backlog:
-    """Events that must not be lost, with the ids that they are sent with: at most the last ``limit`` events and the
-    last ``size_limit`` bytes.
+    """Events that must not be lost, with their ids: at most the last ``limit`` events and the last ``size_limit``
+    bytes.
 
     Ids count up from ``last_id``. The newest event is kept whatever its size.
     """

@@ -18,7 +18,7 @@ from drawbridge.protocols.gate import Head
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 LONGEST_REASON: Final = 123
-"""The maximum size of a reason, in bytes: a close frame has no room for more. A longer reason is cut."""
+"""The maximum size of a reason, in bytes: a close frame has no room for more. A longer reason is truncated."""
 
 _no_frames: Final = logging.getLogger("drawbridge.frames")
 """Replaces the library's logger, which would write tokens and prompts to a log at the debug level."""
@@ -26,7 +26,7 @@ _no_frames.setLevel(logging.INFO)
 
 
 class Message(Struct, frozen=True):
-    """A complete message. Binary messages count as text if the connection was configured so."""
+    """A complete message. Binary messages count as text if the connection is configured that way."""
 
     text: str
 
@@ -81,12 +81,13 @@ def compression() -> ModuleType:
 
 
 def framed(data: bytes) -> bytes:
-    """The frame of a text message (valid UTF-8). The frames of a server are the same for all peers."""
+    """The frame of a text message (valid UTF-8). A server's frames are the same for all peers."""
     return Frame(Opcode.TEXT, data).serialize(mask=False)
 
 
 class WebSocketConnection:
-    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes are out."""
+    """The protocol of one open WebSocket, server side. When ``finished``, close the transport once the bytes have been
+    sent."""
 
     def __init__(self, message_limit: int, *, binary_as_text: bool = True, compressed: bool = False) -> None:
         """``message_limit``: the maximum size of one message in bytes, with all its fragments, once it is decompressed.
@@ -107,7 +108,7 @@ class WebSocketConnection:
         """How many bytes of an incomplete message may be buffered; None for as many as a message may have."""
 
     def receive(self, data: bytes) -> list[Event]:
-        """Takes bytes from the network; b"" is its end. Returns the events to handle."""
+        """Takes bytes from the network; b"" is the end of the stream. Returns the events to handle."""
         frames = self._frames
         if frames.reader.eof or self._closed_told:
             self.finished = self.finished or not data
@@ -130,7 +131,7 @@ class WebSocketConnection:
             self._parts += frame.data
             if frame.fin and not self._finish_message(events):
                 break
-        # Not if the same bytes contained a message: it may lift the limit.
+        # Not if the same bytes contained a message, because that message may lift the limit.
         if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
             self._refuse(1009, "the message is too large")
         self._flush()

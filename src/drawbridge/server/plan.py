@@ -28,7 +28,7 @@ from drawbridge.settings.serve import ServeSettings
 
 
 class Plan:
-    """Created from settings in which ``problems`` has found nothing."""
+    """Created from settings for which ``problems`` returns nothing."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.host: str = settings.host
@@ -92,7 +92,8 @@ def data_directory(settings: ServeSettings) -> Path:
 
 
 def problems(settings: ServeSettings) -> list[str]:
-    """Everything that prevents a server from starting with these settings, except what shows only when it starts."""
+    """Everything that prevents a server from starting with these settings, except what can only be found when it
+    starts."""
     return [
         *_address(settings),
         *_certificate(settings),

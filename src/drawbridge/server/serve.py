@@ -1,4 +1,4 @@
-"""``drawbridge serve``: starts a server, prints where it is, and shuts it down cleanly."""
+"""``drawbridge serve``: starts a server, prints its addresses, and shuts it down cleanly."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
 
 ENDING_SECONDS: Final = 10.0
-"""The seconds that runs and their processes have to end after the signal. Then clients are disconnected (1001)."""
+"""The number of seconds that runs and their processes have to end after the signal. After that, clients are
+disconnected (1001)."""
 
 RENEWAL_SECONDS: Final = 3600.0
 
-SPARE_CONNECTIONS: Final = 192
-"""Connections in addition to those of clients: those that have not sent a request yet, and those for /health."""
+SPARE_CONNECTIONS: Final = 288
+"""Connections in addition to those of clients: those that have not sent a request or a token yet, and those for /health."""
 
 WAITING_CONNECTIONS: Final = 128
 """The maximum number of connections without a complete request, from all addresses. Over TLS, each may take 120 kB."""
@@ -225,7 +226,7 @@ def terms(clients: int) -> ServerOptions:
 
 
 def _stop_at_signals() -> asyncio.Event:
-    """An event that the first signal sets; the second signal ends the process at once."""
+    """An event that the first signal sets; the second signal ends the process immediately."""
     stop = asyncio.Event()
 
     def signalled(number: int) -> None:

@@ -1,7 +1,7 @@
 """The format of a data directory: older formats are read as they are and brought up to date, newer ones are refused.
 
-``format.json`` contains the format. A directory without that file has format 0, whose metadata files lack some of
-today's fields; they are filled in when a file is read, and stored when it is next written. Indexes of histories that
+``format.json`` contains the format. A directory without that file has format 0, whose metadata files lack some of the
+current fields; these are filled in when a file is read, and stored when it is next written. Indexes of histories that
 have another format are rebuilt from the histories.
 """
 
@@ -28,7 +28,8 @@ class _Format(Struct):
 
 
 def check(data: Path) -> None:
-    """Changes nothing. Raises ``DataTooNew`` for a newer format, and ``NotPrivate`` if ``format.json`` can't be read."""
+    """Checks the format without changing anything. Raises ``DataTooNew`` for a newer format, and ``NotPrivate`` if
+    ``format.json`` can't be read."""
     found = _read(data)
     if found is not None and found.format > FORMAT:
         raise DataTooNew(
@@ -39,7 +40,7 @@ def check(data: Path) -> None:
 
 
 def mark(data: Path) -> None:
-    """Writes today's format to ``format.json``, unless it is there already."""
+    """Writes the current format to ``format.json``, unless the file already contains it."""
     found = _read(data)
     if found is None or found.format < FORMAT:
         write_private(str(data / FILE), msgspec.json.encode(_Format(FORMAT, version("drawbridge"))) + b"\n")

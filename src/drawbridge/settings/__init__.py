@@ -4,8 +4,8 @@ Each command that has settings declares them in one class, a ``NamedTuple`` in a
 and default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
 names of the environment variables, the tables in the documentation and the completion are derived from them.
 
-The file is ``$DRAWBRIDGE_CONFIG``, else ``drawbridge/config.toml`` in the platform's configuration directory; each
-command reads the table of its own name. Environment variables are the fields' names in capitals, prefixed with
+The file is ``$DRAWBRIDGE_CONFIG``, otherwise ``drawbridge/config.toml`` in the platform's configuration directory; each
+command reads the table with its own name. Environment variables are the fields' names in capitals, prefixed with
 ``DRAWBRIDGE_`` for the bridge, ``DRAWBRIDGE_HOOK_`` for the guard and so on.
 
 Agents wait for the bridge's lock file, which is written after the settings are loaded. The classes are named tuples
@@ -34,24 +34,25 @@ class Spec(NamedTuple):
 
     help: str
     metavar: str = ""
-    """The placeholder of the value in the help: its name or its unit."""
+    """The placeholder for the value in the help: its name or its unit."""
     flag: str = ""
     """For a switch that is on by default: the flag that turns it off. Other flags are named after their field."""
     range: tuple[float, float] | None = None
-    """The smallest and the largest number that is allowed."""
+    """The smallest and the largest number allowed."""
     pattern: str = ""
     """A regular expression for the text, or for each item of a list; ``metavar`` describes it to people."""
     heading: str = ""
     """Begins a group of flags in the help, which lasts until the next heading."""
     choices: tuple[str, ...] = ()
-    """The texts that are allowed, if the type is not a ``Literal`` of them, such as the agents in the catalog."""
+    """The allowed texts, if the type is not a ``Literal`` of them, such as the agents in the catalog."""
     bare: str = ""
-    """A variable without the prefix, which is read only with ``spec_env``: every web project's shell sets PORT."""
+    """A variable without the prefix. It is read only with ``spec_env``, because many shells set PORT for a web
+    project."""
 
 
 class Setting(NamedTuple):
-    """One field of a settings class. ``kind`` "list": the flag may be repeated; a variable's values are separated by
-    ``os.pathsep``."""
+    """One field of a settings class. ``kind`` "list": the flag may be repeated; the values in an environment variable
+    are separated by ``os.pathsep``."""
 
     name: str
     kind: Kind
@@ -121,7 +122,7 @@ def load(
     """The settings in force. Raises ``BadSetting`` with all problems at once; nothing is half-applied.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
-    command itself can find; it gets the default instead of each value that is wrong.
+    command itself can find; it gets the default in place of each invalid value.
     """
     if flags.get("config"):
         environ = {**environ, "DRAWBRIDGE_CONFIG": flags["config"]}
@@ -156,7 +157,7 @@ def variable_name(command: str, setting: Setting) -> str:
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> str:
-    """The path of the settings file, which need not exist."""
+    """The path of the settings file, which may not exist."""
     named = environ.get("DRAWBRIDGE_CONFIG")
     if named:
         return named
@@ -200,7 +201,8 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
-    """The value with its field's type; the default if it is wrong, which is added to ``problems`` with ``where``."""
+    """The value with its field's type; the default if the value is invalid, which is added to ``problems`` with
+    ``where``."""
     spec = setting.spec
     expected = {
         "number": "a whole number",

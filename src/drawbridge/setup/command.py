@@ -42,7 +42,7 @@ class SetupSettings(NamedTuple):
 
 
 def run(chosen: SetupSettings) -> int:
-    """Returns the exit code: 0, or 2 if there was no terminal to ask on. Errors are raised before any change."""
+    """Returns the exit code: 0, or 2 if there was no terminal to ask in. Errors are raised before any change."""
     plan = _plan(chosen)
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes
@@ -134,7 +134,7 @@ def _answer(question: str) -> str:
 
 
 def _summarize(plan: Plan) -> bool:
-    """Shows the plan, with a long change as one line; returns whether there was one."""
+    """Shows the plan, with each long change as one line; returns whether there was a long change."""
     long = False
     for step in plan.steps:
         lines = step.lines()

@@ -42,7 +42,7 @@ def digest(folder: Path, parts: Iterable[str]) -> str:
 
 
 def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepare: Callable[[Path], None]) -> None:
-    """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` gets the new folder before it is moved there.
+    """Copies ``parts`` of ``folder`` to ``place/inside``. ``prepare`` receives the new folder before it is moved there.
 
     Raises ``NotPrivate`` if the copy can't be written; in that case, nothing has changed.
     """

@@ -36,7 +36,7 @@ class Step(Protocol):
 @dataclass(frozen=True)
 class Change:
     """A file that is created, changed or removed (content None if it does not exist). If ``path`` is a link, its target
-    is written. ``keep``: the previous content is copied to a file beside it first."""
+    is written. ``keep``: whether the previous content is first copied to a file beside it."""
 
     path: Path
     before: bytes | None

@@ -124,7 +124,7 @@ def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode
 
 
 def plan_removal(name: str, project: Path | None) -> Plan:
-    """Undoes what ``plan_setup`` did for this agent and scope."""
+    """The plan of a removal, which undoes what setup did for this agent and scope."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)

@@ -19,11 +19,11 @@ HOOKS = ("hooks",)
 
 
 class Unfit(Exception):
-    """The settings contain something else where hooks are expected; the text says what."""
+    """The settings contain something else where hooks are expected; the text describes it."""
 
 
 def is_guard_hook(handler: Any, agent: str) -> bool:
-    """Whether the handler calls a guard that setup installed for ``agent``, of any scope and in any directory."""
+    """Whether the handler calls a guard that setup installed for ``agent``, in any scope and in any directory."""
     if not isinstance(handler, dict):
         return False
     words, command = handler.get("args"), handler.get("command")
@@ -97,7 +97,7 @@ def set_value(document: Document, path: Path, value: str) -> Document:
 
 def restore_value(document: Document, path: Path, value: str, former: str | None, made: Collection[Path]) -> Document:
     """Undoes ``set_value(document, path, value)``. ``former``: the previous source text, None if there was no value. A
-    value that was changed since then stays."""
+    value that has been changed since then is kept."""
     container = path[:-1]
     if document.get(path) != value:
         return document

@@ -57,7 +57,7 @@ LOADER = (
     "import posix, sys; p = sys.argv[1]; "
     'posix.access(p, 4) or sys.exit(p + " is gone: run drawbridge setup again"); exec(open(p, "rb").read())'
 )
-"""Runs a stub. Python itself would exit with code 2 if the file is missing, which agents take for a denial of every
+"""Runs a stub. Python itself would exit with code 2 if the file were missing, which agents take for a denial of every
 action, even of prompts (Claude Code 2.1.329, Gemini CLI 0.61.0, Codex 0.169.0)."""
 
 STUB = '''\

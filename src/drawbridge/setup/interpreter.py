@@ -27,17 +27,18 @@ PASSING = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # nothing is written t
 
 
 class Interpreter(NamedTuple):
-    """``path``: not a link, a shim or a virtual environment. ``tag``: the tag in the names of its bytecode files, such
-    as ``cpython-311``."""
+    """``path``: the real program, not a link, a shim or a virtual environment's. ``tag``: the tag in the names of its
+    bytecode files, such as ``cpython-311``."""
 
     path: str
     tag: str
 
 
 def choose() -> Interpreter:
-    """This interpreter without its virtual environment or, if that is in a temporary or cache directory, the system's.
+    """This interpreter without its virtual environment. If that can't be used, or is in a temporary or cache directory:
+    the first suitable one on PATH or in the system's directories.
 
-    Raises ``NoProgram`` if neither can be used.
+    Raises ``NoProgram`` if none can be used.
     """
     for candidate in _candidates():
         found = _probe(candidate)

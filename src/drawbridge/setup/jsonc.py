@@ -55,7 +55,7 @@ class Document:
     """A text and its JSON value. Editing returns another document; ``path`` leads to a value by keys and indices."""
 
     def __init__(self, text: str, *, comments: bool = False) -> None:
-        """Raises ``json.JSONDecodeError``: with line, column, and what was expected there."""
+        """Raises ``json.JSONDecodeError`` with the line, the column, and what was expected there."""
         self.text = text
         self._comments = comments
         parser = _Parser(text, comments)

@@ -1,4 +1,4 @@
-"""Reasons why the guard does not work although its hooks are installed, from the agents' other settings."""
+"""Finds reasons in the agents' other settings why the guard does not work although its hooks are installed."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def _link_step(path: Path, wanted: str, made: Record | None, notes: list[str]) -
 
 
 def _is_replaceable(path: Path, end: str, made: Record | None) -> bool:
-    """Whether setup made this link, or it is broken, in which case it may be replaced."""
+    """Whether this link may be replaced: setup made it, or it is broken."""
     return (made is not None and made.link == end) or Path(end).is_relative_to(_copies()) or not path.exists()
 
 
@@ -250,7 +250,7 @@ def _configuration(folder: Path) -> dict[Path, str]:
 
 
 def _tidy(places: Places, directories: Iterable[Path]) -> None:
-    """Removes copies that the link does not point to, and those of the directories that are empty."""
+    """Removes copies that the link does not point to, and those of ``directories`` that are empty."""
     copies.remove_unused(_copies(), lambda copy: _leads_to(places.link) == str(copy))
     for directory in directories:
         with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
 """Records what setup has added to each settings file, so that ``--remove`` removes exactly that.
 
-One JSON file in Drawbridge's data directory: an object for each settings file. Without it (or with a damaged one)
-``--remove`` still finds every hook of Drawbridge; it then also removes lists and objects that are empty afterwards.
+The records are in one JSON file in Drawbridge's data directory, with an object for each settings file. Without it (or
+with a damaged one) ``--remove`` still finds every Drawbridge hook; it then also removes lists and objects that are
+empty afterwards.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""``drawbridge setup serve``: the agent server as a user service: a systemd unit, on macOS a launchd agent.
+"""``drawbridge setup serve``: runs the agent server as a user service (a systemd unit or, on macOS, a launchd agent).
 
-The service runs ``drawbridge serve`` with the settings file and those environment variables of this command that
-``passed_on`` selects. Secrets are
-never written into the unit: an API key belongs in ``serve.env`` beside the settings file, unless the agent itself is
-logged in.
+The service runs ``drawbridge serve`` with the settings file, and with those environment variables of this command that
+``passed_on`` selects. Secrets are never written into the unit: an API key belongs in ``serve.env`` beside the settings
+file, unless the agent itself is logged in.
 """
 
 from __future__ import annotations
@@ -288,7 +287,8 @@ def secrets_file(environ: Mapping[str, str]) -> Path:
 
 
 def _marked(content: bytes) -> bytes:
-    """Adds a first line (in XML, a second one) that identifies setup as the author and shows later changes."""
+    """Adds a first line (in XML, a second one) that identifies setup as the author and makes later changes
+    detectable."""
     digest = hashlib.sha256(content).hexdigest()[:12]
     text = f"Written by `drawbridge setup serve` ({digest}), which also renews and removes it."
     if content.startswith(b"<?xml"):

@@ -1,4 +1,4 @@
-"""A VS Code extension's folder as one ``.vsix`` file, without network, Node.js or any package.
+"""Packs a VS Code extension's folder into one ``.vsix`` file, without network, Node.js or any package.
 
 A ``.vsix`` is a zip: the extension's files under ``extension/``, a manifest that the installer reads, and the content
 types that the Open Packaging Conventions require. It is stored without compression and with one fixed time, so that the

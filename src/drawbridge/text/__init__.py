@@ -1,8 +1,8 @@
 """Text as in editors (lines) and as in files (line endings, byte-order mark, final newline). Pure.
 
 A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``)
-and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text whose every line ends so: a lone "\\r",
-U+2028, U+0085 or a form feed is an ordinary character, as it is to editors and to ``git``.
+and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text in which every line ends that way: a lone
+"\\r", U+2028, U+0085 or a form feed is an ordinary character, as it is to editors and to ``git``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BOM = "\ufeff"
 class Format(NamedTuple):
     """How lines become a file.
 
-    ``eol`` is "\\n", or "\\r\\n" where *every* line ends so; mixed ends stay in the lines.
+    ``eol`` is "\\n", or "\\r\\n" if *every* line ends that way; mixed line endings stay in the lines.
     """
 
     eol: str = "\n"
@@ -32,10 +32,10 @@ class Split(NamedTuple):
 
 
 def split(text: str) -> Split:
-    """The lines without their ends, and what ``join`` needs to restore ``text`` byte for byte.
+    """The lines without their line endings, and what ``join`` needs to restore ``text`` byte for byte.
 
     An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that
-    lines put into an empty file get the usual ends. (Neovim shows both as one empty line; Drawbridge does not.)
+    lines put into an empty file get the usual line endings. (Neovim shows both as one empty line; Drawbridge does not.)
     """
     bom = text.startswith(BOM)
     if bom:

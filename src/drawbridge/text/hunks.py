@@ -33,7 +33,8 @@ class Overlap(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of a unified view; ``old_line`` and ``new_line`` are 0-based, None where that side has no such line."""
+    """One line of a unified view; ``old_line`` and ``new_line`` are 0-based, None if that side does not have the
+    line."""
 
     kind: Literal["header", "context", "removed", "added"]
     text: str
@@ -42,7 +43,7 @@ class Row(NamedTuple):
 
 
 def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
-    """The hunks that turn ``old`` into ``new``, in order, never touching each other.
+    """The hunks that turn ``old`` into ``new``, in order; no two of them are adjacent.
 
     No hunk begins or ends with a line that both of its sides share.
     """
@@ -58,7 +59,7 @@ def diff(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
 
 
 def apply(old: Sequence[str], new: Sequence[str], hunks: Iterable[Hunk]) -> list[str]:
-    """``old`` with some hunks of ``diff(old, new)`` applied; all of them give ``new``."""
+    """``old`` with some hunks of ``diff(old, new)`` applied; with all of them, the result is ``new``."""
     result: list[str] = []
     at = 0
     for hunk in hunks:
@@ -176,7 +177,7 @@ def _until(marks: bytearray, mark: int, start: int) -> int:
     return (at if at >= 0 else len(marks)) - start
 
 
-# How many positions of a sliding hunk are compared, and the deepest indentation that is considered.
+# The maximum number of positions of a sliding hunk that are compared, and the maximum indentation that is considered.
 _SLIDE_LIMIT = 100
 _INDENT_LIMIT = 200
 
@@ -184,8 +185,8 @@ _INDENT_LIMIT = 200
 def _slide(old: list[str], new: list[str], hunks: list[Hunk]) -> Iterator[Hunk]:
     """Moves each pure insertion or deletion with several equivalent positions to the one that a person would choose.
 
-    Such a hunk can move by a line if the line that enters it equals the one that leaves it. It stays a line away from
-    its neighbors.
+    Such a hunk can move by a line if the line that enters it equals the one that leaves it. At least one line stays
+    between it and its neighbors.
     """
     floor = 0
     for number, hunk in enumerate(hunks):

@@ -1,9 +1,9 @@
-"""Which lines two texts do not share: the search behind ``hunks.diff``. Pure.
+"""Finds the lines that two texts do not share, for ``hunks.diff``. Pure.
 
-It serves two cases: a few lines, where the result has to look as a person would draw it, and 5 MB, which must not take
-long. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines that only one
-side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have exactly once, in
-the longest sequence of them with the same order (patience diff). The part between two cuts is compared by Myers'
+It serves two cases: a few lines, where the result should look as if a person had drawn it, and 5 MB, which must not
+take long. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines that only
+one side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have exactly once,
+in the longest sequence of them with the same order (patience diff). The part between two cuts is compared by Myers'
 algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is still correct, only less precise.
 """
 
@@ -19,7 +19,7 @@ from typing import TypeAlias
 LARGE = 5_000
 """The number of lines from which texts are first compared side by side, which is fast but less precise."""
 
-# In that comparison: how many lines ahead a line is looked for on the other side, and how many equal lines in a row are
+# In that comparison: how many lines ahead the other side is searched for a line, and how many equal lines in a row are
 # a match.
 AHEAD = 64
 IN_STEP = 4
@@ -29,10 +29,10 @@ IN_STEP = 4
 STEPS_LIMIT = 400_000
 LOOKS_LIMIT = 8
 PATH_LIMIT = 128
-"""The longest edit path that is followed before the lines that have become unique by then are looked for again."""
+"""The longest edit path that is followed before another search for lines that have become unique in the rest."""
 
 Gap: TypeAlias = tuple[int, int, int, int]
-"""start and end on the left, start and end on the right."""
+"""The start and end on the left, then the start and end on the right."""
 
 
 def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]:
@@ -50,7 +50,7 @@ def changed_lines(old: list[str], new: list[str]) -> tuple[bytearray, bytearray]
 
 
 def _walk_side_by_side(old: list[str], new: list[str]) -> Iterator[Gap]:
-    """The gaps between equal parts. If no common lines are found, all the rest is one gap."""
+    """The gaps between equal parts. If no common lines are found, the whole rest is one gap."""
     a = b = 0
     patience = (len(old) + len(new)) // 8
     while patience > 0:

@@ -23,7 +23,7 @@ Hunk: TypeAlias = Mapping[str, Any]
 VERBS: Final = {"keep": "Keep", "undo": "Undo"}
 DECIDED: Final = {"keep": "kept", "undo": "undid", "edit": "edited"}
 ASIDE: Final = {"mode": "File mode", "name": "File name"}
-"""The kinds of hunks that have no lines, and their titles."""
+"""The kinds of hunks without lines, and their titles."""
 MODES: Final = {
     "100644": "a regular file",
     "100755": "an executable file",
@@ -33,7 +33,7 @@ MODES: Final = {
 
 
 class Numbers(NamedTuple):
-    """How much there is to decide on. Nothing is open if ``files`` is 0."""
+    """How much is left to decide on; nothing if ``files`` is 0."""
 
     files: int = 0
     added: int = 0
@@ -52,7 +52,7 @@ def numbers(review: Mapping[str, Any]) -> Numbers:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, without their ends. Only a line feed ends a line."""
+    """The lines of a text, without their line endings. Only a line feed ends a line."""
     found = text.split("\n")
     if not found[-1]:
         found.pop()
@@ -121,7 +121,7 @@ def _mode(mode: str | None) -> str:
 
 
 def gone_words(by: str | None = None, decision: str | None = None) -> str:
-    """What became of a hunk that is no longer in the review."""
+    """What happened to a hunk that is no longer in the review."""
     if not by:
         return "This change is no longer in the review: its lines have changed."
     return (
@@ -149,8 +149,8 @@ def changes(count: int) -> str:
 
 
 def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[str, str]:
-    """The question before ``count`` hunks are decided on at once, and a text below it. ``unseen``: how many of them
-    were not shown completely."""
+    """The question that the user confirms before a decision on ``count`` hunks together, and the text below it (may be
+    empty). ``unseen``: how many of them were not shown completely."""
     text = ""
     if unseen == count:
         text = "You have not seen all of it. " if count == 1 else "You have not fully seen any of them. "
@@ -176,13 +176,13 @@ Side: TypeAlias = Literal["new", "old"]
 
 STATES: Final = {"draft": "Draft", "waiting": "Waiting", "sent": "Sent", "resolved": "Resolved"}
 LONGEST_SHORT: Final = 40
-"""The most characters of a comment that are shown in place of all of it."""
+"""The maximum number of characters of a comment that are shown in place of all of it."""
 
 LONGEST_SUBJECT: Final = 72
-"""The most characters in the first line of a commit's message."""
+"""The maximum number of characters in the first line of a commit message."""
 
 SHORTEST_SUBJECT: Final = 20
-"""The fewest characters that may be left when a subject is cut at a word."""
+"""The minimum number of characters that are left when a subject is cut at a word."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
@@ -202,7 +202,7 @@ HANDOVERS: Final = {
     "ended": "The session ended before the agent received the comments. They are drafts again.",
     "refused": "The agent now has more permissions than clients may use. The comments were not sent and are drafts again.",
 }
-"""State of a ``Handover`` → what has become of its comments."""
+"""The state of a ``Handover`` → what happened to its comments."""
 OUTDATED: Final = "These lines have changed since the comment was written:"
 COMMIT_LOST: Final = (
     "The connection was lost before the server responded. When you’re back online, the uncommitted files will be "
@@ -253,7 +253,7 @@ def suggested_field(quote: str) -> str:
 
 
 def suggested_text(quote: str, field: str) -> str:
-    """The text to send for the content of that field: whole lines; an empty text removes the lines."""
+    """The suggestion to send for the content of its field: whole lines; an empty text removes the lines."""
     if not field:
         return ""
     text = f"{field}\n"
@@ -266,8 +266,8 @@ def answer_words(path: str, hunk: Hunk | None, of: str) -> str:
 
 
 def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
-    """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins at
-    once. ``waiting``: they wait until the agent of a terminal session stops."""
+    """What happens to comments that were sent. ``position``: the prompt's position in the queue; 0 if its run begins
+    immediately. ``waiting``: the comments wait until the agent of a terminal session stops."""
     if waiting:
         return f"Waiting: {counted(count, 'comment')}. {WAITING}"
     sent = f"Sent {counted(count, 'comment')}."
@@ -275,7 +275,7 @@ def sent_words(count: int, position: int, *, waiting: bool = False) -> str:
 
 
 def subject_of(prompt: str) -> str:
-    """A subject for a commit's message: the first line of a prompt, cut at a word."""
+    """A subject for a commit message: the first line of a prompt, cut at a word if it is too long."""
     line = prompt.strip().split("\n")[0].strip()
     if len(line) <= LONGEST_SUBJECT:
         return line
@@ -307,7 +307,7 @@ def pushed_words(pushed: Mapping[str, Any]) -> str:
 
 
 def request_name(program: str) -> str:
-    """The name of what this program creates."""
+    """The name of what ``program`` ("gh" or "glab") creates."""
     return "merge request" if program == "glab" else "pull request"
 
 
@@ -320,6 +320,6 @@ def no_request_words(reason: str) -> str:
 
 
 def not_committed_words(message: str, details: Mapping[str, Any]) -> str:
-    """Why a commit was refused, with the files that this is about."""
+    """Why a commit was refused, with the files concerned."""
     paths = details.get("paths")
     return f"{message} Files: {', '.join(map(str, paths))}." if isinstance(paths, list) and paths else message

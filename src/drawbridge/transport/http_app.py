@@ -1,4 +1,5 @@
-"""The interface between the HTTP server and its applications: each job has its own, and its tests have others. Pure."""
+"""The interface between the HTTP server and its applications: each job has its own application, and tests have others.
+Pure."""
 
 from __future__ import annotations
 
@@ -15,29 +16,31 @@ class ServerOptions(Struct, frozen=True):
     """The limits of an HTTP server. The defaults are those of a bridge."""
 
     connections: int = 64
-    """The most connections at once, far more than one person's agents need. Waiting ones are closed for new ones."""
+    """The maximum number of simultaneous connections, far more than one person's agents need. Waiting connections are
+    closed to make room for new ones."""
 
     waiting: int = 64
-    """How many of these may wait for their peer: for the rest of a request, the next request, or the end of a closing
-    handshake."""
+    """How many of these connections may wait for their peer: for the rest of a request, the next request, or the end of
+    a closing handshake."""
 
     message_bytes: int = MESSAGE_LIMIT
-    """The limit of one message or body of a peer, in bytes; a longer message ends its WebSocket with 1009."""
+    """The maximum size of one message or body from a peer, in bytes; a longer message ends its WebSocket with 1009."""
 
     binary_as_text: bool = True
     """Whether a binary message is read as text. If not, it ends its WebSocket with 1003."""
 
     congested_bytes: int = 1024 * 1024
-    """Bytes waiting for a slow peer above which its ``congested`` is true."""
+    """The number of bytes waiting for a slow peer above which its ``congested`` is true."""
 
     kernel_bytes: int | None = None
-    """The most unsent bytes that the kernel may buffer for a peer, if that can be set; they can no longer be
-    dropped."""
+    """The maximum number of unsent bytes that the kernel buffers for a peer, if that can be set: bytes in the kernel
+    can no longer be dropped."""
 
     ping_seconds: float | None = None
     """A WebSocket that is silent for this long is pinged, and closed if it stays silent for as long again.
 
-    None for never. A suspended agent (Ctrl-Z) keeps its connection and its diffs; a dead one is noticed by the kernel.
+    If None, WebSockets are never pinged: a suspended agent (Ctrl-Z) keeps its connection and its diffs, and the kernel
+    notices a dead one.
     """
 
     farewell: str = "the editor is closing"
@@ -48,10 +51,10 @@ class WebSocket(Protocol):
     """An open WebSocket, as the application uses it."""
 
     address: str
-    """The IP address of the peer, or "" where there is none."""
+    """The IP address of the peer, or "" if there is none."""
 
     def send(self, data: bytes) -> None:
-        """Sends one text message (valid UTF-8). On a closed connection it is dropped."""
+        """Sends one text message (valid UTF-8). On a closed connection, the message is dropped."""
         ...
 
     @property
@@ -67,7 +70,7 @@ class WebSocket(Protocol):
     def close(self, code: int = 1000, reason: str = "") -> None: ...
 
     def hold_reading(self, hold: bool) -> None:
-        """While ``hold`` is on, nothing more is read from the peer."""
+        """If ``hold`` is true, nothing more is read from the peer until a call with False."""
         ...
 
     def limit_unfinished(self, size: int | None) -> None:
@@ -80,12 +83,12 @@ class WebSocket(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether the peer reads more slowly than the server writes: optional messages should be dropped."""
+        """Whether the peer reads more slowly than the server writes; if so, optional messages should be dropped."""
         ...
 
 
 class Peer(Protocol):
-    """The application's side of one WebSocket. Called from the event loop's thread."""
+    """The application's side of one WebSocket. Its methods are called in the event loop's thread."""
 
     def received(self, text: str) -> None: ...
 
@@ -99,7 +102,7 @@ class Peer(Protocol):
 
 
 class Exchange(Protocol):
-    """One accepted HTTP request, to be answered once. After its peer has disconnected every answer is dropped."""
+    """One accepted HTTP request, to be answered once. After its peer has disconnected, every answer is dropped."""
 
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> None: ...
 
@@ -127,7 +130,7 @@ class HttpApp(Protocol):
         ...
 
     def subprotocol(self, head: Head) -> str | None:
-        """The WebSocket subprotocol to confirm, out of those offered; None for none."""
+        """The WebSocket subprotocol to confirm, one of those offered; None for none."""
         ...
 
     def compresses(self, head: Head) -> bool:

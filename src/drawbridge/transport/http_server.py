@@ -1,7 +1,7 @@
 """The HTTP server of every job: the asyncio shell of ``protocols.http``.
 
-A job gives it an ``HttpApp``. The application admits or refuses each request by its head, before the rest of it is
-read; heads and handshakes are bounded in size, number and time.
+Each job supplies an ``HttpApp``, which admits or refuses each request based on its head, before the rest of the request
+is read. Heads and handshakes are limited in size, number and time.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from drawbridge.transport.http_app import WebSocket as WebSocket
 from drawbridge.transport.tls_acceptor import TlsAcceptor
 
 BACKLOG: Final = 512
-"""The most connections that wait to be accepted. If the queue is full, clients retry automatically after some
-seconds."""
+"""The maximum number of connections that wait to be accepted. If the queue is full, clients retry automatically after a
+few seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""Seconds from accepting a connection to the end of the request's head."""
+"""Seconds within which a request's head must be complete after the connection is accepted."""
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that the peer of a new connection always gets for its first request: many clients reconnect at the same
-moment after a restart of the server, some over a slow network.
+moment after the server restarts, some over a slow network.
 """
 
 GRACE_PLACES: Final = 64
-"""How many connections from one place (``core.addresses``) can have this time at once; if there are more, the oldest
-lose it."""
+"""How many connections from one place (``core.addresses``) can have this time simultaneously; if there are more, the
+oldest lose it."""
 
 BODY_SECONDS: Final = 60.0
 """Seconds that an accepted request may take from the end of its head to the end of its body."""
@@ -52,10 +52,10 @@ CLOSING_SECONDS: Final = 2.0
 """Seconds that a peer has to complete the closing handshake."""
 
 HIGH_WATER: Final = 1024 * 1024
-"""Bytes waiting for a slow peer above which nothing is read from it."""
+"""The number of bytes waiting for a slow peer above which nothing more is read from it."""
 
 REPORT_SECONDS: Final = 1.0
-"""The shortest time between two log lines about too many connections, in seconds."""
+"""The minimum time between two log lines about too many connections, in seconds."""
 
 DEFAULT_OPTIONS: Final = ServerOptions()
 
@@ -63,7 +63,8 @@ logger = logging.getLogger("drawbridge.http_server")
 
 
 class HttpServer:
-    """Serves ``app`` on a socket that is already listening. ``async with`` closes it and all its connections."""
+    """Serves ``app`` on a socket that is already listening. Leaving ``async with`` closes it and all its
+    connections."""
 
     def __init__(
         self,
@@ -130,8 +131,8 @@ class HttpServer:
             self._cut_one_of(replaceable)
 
     def _cut_one_of(self, replaceable: list[_Connection]) -> None:
-        """Closes the oldest connection of the place that has the most. So many clients at one address, or in one IPv6
-        network, cut off only each other.
+        """Closes the oldest connection from the place with the most connections, so that many clients at one address,
+        or in one IPv6 network, cut off only each other.
         """
         crowds = Counter(connection.place for connection in replaceable)
         cut = max(replaceable, key=lambda connection: crowds[connection.place])
@@ -345,7 +346,8 @@ class _Connection(asyncio.Protocol):
     # events of the protocol: handle each, then flush
 
     def _handle(self, events: Sequence[Event]) -> None:
-        """Events that an answer causes are queued, so that a thousand pipelined requests do not recurse."""
+        """Handles events. Those that an answer causes are queued, so that a thousand pipelined requests do not
+        recurse."""
         self._events += events
         if self._handling:
             return

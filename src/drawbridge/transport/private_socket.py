@@ -1,9 +1,10 @@
-"""The socket by which programs of this user reach the user's agent servers, without a setting, a token or a port.
+"""The socket through which this user's programs reach the user's agent servers, without a setting, a token or a port.
 
 ::
 
-    $XDG_STATE_HOME/drawbridge/serve/          (else ~/.local/state/…) accessible to this user only, 0700
+    $XDG_STATE_HOME/drawbridge/serve/          0700, for this user only (or in ~/.local/state/…)
         1795252621992-4711.sock                0600; its server's start (milliseconds since 1970) and process id
+        4711.json                              0600; what that server has announced (``transport.running``)
         <session>.waiting                      comments wait for this session of an agent: its next hook takes them
 
 A program connects to the newest socket that has a listener. If several servers are running, that is the server that

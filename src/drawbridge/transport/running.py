@@ -1,6 +1,6 @@
-"""How other commands find the running agent servers of this user: ``server.json`` (0600) in the data directory, and a
-copy beside the server's private socket, so that a server with another data directory is found too. Both exist while it
-runs.
+"""How other commands find this user's running agent servers: ``server.json`` (0600) in the data directory, and a copy
+beside the server's private socket, so that servers with other data directories are found, too. Both files exist while
+the server runs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ANSWER_SECONDS: Final = 0.5
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """``pages``: addresses of its web UI, the best one for other devices first; ``loopback``: other devices cannot
-    reach them.
+    """``pages``: addresses of its web UI, the best one for other devices first; ``loopback``: whether only this machine
+    can reach them.
 
     ``began``: when its process started (seconds since 1970), to distinguish it from a later process with the same PID.
     """
@@ -97,7 +97,7 @@ def find(directory: Path) -> Running | None:
 
 
 def servers() -> list[Server]:
-    """All running servers of this user, by process id."""
+    """All of this user's running servers, by process id."""
     return [
         Server(
             pid=one.pid,
@@ -111,7 +111,7 @@ def servers() -> list[Server]:
 
 
 def announcements() -> list[Running]:
-    """What the running servers of this user have announced, by process id. The servers are not contacted."""
+    """What this user's running servers have announced, by process id. The servers are not contacted."""
     found = {one.pid: one for one in map(_read, _copies()) if one is not None}
     return [one for _, one in sorted(found.items())]
 

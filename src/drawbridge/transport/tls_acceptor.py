@@ -1,6 +1,7 @@
-"""Accepts TLS connections. The number of handshakes at once is bounded, so that peers that never finish cost little.
+"""Accepts TLS connections. The number of simultaneous handshakes is limited, so that peers that never finish cost
+little.
 
-Before the handshake no peer is authenticated and no limit of the application applies yet; each open connection takes
+Before the handshake, no peer is authenticated and none of the application's limits apply; each open connection takes
 one of the process's file descriptors.
 """
 
@@ -21,17 +22,17 @@ from drawbridge.core.addresses import place
 from drawbridge.core.tasks import BackgroundTasks
 
 HANDSHAKE_LIMIT: Final = 256
-"""The most handshakes at once. Those of normal peers take milliseconds, plus the time of two messages on the
-network."""
+"""The maximum number of simultaneous handshakes. With normal peers, a handshake takes milliseconds, plus the time of
+two messages on the network."""
 
 PLACE_LIMIT: Final = 64
-"""The most handshakes at once from one address, or from one IPv6 network."""
+"""The maximum number of simultaneous handshakes from one address, or from one IPv6 network."""
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that each handshake gets, however many others there are: enough for a network with a round trip of 400 ms."""
 
 PAUSE_SECONDS: Final = 0.1
-"""Seconds to wait after a connection could not be accepted: the system may have no file descriptor left."""
+"""Seconds to wait after a connection could not be accepted: the system may have run out of file descriptors."""
 
 logger = logging.getLogger("drawbridge.http_server")
 
@@ -56,7 +57,7 @@ class TlsAcceptor:
         shaking: float,
         closing: float,
     ) -> None:
-        """``shaking``, ``closing``: seconds that a handshake, and the end of a connection's TLS, may take."""
+        """``shaking``, ``closing``: seconds that a handshake, and closing a connection's TLS session, may take."""
         listener.setblocking(False)
         self._listener = listener
         self._tls = tls
@@ -112,10 +113,10 @@ class TlsAcceptor:
             peer.close()
 
     async def _make_room(self, of: str) -> bool:
-        """Makes room for one more handshake: if there are too many, ends one that has had its time. Returns False if
-        the place ``of`` already has the most that one place may have, and none of those has had its time. If the limit
-        of all places is reached, waits until a handshake ends or has had its time; further connections wait in the
-        kernel's queue meanwhile.
+        """Makes room for one more handshake: if there are too many, ends one whose time is up. Returns False if the
+        place ``of`` has reached ``PLACE_LIMIT`` and the time of none of its handshakes is up. If ``HANDSHAKE_LIMIT`` is
+        reached, waits until a handshake ends or its time is up; meanwhile, further connections wait in the kernel's
+        queue.
         """
         mine = [task for task, one in self._shaking.items() if one.place == of]
         if len(mine) >= PLACE_LIMIT:

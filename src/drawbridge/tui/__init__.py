@@ -1,4 +1,4 @@
-"""``drawbridge attach``: a server's projects, conversations and questions in a terminal.
+"""``drawbridge attach``: a server's projects, conversations and approval requests in a terminal.
 
-A client like any other: it knows docs/protocols/client.md and nothing of the server's own modules.
+It is a client like any other: it relies on docs/protocols/client.md and uses none of the server's own modules.
 """

@@ -13,14 +13,14 @@ Request = Mapping[str, Any]
 
 
 LONGEST_PIECE: Final = 100
-"""The most characters that are shown of a marked part of the input."""
+"""The maximum number of characters that are shown of a marked part of the input."""
 
 UNSHOWABLE: Final = "The text contains characters that a terminal can't show: edit it in the web UI or in an editor."
 
 
 def field(request: Request) -> str | None:
-    """The field whose text can be edited, such as a command or a plan. None if there is none, or for a proposal, whose
-    file is edited."""
+    """The field whose text can be edited, such as a command or a plan. None if there is no such field, or for a
+    proposal, where the file itself is edited."""
     given = request["input"]
     editable: Sequence[str] = request.get("editable") or ()
     if request.get("proposal") or len(editable) != 1 or not isinstance(given, Mapping):
@@ -29,8 +29,8 @@ def field(request: Request) -> str | None:
 
 
 def why_not_edited(request: Request, *, may_run: bool = True) -> str:
-    """Why the text can't be edited here; empty if it can. ``may_run``: the device may start runs, which is required to
-    change a command or a plan."""
+    """Why the text can't be edited here; empty if it can. ``may_run``: whether the device may start runs, which is
+    required to change a command or a plan."""
     if field(request) is not None and not may_run:
         return "This device can't change what the agent runs: accept it, or reject it with a comment."
     if field(request) is None and (not request.get("proposal") or _edited(request, "") is None):
@@ -103,7 +103,8 @@ def only_accepts_edits(request: Request) -> bool:
 
 
 def piece(request: Request, risk: Mapping[str, Any]) -> str:
-    """The text that a risk marks (its positions are in UTF-16 code units); empty if it means the whole field."""
+    """The text that a risk marks (its positions are in UTF-16 code units); empty if the risk concerns the whole
+    field."""
     value: Any = request["input"]
     for name in str(risk.get("field", "")).split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -115,12 +116,14 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """The questions of AskUserQuestion; empty for any other tool."""
+    """The questions of AskUserQuestion. Empty for any other tool, for a preview, which has only a part of them, and if one
+    of them has no text: a form would leave that one out, and the answer would still contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
-    if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list):
+    if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list) or request.get("truncated"):
         return []
-    return [one for one in asked if isinstance(one, dict) and isinstance(one.get("question"), str)]
+    have_text = all(isinstance(one, dict) and isinstance(one.get("question"), str) for one in asked)
+    return asked if have_text else []
 
 
 def answered_input(request: Request, answers: Sequence[tuple[str, str]]) -> dict[str, Any]:

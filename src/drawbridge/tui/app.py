@@ -14,15 +14,15 @@ from drawbridge.tui.colours import Palette, theme
 from drawbridge.tui.connection import RequestError
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.screen_conversation import ConversationScreen
-from drawbridge.tui.screen_projects import ProjectScreen
+from drawbridge.tui.screen_projects import HOW_TO_ADD, ProjectScreen
 from drawbridge.tui.screen_review import ReviewScreen
 from drawbridge.tui.wording import block
 
 DRAWING_SECONDS: Final = 0.04
-"""The delay between a change and its redraw, which covers everything that arrives meanwhile."""
+"""The delay between a change and its redraw, which covers everything that arrives in the meantime."""
 
 WARNING_SECONDS: Final = 60.0
-"""How long a warning for the owner stays, unless a click closes it."""
+"""Seconds that a warning for the owner stays, unless a click closes it."""
 
 
 class StartView(NamedTuple):
@@ -104,7 +104,7 @@ class AttachApp(App[None]):
         if self.client.may("project_create"):
             self._projects.action_new_project(path, "The server has no project in this directory yet.")
         else:
-            words = f"The server has no project in {path}, and this device can't add one."
+            words = f"The server has no project in {path}, and this device can't add one. {HOW_TO_ADD}"
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:

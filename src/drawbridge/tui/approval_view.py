@@ -27,12 +27,12 @@ READING_SECONDS: Final = 0.5
 """Keys have no effect for this long after a request has appeared: they may be meant for something else."""
 
 ROOMY: Final = 24
-"""The height in lines from which an empty line fits."""
+"""The minimum height, in lines, at which there is room for an empty line."""
 
 BODIES: Final = "LinesView, QuestionForm, .draft"
 FRAME_LINES: Final = 2
 FEWEST_LINES: Final = 3
-"""The fewest lines of the request that are shown, however small the terminal is."""
+"""The minimum number of lines of the request that are shown, however small the terminal is."""
 
 
 class Answer(NamedTuple):
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One request. Posts ``Answered`` with the user's decision; ``settle`` reports that another client has decided."""
+    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "more", show=False),
@@ -153,15 +153,15 @@ class ApprovalView(Vertical, can_focus=True):
         self.look()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
-        """Does what a key stands for. A key that is pressed just as the request appears may be meant for what was there
-        before: it does nothing, and the user is notified."""
+        """Does what a key means, unless the request has only just appeared: then the key may be meant for what was
+        there before, and the user is notified instead."""
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
             self._say("This request has only just appeared. Read it, then press the key again.")
 
     def resume(self) -> None:
-        """Starts ``READING_SECONDS`` again after another view was in front."""
+        """Restarts ``READING_SECONDS`` after another view was in front."""
         self._shown_at = time.monotonic()
         for view in self.query(LinesView):
             view.look()
@@ -194,7 +194,7 @@ class ApprovalView(Vertical, can_focus=True):
             area.styles.height = most
 
     def show_whole(self, request: answers.Request) -> None:
-        """Replaces the preview by the whole request."""
+        """Replaces the preview with the whole request."""
         self.request = request
         self._redraw()
 

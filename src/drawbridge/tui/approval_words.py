@@ -21,7 +21,7 @@ WAYS = ("accept", "edit", "reject", "undo", "back")
 class ApprovalState(NamedTuple):
     """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
     answer. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user tried to accept
-    anyway. ``next_question``: another question of the agent follows the one that is shown.
+    anyway. ``next_question``: another question from the agent follows the one that is shown.
     """
 
     mode: Mode = "read"
@@ -37,7 +37,7 @@ class ApprovalState(NamedTuple):
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
     """The title of a request. ``waiting``: the number of open requests."""
-    # Requests from before the server's update have no title.
+    # Requests that an older version of the server stored have no title.
     told = request.get("title") or {"text": f"{agent} wants to use {request['tool_name']}"}
     parts: list[tuple[str, str]] = [(wording.one_line(told["text"]), "bold")]
     if path := told.get("path"):
@@ -101,7 +101,7 @@ def always_words(request: answers.Request) -> str:
 
 
 def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
-    """Why Accept does not work yet: not all of the request was on the screen. Empty if it works."""
+    """Why Accept does not work yet: not all of the request has been on the screen. Empty if it works."""
     if request.get("truncated"):
         return "This is only a part: Space shows all of it. Accept works once you have seen it."
     if not state.unseen:

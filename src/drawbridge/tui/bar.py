@@ -19,7 +19,7 @@ TROUBLE: Final = {
 }
 
 ROOMY: Final = 60
-"""The width in columns from which more than the name fits."""
+"""The minimum width, in columns, at which more than the name is shown."""
 
 
 class Bar(Vertical):

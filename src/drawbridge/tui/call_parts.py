@@ -17,7 +17,10 @@ OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Write": frozenset({"file_path", "content"}),
     "NotebookEdit": frozenset({"notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"}),
 }
-"""Tool → the fields that its proposal shows already."""
+"""Tool → the fields that its proposal already shows if their values are of the kind that it draws."""
+
+EDIT: Final = OF_PROPOSAL["Edit"] - {"file_path"}
+"""The fields of each of a MultiEdit's ``edits``."""
 
 ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "kind": frozenset(
@@ -54,7 +57,8 @@ class Part(NamedTuple):
 
 
 def of_request(request: Mapping[str, Any], given: Any) -> list[Part]:
-    """The parts of an approval request. ``given``: its input, with the user's edits. Its proposal is not among them."""
+    """The parts of an approval request. ``given``: its input, with the user's edits. The proposal is not one of the
+    parts."""
     form, links = request.get("form"), request.get("link_targets")
     return parts(request["tool_name"], given, request.get("proposal"), links, is_acp=form == "acp")
 
@@ -77,7 +81,7 @@ def parts(
 
 def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
     if proposal is not None:
-        yield from _fields(given, OF_PROPOSAL.get(tool, frozenset()))
+        yield from _fields(given, {name for name in OF_PROPOSAL.get(tool, ()) if _is_in_diff(name, given)})
         return
     match tool, given:
         case "Bash", {"command": str(command)}:
@@ -94,6 +98,21 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
             yield Part("diff", new, path)
         case _:
             yield from _fields(given, ())
+
+
+def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
+    """Whether the diff of a proposal shows this field of ``given``: a value that does not change the file is not in it."""
+    match name, given.get(name):
+        case "replace_all", value:
+            return isinstance(value, bool)
+        case "edits", list(edits):
+            return all(isinstance(edit, Mapping) and edit.keys() <= EDIT for edit in edits) and all(
+                _is_in_diff(each, edit) for edit in edits for each in edit
+            )
+        case "new_source" | "cell_type", str():
+            return given.get("edit_mode") != "delete"
+        case _, value:
+            return isinstance(value, str)
 
 
 def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:

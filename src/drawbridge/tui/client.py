@@ -1,4 +1,5 @@
-"""The terminal client's view of the server: the connection, what was received on it, and what the user can do."""
+"""The terminal client's view of the server: the connection, the state that the server has sent, and what the user can
+do."""
 
 from __future__ import annotations
 
@@ -18,17 +19,18 @@ from drawbridge.tui.server_address import ServerAddress
 from drawbridge.tui.store import Project, Projects
 
 PAGE: Final = 120
-"""Records in one page of history."""
+"""The number of records in one page of history."""
 
 TOO_FAR: Final = 1_000
-"""Records. A client that is further behind reloads the end of the conversation instead of all that it missed."""
+"""A client that is more than this number of records behind reloads the end of the conversation instead of all that it
+missed."""
 
 MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
 
 
 LONGEST_SHOWN: Final = 100
-"""The most characters of a prompt that are shown in a message about it."""
+"""The maximum number of characters of a prompt that are shown in a message about it."""
 
 
 class Unsent(NamedTuple):
@@ -40,9 +42,9 @@ class Unsent(NamedTuple):
 
 
 class Client:
-    """The state that the screens draw, and the requests. None of the callbacks waits. ``on_change``: some state has
-    changed. ``on_refused``: a prompt that was refused, and the reason. ``on_project_removed``: the shown project was
-    removed. ``on_warning``: a message for the owner.
+    """The state that the screens draw, and the requests. No callback blocks. ``on_change``: some state has changed.
+    ``on_refused``: a prompt that was refused, and the reason. ``on_project_removed``: the shown project was removed.
+    ``on_warning``: a message for the owner.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str | None = None) -> None:
@@ -59,7 +61,7 @@ class Client:
         self._ids: set[str] = set()
         """The ids that the server has given this client: a new one on every connection."""
         self.scope = ""
-        """The scope of this device, which says what it may do; empty until the server has reported it."""
+        """The scope of this device, which determines what the device may do; empty until the server has reported it."""
         self.agents: list[str] = []
         """The agents that a new project can have, the default one first."""
         self.on_change: Callable[[], None] = lambda: None
@@ -233,12 +235,13 @@ class Client:
         return data
 
     async def decide_review(self, project: str, wish: Message) -> Message:
-        """Decides a part of the review; returns what is left of it. Raises ``RequestError``."""
+        """Decides on a part of the review; returns what is left of it. Raises ``RequestError``."""
         data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
         return data
 
     async def comment(self, project: str, wish: Message, id: str | None = None) -> None:
-        """Writes, changes, removes, resolves or reopens a comment. ``id``: the request's. Raises ``RequestError``."""
+        """Writes, changes, removes, resolves or reopens a comment. ``id``: the request's id. Raises
+        ``RequestError``."""
         await self.connection.ask("review_comment", wish, project=project, id=id, lasting=True)
 
     async def submit_comments(self, project: str, drafts: str) -> Message:
@@ -269,7 +272,7 @@ class Client:
         data = (await self._ask("file_read", {"path": path}, project))["data"]
         return None if data.get("truncated") else data.get("text")
 
-    # Messages of the server.
+    # Messages from the server.
 
     def _received(self, message: Message) -> None:
         self.projects.take(message)
@@ -309,7 +312,8 @@ class Client:
             self.on_warning(f"{by} removed your prompt from the queue: {prompt['prompt'][:LONGEST_SHOWN]}")
 
     def _accepted(self, message: Message, conversation: Conversation) -> None:
-        """Applies the answer to this client's own prompt, which the server reports only to the other clients."""
+        """Applies the answer to this client's own prompt: the server sends the prompt's record only to the other
+        clients."""
         one = next((one for one in self.unsent if one.id == message.get("request_id")), None)
         if one is None:
             return

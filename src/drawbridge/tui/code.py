@@ -1,4 +1,4 @@
-"""Code and diffs as lines of a terminal: colored by Pygments, with words that differ marked, wrapped at the width."""
+"""Code and diffs as lines of a terminal: colored by Pygments, wrapped to a width, with the words that differ marked."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from drawbridge.tui.difference import Difference, Line, Mark
 from drawbridge.tui.wording import TAB
 
 COLOURED: Final = 200_000
-"""The most characters of a text that is colored: a longer one would take too long."""
+"""The maximum length of a text that is colored, in characters: a longer one would take too long."""
 
 LONGEST_COLOURED: Final = 2_000
-"""The most characters of a line in a text that is colored: a lexer may take minutes for an unusual longer one."""
+"""The maximum length of a line in a text that is colored, in characters: a lexer may take minutes for an unusual longer
+one."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
@@ -54,7 +55,7 @@ def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int,
 
 
 def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
-    """A line as harmless text with ``styles``, whose positions refer to ``raw``. It is drawn after a blank."""
+    """A line as harmless text with ``styles``, whose positions refer to ``raw``. The line is drawn after a blank."""
     places, shown = [0], ""
     if raw.isascii() and raw.isprintable():
         text = Text(raw, no_wrap=True, end="")
@@ -72,7 +73,8 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """At least one line. ``chop_cells`` has none for a text without width, such as an emoji's skin tone by itself."""
+    """The lines of a text that is wrapped to ``width``, at least one: ``chop_cells`` returns none for a text without
+    width, such as an emoji's skin tone by itself."""
     return chop_cells(text, width) or [text]
 
 
@@ -115,7 +117,8 @@ class DiffLines:
         return self._strip(self._lines[row], at - self._starts[row])
 
     def start(self, row: int) -> int:
-        """The first strip of a line of the diff; for the number of lines, the number of strips."""
+        """The index of the first strip of a line of the diff; if ``row`` is the number of lines, the number of
+        strips."""
         return self._starts[row]
 
     def row(self, at: int) -> int:

@@ -1,4 +1,4 @@
-"""The web UI's calm colors for a terminal, dark and light, and which of the two this terminal needs."""
+"""The web UI's calm colors for a terminal, dark and light, and the choice between the two."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rich.syntax import SyntaxTheme, TokenType
 from textual.theme import Theme
 
 ANSWER_SECONDS: Final = 0.2
-"""The time that a terminal has to report its background. Every terminal answers the second query, usually at once."""
+"""Seconds that a terminal has to report its background. Every terminal answers the second query, usually at once."""
 
 ASK: Final = b"\x1b]11;?\x1b\\\x1b[c"
 """Asks for the background color, then for the kind of terminal, which every terminal answers."""
 
 
 class Palette(NamedTuple):
-    """Colors by what they mean, the same as in the web UI (``web/src/styles/base.css``)."""
+    """Colors by their meaning, the same as in the web UI (``web/src/styles/base.css``)."""
 
     paper: str
     sheet: str
@@ -155,7 +155,7 @@ def background_brightness(answer: bytes) -> float | None:
 
 
 def _ask_terminal() -> bytes:
-    """The answer of stdin's terminal, which is read completely. The terminal's settings are restored."""
+    """The answer from stdin's terminal, which is read completely. The terminal's settings are restored."""
     import termios
     import tty
 

@@ -28,7 +28,8 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """Like ``run``, with the review of a directory, or a message if there is nothing to review. Raises ``NoServer``."""
+    """Like ``run``, but shows the review of a directory, or a message if there is nothing to review. Raises
+    ``NoServer``."""
     finder = _finder(settings)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
@@ -67,7 +68,7 @@ async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
 
 @contextlib.contextmanager
 def in_written_order() -> Iterator[None]:
-    """Meanwhile the terminal reorders nothing (``Terminal.keep_order``)."""
+    """Keeps the terminal from reordering text (``Terminal.keep_order``), for the duration of the context."""
     assert sys.__stdout__ is not None, "it was checked that there is a terminal"
     terminal = Terminal(sys.__stdout__)
     terminal.keep_order(True)
@@ -78,7 +79,8 @@ def in_written_order() -> Iterator[None]:
 
 
 async def begin_review(client: Client, directory: str) -> StartView | None:
-    """Connects and returns the review to show first: of a project in ``directory``, else of the nearest one above it.
+    """Connects and returns the review to show first: of a project in ``directory`` or, if there is none, of the nearest
+    one above it.
 
     None, with the connection closed, if no such project has changes to decide on. Raises ``NoServer``, ``BadSetting``.
     """

@@ -29,7 +29,7 @@ LOW: Final = 24
 """The height in lines below which there are no empty lines between the parts of a dialog."""
 
 QUOTED: Final = 4
-"""The most lines of the code that are shown above the field; all of them are in the review."""
+"""The maximum number of lines of code that are shown above the field; the review shows all of them."""
 
 UNSHOWABLE: Final = (
     "The lines contain characters that a terminal can’t show: write the suggestion in the web UI or in an editor."
@@ -37,7 +37,7 @@ UNSHOWABLE: Final = (
 
 
 class CommentDialog(ModalScreen[None]):
-    """``one`` always contains what was typed: it is kept when the dialog is closed, and when the server refuses it.
+    """``one`` always contains what was typed, which is kept when the dialog is closed and when the server refuses it.
 
     ``save`` stores it in the background; ``show`` is called after every change.
     """

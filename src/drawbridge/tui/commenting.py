@@ -17,7 +17,7 @@ REREAD = frozenset({"HUNK_GONE", "COMMENT_GONE"})
 
 
 class Commenting:
-    """``changed`` is called after every change; ``load`` requests the review as it is now. Neither waits."""
+    """``changed`` is called after every change; ``load`` requests the review as it is now. Neither blocks."""
 
     def __init__(
         self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]
@@ -96,7 +96,7 @@ class Commenting:
     # Writing.
 
     def draft_of(self, one: Writing) -> Comment | None:
-        """The draft that it changes; None if the comment is new, or if the draft has been sent or removed since."""
+        """The draft that a text changes; None if the comment is new, or if the draft has been sent or removed since."""
         return next((draft for draft in self.drafts if draft["comment_id"] == one.comment_id), None)
 
     def is_unsaved(self, one: Writing) -> bool:
@@ -145,7 +145,8 @@ class Commenting:
         return one.place(self.hunk_of(one))
 
     async def save(self, one: Writing) -> None:
-        """Stores a text as a draft and removes it from ``writings``. If that fails, its ``note`` says why."""
+        """Stores a text as a draft and removes it from ``writings``. If that fails, its ``note`` contains the
+        reason."""
         if one.is_busy or not one.is_complete:
             return
         wish = one.wish(self.place_of(one), self.draft_of(one))

@@ -30,7 +30,7 @@ LOW: Final = 24
 
 class Committing:
     """The commit of one review, which continues when its dialog is closed. ``changed`` is called after every change;
-    ``load`` requests the review as it is now. Neither waits."""
+    ``load`` requests the review as it is now. Neither blocks."""
 
     def __init__(self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]) -> None:
         self._client = client
@@ -48,7 +48,8 @@ class Committing:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether this device may commit. Most servers do not allow commits; in a terminal session, it never may."""
+        """Whether this device may commit. Most servers do not allow commits, and none allows them in a terminal
+        session."""
         project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
         return self._client.features is not None and self._client.may("review_commit") and not project.get("desk")
 

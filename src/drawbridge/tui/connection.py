@@ -22,14 +22,16 @@ PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 OPENING_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 1.0
 LARGEST: Final = 16 * 1024 * 1024
-"""The most bytes of an accepted message: the server's limit is 1 MB, except for a long list of projects."""
+"""The maximum size of a message from the server, in bytes: the server's limit is 1 MB, except for a long list of
+projects."""
 
 REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 
 Message: TypeAlias = dict[str, Any]
 
 State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
-"""``open``: the token was accepted. ``waiting``: for the next attempt. ``refused``: the token was; no more attempts."""
+"""``open``: the token was accepted. ``waiting``: for the next attempt. ``refused``: the token was refused; there are no
+more attempts."""
 
 
 class RequestError(Exception):
@@ -55,7 +57,7 @@ class Connection:
     """``find`` returns the server's address, and is called for each attempt; ``name``: the name that other clients see
     for decisions from here.
 
-    ``on_open`` is called once the token has been accepted, before lasting requests are sent again. No callback waits.
+    ``on_open`` is called once the token has been accepted, before lasting requests are sent again. No callback blocks.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str) -> None:
@@ -161,7 +163,7 @@ class Connection:
             self._asked.pop(id, None)
 
     async def _connect(self, address: ServerAddress) -> ClientConnection:
-        """A connection whose token was accepted."""
+        """Returns a connection on which the token was accepted."""
         socket = await connect(
             address.url, ssl=address.tls, proxy=None, max_size=LARGEST, open_timeout=OPENING_SECONDS,
             close_timeout=ENDING_SECONDS, compression=None,

@@ -16,7 +16,7 @@ from drawbridge.text.counts import counted
 from drawbridge.text.review_words import decided_words
 
 MOST_ITEMS: Final = 600
-"""The most items in memory: each is laid out once, and again when the terminal's width changes."""
+"""The maximum number of items in memory: each is laid out once, and again when the terminal's width changes."""
 
 NEVER: Final = 2**63
 """Greater than any ``seq``: the run of a prompt that was removed from the queue never begins."""
@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """``version`` counts its changes. ``Conversation`` defines what ``data`` contains for each ``kind``."""
+    """``version`` counts the item's changes. ``Conversation`` defines what ``data`` contains for each ``kind``."""
 
     key: int
     seq: int
@@ -78,7 +78,7 @@ class Conversation:
         self.run: Json | None = None
         self.queue: list[Json] = []
         self.agent: Json = {}
-        """The agent's state as it reports it: ``agent_state`` of the protocol."""
+        """The agent's state as the agent reports it: ``agent_state`` in the protocol."""
         self.live = ""
         """Partial text of the message in progress, which is not in the history yet."""
         self.thinking = False
@@ -92,7 +92,7 @@ class Conversation:
         self._prompts: dict[str, Record] = {}
         """By run id, the prompts whose runs have not begun, as far as that is known."""
         self._edits: dict[str, Record] = {}
-        """By run id, the record with the text that a prompt was given in the queue."""
+        """By run id, the record of the latest edit to a prompt in the queue."""
         self._begun: dict[str, int] = {}
         """By run id, the ``seq`` at which the run began, or ended if it never began."""
         self._accepted: dict[str, Json] = {}
@@ -209,7 +209,7 @@ class Conversation:
         self._questions = {id: item for id, item in self._questions.items() if item.key in kept}
 
     def _follow(self, record: Record) -> None:
-        """Applies a record to the state. The snapshot already contains everything before it."""
+        """Applies a record to the state, apart from what the snapshot already contains."""
         message = record.message if isinstance(record.message, dict) else {}
         ended = record.direction == "claude" and message.get("type") in ("assistant", "result")
         if ended and not message.get("parent_tool_use_id"):

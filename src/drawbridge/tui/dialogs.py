@@ -59,7 +59,7 @@ REVIEW_KEYS: Final = (
 
 
 class ModeDialog(ModalScreen[str | None]):
-    """Returns the chosen mode, or None."""
+    """Returns the chosen mode; None if the dialog is canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
@@ -92,7 +92,8 @@ class NewProject(NamedTuple):
 
 
 class ProjectDialog(ModalScreen[NewProject | None]):
-    """Asks for a directory on the server's machine and for the agent that works there. None if it is canceled."""
+    """Asks for a directory on the server's machine and for the agent that works there. None if the dialog is
+    canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.dom import NoScreen
 from textual.errors import NoWidget
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.timer import Timer
 
 from drawbridge.tui.code import DiffLines
+
+LOOK_SECONDS: Final = 0.3
+"""How often a view looks whether the notice that covers some of its lines is gone: Textual reports that to nobody."""
 
 
 class Headed:
@@ -51,6 +55,10 @@ class LinesView(ScrollView, can_focus=True):
         self._lines: Lines = ()
         self._width = 0
         self._seen = 0
+        self._again: Timer | None = None
+
+    def on_mount(self) -> None:
+        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
 
     @property
     def unseen(self) -> int:
@@ -58,7 +66,7 @@ class LinesView(ScrollView, can_focus=True):
         return len(self._lines) - self._seen
 
     def look(self) -> None:
-        """Records which lines are on the screen now: none while another view is in front."""
+        """Records which lines are on the screen now: none while another view is in front, none below a notice."""
         try:
             place = self.screen.find_widget(self)
         except (NoScreen, NoWidget):
@@ -68,9 +76,20 @@ class LinesView(ScrollView, can_focus=True):
         shown = self.content_region.intersection(place.clip)
         top = self.scroll_offset.y + shown.y - self.content_region.y
         # A resize may change the lines a moment before the view has its new position.
-        if shown.width and shown.width >= self._width and top <= self._seen < top + shown.height:
-            self._seen = min(len(self._lines), top + shown.height)
+        if not shown.width or shown.width < self._width or top > self._seen:
+            return
+        end = min(len(self._lines), top + shown.height)
+        free = next((at for at in range(self._seen, end) if self._is_covered(shown, at - top)), end)
+        if self._again is not None:
+            (self._again.resume if free < end else self._again.pause)()
+        if free > self._seen:
+            self._seen = free
             self.post_message(self.Seen())
+
+    def _is_covered(self, shown: Region, row: int) -> bool:
+        """Whether a notice is in front of a row of ``shown``, an area of the screen."""
+        line = Region(shown.x, shown.y + row, shown.width, 1)
+        return any(toast.region.overlaps(line) for toast in self.screen.query("Toast"))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

@@ -13,7 +13,7 @@ from drawbridge.text.linediff import changed_lines
 WORD: Final = re.compile(r"\w+|\s+|[^\w\s]")
 
 LONGEST_LINE: Final = 1_000
-"""The most characters of a line in which words are compared."""
+"""The maximum length of a line in which words are compared, in characters."""
 
 Kind: TypeAlias = Literal["skipped", "context", "removed", "added"]
 Mark: TypeAlias = tuple[int, int]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
+from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 from pygments.lexers import find_lexer_class_by_name  # type: ignore[import-untyped]
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]
@@ -37,10 +38,10 @@ from drawbridge.tui.difference import difference
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
-"""The most lines of a diff in an unfolded call; the rest is in the file."""
+"""The maximum number of lines of a diff in an unfolded call; the rest is in the file."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
-"""The most characters of a text that is drawn as Markdown; a longer text is shown as it is."""
+"""The maximum length of a text that is drawn as Markdown, in characters; a longer text is shown as it is."""
 
 
 class Painter:
@@ -138,7 +139,7 @@ class Painter:
         ]
 
     def call(self, found: Iterable[Part], width: int, most: int | None = None) -> list[Strip]:
-        """A whole tool call. ``most``: the most lines of each diff; None for all of them."""
+        """A whole tool call. ``most``: the maximum number of lines of each diff; None for all of them."""
         strips: list[Strip] = []
         for part in found:
             strips += self._part(part, width, most)
@@ -305,7 +306,8 @@ def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
 
 
 def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
-    """A line's harmless segments. They are checked together, since neighbors decide whether a character is shown."""
+    """A line's harmless segments. They are checked together, since a character's neighbors decide whether it is
+    shown."""
     segments = [segment for segment in line if not segment.control]
     # Most lines are drawn after a blank, with which an accent at the start of the line would combine.
     pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])
@@ -364,10 +366,12 @@ class _Markdown(Markdown):
         self.parsed = _PARSER.parse(text)
 
     def is_drawn_by(self, drawn: str) -> bool:
-        """Whether everything that is read of the source (see ``_READ``), and nothing else, was drawn, in the same
-        order. False if a table has a row with too many cells, or if the source has a quote nested in forty others, the
-        title of a link, or the address of an image.
+        """Whether ``drawn`` contains exactly what ``_READ`` finds in the source, in the same order. False if a table
+        has a row with too many cells, or if the source has a quote nested in forty others, the title of a link, or the
+        address of an image.
         """
+        if self._has_surplus_cells():
+            return False
         letters = _letters(drawn)
         source = self._without_languages()
         numbers = iter(self._numbers())
@@ -381,6 +385,21 @@ class _Markdown(Markdown):
     def _has_references_in_code(self) -> bool:
         tokens = (token for block in self.parsed for token in (block, *(block.children or ())))
         return any(_REFERENCE.search(token.content + token.info) for token in tokens if token.type in _CODE)
+
+    def _has_surplus_cells(self) -> bool:
+        """Whether a table has a row with more cells than its header: they are not drawn, and may have no letters."""
+        lines, columns = self.markup.split("\n"), 0
+        for token in self.parsed:
+            match token.type:
+                case "thead_open":
+                    columns = 0
+                case "th_open":
+                    columns += 1
+                case "tr_open" if columns and token.map:
+                    cells = escapedSplit(lines[token.map[0]].lstrip(" \t>"))  # the table may be in a quote
+                    if any(cell.strip() for cell in cells[columns + (cells[0] == "") :]):
+                        return True
+        return False
 
     def _without_languages(self) -> str:
         """The source without the languages of its code blocks, which are not drawn: the colors show them."""

@@ -44,7 +44,7 @@ class PlainTextArea(TextArea):
 
 
 class PromptBox(PlainTextArea):
-    """Enter sends; the arrow keys in its first and last lines recall earlier prompts."""
+    """Enter sends; the arrow keys recall earlier prompts if the cursor is in the first or last line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "send"),

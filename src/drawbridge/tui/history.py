@@ -1,4 +1,4 @@
-"""The conversation as a long list of lines, of which only those on the screen are drawn."""
+"""The conversation as a long list of lines. Only the lines on the screen are drawn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Block(NamedTuple):
 
 
 class History(ScrollView, can_focus=True):
-    """``show`` updates the list. The reader's position stays the same, or follows the end if the reader is there."""
+    """``show`` updates the list. The reader's position stays the same; a reader at the end stays at the end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "step(1)", "next", show=False),
@@ -47,7 +47,8 @@ class History(ScrollView, can_focus=True):
     ]
 
     class MoreRequested(Message):
-        """The reader is near an end of the loaded part: older messages are needed if ``older``, else newer ones."""
+        """The reader is near an end of the loaded part: older messages are needed if ``older``, otherwise newer
+        ones."""
 
         def __init__(self, *, older: bool) -> None:
             super().__init__()
@@ -88,7 +89,8 @@ class History(ScrollView, can_focus=True):
         return self._follows
 
     def reveal(self, seq: int) -> None:
-        """Selects the record's item, or the one before it that shows the record, and scrolls to it."""
+        """Selects the item that shows the record and scrolls to it. If the record does not have its own item, that is
+        the last one before it."""
         self._follows = False
         self._lay_out()
         items = [(at, block.item) for at, block in enumerate(self._blocks) if block.item]
@@ -147,14 +149,16 @@ class History(ScrollView, can_focus=True):
         self._want()
 
     def _height(self, at: int) -> int:
-        """The lines of a block, including the empty line after it, which consecutive folded items do not have."""
+        """The number of lines of a block, including the empty line after it. Consecutive folded items have none between
+        them."""
         block = self._blocks[at]
         following = self._blocks[at + 1] if at + 1 < len(self._blocks) else None
         close = following is not None and _is_folded_line(block) and _is_folded_line(following)
         return len(block.strips) + (0 if close else 1)
 
     def _place(self) -> tuple[int | None, int]:
-        """The key of the item at the upper edge, and how many of its lines are above it; None and 0 for no item."""
+        """The key of the item at the upper edge, and how many of its lines are above the edge; None and 0 if there is
+        no item."""
         top = self.scroll_offset.y
         at = self._at(top)
         if at is None or (item := self._blocks[at].item) is None:

@@ -26,7 +26,7 @@ LOW: Final = 24
 
 class Pushing:
     """The push of one project's branch, which continues when its dialog is closed. ``changed`` is called after every
-    change; ``load`` requests the review as it is now. Neither waits."""
+    change; ``load`` requests the review as it is now. Neither blocks."""
 
     def __init__(self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class Pushing:
         return self.state.is_pull_request and bool(self.program)
 
     def forget(self) -> None:
-        """Drops the offer, since a commit that is being made changes what there is to push."""
+        """Drops the offer, since the commit in progress changes what there is to push."""
         self.offer = None
 
     def take(self, review: Message) -> None:
@@ -81,7 +81,7 @@ class Pushing:
 
     @property
     def why_not(self) -> str:
-        """What is missing; empty if the branch can be pushed."""
+        """Why nothing can be pushed now; empty if the branch can be pushed."""
         if self.offer is None:
             return review_words.NOTHING_TO_PUSH
         if self.problem:
@@ -113,7 +113,8 @@ PARTS: Final = ".where, #request, .path, .draft, .none, .notice, .output, .ident
 
 
 class PushDialog(ModalScreen[None]):
-    """``run`` pushes in the background; ``show`` is called after every change. Input is kept when it is closed."""
+    """``run`` pushes in the background; ``show`` is called after every change. Input is kept when the dialog is
+    closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "push", show=False, priority=True),

@@ -91,7 +91,7 @@ def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, s
 
 class _Group(Vertical):
     def __init__(self, asked: Mapping[str, Any], number: int, count: int) -> None:
-        """``number``: its position among ``count`` questions, from 1."""
+        """``number``: the question's position among ``count`` questions, from 1."""
         super().__init__(classes="question-group")
         self._place = f"{number} of {count}  " if count > 1 else ""
         self.question: str = asked["question"]

@@ -39,7 +39,7 @@ class Questions(Vertical):
         """The approval request that is shown."""
 
     def show(self, conversation: Conversation, height: int) -> None:
-        """Shows the current state in at most this many lines."""
+        """Shows the current state in at most ``height`` lines."""
         card = self.card
         gone = card is not None and card.approval_id not in conversation.open
         if card is not None and gone and not card.is_busy and not card.is_settled:
@@ -124,7 +124,11 @@ class Questions(Vertical):
         record = await self._client.whole(view.request["truncated"]["blob_id"])
         whole = {**view.request, **question_of(record)}
         whole.pop("truncated", None)
-        view.show_whole(whole)
+        if not answers.questions(whole):
+            view.show_whole(whole)
+        elif view is self.card:  # a form takes the place of the text
+            self._close(view)
+            self._open(whole)
 
     def on_approval_view_closed(self, event: ApprovalView.Closed) -> None:
         event.stop()

@@ -1,4 +1,4 @@
-"""The prompts that wait for their run, each of which can be edited, moved, removed or sent now."""
+"""The dialog for the prompts that wait for their run. Each of them can be edited, moved, removed or sent now."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from drawbridge.tui.requests import do
 from drawbridge.tui.wording import one_line
 
 LOOKS_SECONDS = 0.25
-"""Seconds between two checks of the queue, which other clients change as well."""
+"""Seconds between two checks of the queue, which other clients can change too."""
 
 HINT = "Enter edit · d remove · K J up, down · n send now · Esc close"
 EDITING = "Ctrl-S saves it · Esc goes back"

@@ -17,7 +17,7 @@ from drawbridge.text.review_words import Comment, Hunk, Side, lines_of
 from drawbridge.tui.review_parts import Context, Part
 
 FARTHEST: Final = 10**9
-"""A distance in lines that is greater than that of any hunk with lines."""
+"""A distance in lines that is greater than the distance to any hunk with lines."""
 
 
 class Row(NamedTuple):
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def start_of(hunk: Hunk, side: Side) -> int:
-    """The number of a hunk's first line on a side; if it has no lines there, that of the line after it."""
+    """The number of a hunk's first line on a side; if it has no lines there, the number of the line after it."""
     start, text = ("new_start", "added") if side == "new" else ("old_start", "removed")
     return int(hunk[start]) + (0 if hunk[text] else 1)
 
@@ -69,7 +69,7 @@ def quote_of(shown: Iterable[Row], place: Place) -> str | None:
 
 
 def whole(hunk: Hunk) -> Place | None:
-    """The new lines of a hunk, or else the removed ones; None if it has no lines."""
+    """The new lines of a hunk or, if there are none, the removed ones; None if it has no lines."""
     side: Side = "new" if hunk["added"] else "old"
     count = (
         len(lines_of(hunk["added" if side == "new" else "removed"])) if hunk["kind"] not in review_words.ASIDE else 0
@@ -124,8 +124,8 @@ class Writing:
     """What the user is writing: a new comment, or a change to a draft (``comment_id``).
 
     ``part``: the key of the part at which it was begun; ``offset``: the distance of its first line from the hunk's
-    first line on its side, so that it follows the hunk. ``suggestion``: the new text for the lines; None if there is
-    none.
+    first line on the same side, so that the text follows the hunk. ``suggestion``: the new text for the lines; None if
+    there is none.
     """
 
     id: str
@@ -142,7 +142,8 @@ class Writing:
     note: str = ""
 
     def place(self, hunk: Hunk | None) -> Place:
-        """Its lines. ``hunk``: the hunk as it is now, None if it is no longer in the review."""
+        """The lines that the text is about. ``hunk``: the hunk as it is now; None if the hunk is no longer in the
+        review."""
         line = self.line if hunk is None else start_of(hunk, self.side) + self.offset
         return Place(self.side, line, line + len(lines_of(self.quote)) - 1)
 
@@ -154,13 +155,13 @@ class Writing:
         )
 
     def is_unsaved(self, draft: Comment | None) -> bool:
-        """Whether it has anything that the server does not have. ``draft``: the draft that it changes."""
+        """Whether it contains anything that the server does not have. ``draft``: the draft that it changes."""
         if draft is None:
             return self.is_complete
         return self.text.strip() != draft["text"] or self.suggestion != _field_of(draft)
 
     def wish(self, place: Place, draft: Comment | None) -> dict[str, Any]:
-        """The data of the request that stores it."""
+        """The data of the request that stores the text."""
         suggestion = None if self.suggestion is None else review_words.suggested_text(self.quote, self.suggestion)
         words = {"text": self.text, **({} if suggestion is None else {"suggestion": suggestion})}
         if draft is not None:
@@ -169,7 +170,8 @@ class Writing:
         return {**where, "quote": self.quote, **words}
 
     def request_id(self, wish: Mapping[str, Any]) -> str:
-        """The same id for the same text: if the reply was lost, sending it again does not create a second draft."""
+        """The same id for the same text: if the reply was lost, sending the text again does not create a second
+        draft."""
         return str(uuid.uuid5(uuid.UUID(self.id), json.dumps(wish, sort_keys=True)))
 
 
@@ -211,8 +213,8 @@ class Card(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A comment on a part. ``place``: its lines; None if they have changed. ``card``: for below the lines; ``apart``:
-    for where the lines are not shown."""
+    """A comment on a part. ``place``: its lines; None if they have changed. ``card``: what is shown below the lines;
+    ``apart``: what is shown where the lines are not."""
 
     place: Place | None
     card: Card
@@ -220,7 +222,7 @@ class Remark(NamedTuple):
 
 
 class Remarks(NamedTuple):
-    """The comments on a part, and a text that names the comments that it answers."""
+    """The comments on a part, and a text that names the comments that the part answers."""
 
     answers: str = ""
     all: tuple[Remark, ...] = ()
@@ -231,8 +233,8 @@ def place_of(comment: Comment) -> Place:
 
 
 def part_of(comment: Comment, parts: Iterable[Part]) -> Part | None:
-    """The part at which a comment is shown: the one with its lines, else the nearest in its file; None if the file has
-    no parts."""
+    """The part at which a comment is shown: the one with its lines, otherwise the nearest in its file; None if the file
+    has no parts."""
     place = place_of(comment)
 
     def distance(part: Part) -> int:
@@ -304,7 +306,8 @@ def _written(one: Writing, place: Place, *, apart: bool) -> Card:
 
 
 def card(comment: Comment, answering: Sequence[Part], me: str, *, apart: bool = False, is_open: bool = False) -> Card:
-    """``apart``: its lines are not shown next to it. A resolved comment is one line unless ``is_open``."""
+    """A comment as it is shown. ``apart``: without its lines next to it. A resolved comment is one line unless
+    ``is_open``."""
     state = review_words.state_of(comment)
     if state == "resolved" and not is_open:
         by = "you" if comment.get("resolved_by") == me else comment.get("resolved_by") or "somebody"

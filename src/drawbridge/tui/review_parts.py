@@ -9,10 +9,10 @@ from drawbridge.text.review_words import File, Hunk, end_words, lines_of
 from drawbridge.tui.difference import Difference, Line, Mark, marked_words
 
 CONTEXT: Final = 3
-"""Unchanged lines on each side of a hunk."""
+"""The number of unchanged lines that are shown on each side of a hunk."""
 
 MARKED: Final = 200
-"""The most pairs of lines whose words are compared."""
+"""The maximum number of pairs of lines whose words are compared."""
 
 VIEW_ONLY: Final = "View only. Decide from another device."
 
@@ -75,7 +75,8 @@ def parts(files: Iterable[File]) -> list[Part]:
 
 
 def follow(before: Sequence[str], now: Sequence[str], key: str | None) -> str | None:
-    """The key of the part to go to where ``key`` was: the same one, else the next one that is left, else the last."""
+    """The key of the part to go to where ``key`` was: the same one, otherwise the next remaining one, otherwise the
+    last."""
     if key in now or not now:
         return key if now else None
     if key not in before:
@@ -92,7 +93,7 @@ def _span(hunk: Hunk) -> tuple[int, int]:
 
 
 def contexts(text: str, file: File, count: int = CONTEXT) -> dict[str, Context]:
-    """The lines around each hunk, up to the next ones; empty if ``text`` is not the file that the hunks are about."""
+    """The lines around each hunk, up to its neighbors; empty if ``text`` is not the file that the hunks are about."""
     lines = lines_of(text)
     hunks = [one for one in file["hunks"] if one["kind"] == "lines"]
     spans = [_span(one) for one in hunks]
@@ -110,7 +111,7 @@ def contexts(text: str, file: File, count: int = CONTEXT) -> dict[str, Context]:
 def hunk_lines(hunk: Hunk, file: File, around: Context = Context(), *, marked: bool = True) -> HunkLines:  # noqa: B008  # immutable
     """Removed lines first, as in ``git diff``. "\\r" is shown only if the line ends are mixed or changed.
 
-    ``marked``: finds the words in which lines differ, which takes longer than everything else.
+    ``marked``: whether to find the words in which lines differ, which takes longer than everything else.
     """
     texts = hunk["removed"], hunk["added"]
     is_plain = any(texts) and all(not text or _is_crlf(text) for text in texts)
@@ -164,7 +165,8 @@ def highest(file: File) -> int:
 
 
 def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> str:
-    """Why these can't be decided on at once; empty if they can. ``more``: the number of files that were not sent."""
+    """Why these parts can't be decided on at once; empty if they can. ``more``: the number of files that were not
+    sent."""
     if more or any(part.hunk is None for part in shown):
         return "You can’t decide on all at once: some changes are not shown here."
     if any(part.key in drafts for part in shown):

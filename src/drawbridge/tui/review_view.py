@@ -1,4 +1,4 @@
-"""The files and hunks of a review as one list of lines, of which only those on the screen are drawn."""
+"""The files and hunks of a review as one list of lines. Only the lines on the screen are drawn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GUTTER: Final = 2
 
 
 class _Lines:
-    """The lines of a hunk, with comments below them. The words that differ are only looked for once a line is drawn.
+    """The lines of a hunk, with comments below them. Words that differ are not searched for until a line is drawn.
 
     ``remarks``: the comments on the part; ``rest`` contains those whose lines are not shown here.
     """
@@ -66,7 +66,7 @@ class _Lines:
         self.end = found.end
         self.rest: list[Strip] = []
         self._cards: list[tuple[int, list[Strip]]] = []
-        """Each with the line of the diff that it precedes, in order."""
+        """The comments' lines, in order, each with the line of the diff that they precede."""
         self._put(remarks)
         self.count = self.plain_count + sum(len(strips) for _, strips in self._cards)
 
@@ -262,7 +262,7 @@ class ReviewView(ScrollView, can_focus=True):
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the files of which something is on the screen."""
+        """The paths of the files that are at least partly on the screen."""
         top = self.scroll_offset.y
         found = (self._blocks[at].path for at in self._indices(top, top + self.size.height))
         return [*dict.fromkeys(path for path in found if path)]
@@ -279,7 +279,7 @@ class ReviewView(ScrollView, can_focus=True):
         return None if self.choice is None else review_comments.quote_of(self._rows, self.choice.place)
 
     def choose(self) -> bool:
-        """Begins to choose lines of the current part, at first all of its hunk's. Returns False if it has none."""
+        """Begins to choose lines of the current part, at first all lines of its hunk. Returns False if it has none."""
         part = self.part
         self.choice = review_comments.chosen(part) if part is not None and self._rows else None
         self.refresh()
@@ -399,7 +399,7 @@ class ReviewView(ScrollView, can_focus=True):
         return next(found, None)
 
     def _indices(self, top: int, bottom: int) -> range:
-        """The blocks with lines from ``top`` to ``bottom``, which is not included."""
+        """The indices of the blocks with lines from ``top`` up to, but not including, ``bottom``."""
         first = max(0, bisect_right(self._starts, top) - 1)
         last = bisect_right(self._starts, max(top, bottom - 1))
         return range(min(first, len(self._blocks)), min(last, len(self._blocks)))

@@ -1,4 +1,4 @@
-"""What is known about the reviews of all projects, only from the server's messages, and what the user wrote. Pure."""
+"""What the server's messages have reported about the reviews of all projects, and what the user wrote. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drawbridge.text.review_words import Numbers, numbers
 from drawbridge.tui.review_comments import Writing
 
 REMEMBERED: Final = 100
-"""The most changes that are kept of a review that nobody is looking at."""
+"""The maximum number of changes that are kept for a review that nobody is looking at."""
 
 
 NEWS: Final = frozenset(
@@ -22,7 +22,7 @@ with a prompt, and become drafts again if the prompt is removed from the queue."
 
 
 class Draft(NamedTuple):
-    """The user's edit of a hunk that is not decided yet. ``path``: the path of its file."""
+    """The user's edit of a hunk that has not been decided on yet. ``path``: the path of its file."""
 
     path: str
     text: str
@@ -46,8 +46,8 @@ class Commit:
 @dataclass(slots=True, eq=False)
 class Push:
     """What the user has entered for a push, and its result. ``title``, ``body``: of the pull request; ``proposed``: the
-    title and body that the server proposed last; ``output``: that of git and its hooks after a refusal; ``done``: a
-    ``ReviewPushed``."""
+    title and body that the server proposed last; ``output``: the output of git and its hooks after a refusal; ``done``:
+    a ``ReviewPushed``."""
 
     is_pull_request: bool = False
     title: str = ""

@@ -88,7 +88,7 @@ class ConversationScreen(Screen[None]):
         self.show()
 
     def on_screen_resume(self) -> None:
-        """Starts ``READING_SECONDS`` again after another view was in front."""
+        """Restarts ``READING_SECONDS`` after another view was in front."""
         if self.card is not None:
             self.card.resume()
 
@@ -131,7 +131,7 @@ class ConversationScreen(Screen[None]):
             self.refresh_bindings()
 
     def tick(self) -> None:
-        """Updates what changes with time."""
+        """Updates what changes over time."""
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or project is None or not self._is_there:
             return
@@ -289,11 +289,12 @@ class ConversationScreen(Screen[None]):
 
     @property
     def may_cancel(self) -> bool:
-        """Whether the stop key has canceled for a moment: a key that is pressed sooner was meant for the run."""
+        """Whether the stop key has meant "cancel" for ``READING_SECONDS``: a key that is pressed sooner was meant for
+        the run."""
         return self._cancels_since is not None and time.monotonic() - self._cancels_since >= READING_SECONDS
 
     def action_stop(self) -> None:
-        """Stops the run. Without a run, cancels what is scheduled: a stop alone would leave the schedule."""
+        """Stops the run. Without a run, cancels what is scheduled: a stop alone would not end the schedule."""
         if self._cancels and not self.may_cancel:
             self.notify("The run has ended. Press s again to cancel what is scheduled.", markup=False)
             return

@@ -24,7 +24,11 @@ from drawbridge.tui.store import Project
 
 NOTHING = "No projects yet. A project is a folder on the server where an agent works."
 ADD = "\n\nPress n to add one."
-ASK = "\n\nThis device can't add one; the server's owner can."
+HOW_TO_ADD = (
+    "On the server's machine, run “drawbridge attach .” in the directory of a project, or create a token with "
+    "“drawbridge token new NAME --scope admin”."
+)
+ASK = f"\n\nThis device can't add one. {HOW_TO_ADD}"
 
 
 class ProjectList(OptionList):

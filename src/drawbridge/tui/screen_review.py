@@ -37,7 +37,7 @@ READING_SECONDS: Final = 0.5
 for the previous one."""
 
 REPEAT_SECONDS: Final = 0.15
-"""The longest time between two repeats of a key that is held down."""
+"""The maximum number of seconds between two repeats of a key that is held down."""
 
 EMPTY: Final = "Changes made by the agent’s runs are shown here until somebody decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
@@ -120,7 +120,7 @@ class ReviewScreen(Screen[None]):
         self.show()
 
     def on_screen_resume(self) -> None:
-        """Starts ``READING_SECONDS`` again after another view was in front."""
+        """Restarts ``READING_SECONDS`` after another view was in front."""
         self._shown_at = time.monotonic()
         for view in self.query(ReviewView):
             view.look()
@@ -184,7 +184,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _ways_on(self) -> str:
-        """What can still be done when nothing is left to decide."""
+        """What can still be done when nothing is left to decide on."""
         count = len(self._commenting.all)
         found = f"{counted(count, 'comment')}: C shows {'it' if count == 1 else 'them'}.\n" if count else ""
         kept = len(self._committing.kept) if self._committing.is_allowed else 0
@@ -248,7 +248,7 @@ class ReviewScreen(Screen[None]):
     # Loading the review.
 
     def load(self) -> None:
-        """Requests the review as it is now. Many calls in a row make one request after the current one."""
+        """Requests the review as it is now. Many calls in a row lead to one request after the current one."""
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True
@@ -272,7 +272,8 @@ class ReviewScreen(Screen[None]):
         self._redraw()
 
     def _take(self, number: int, found: Message, *, is_mine: bool) -> None:
-        """Shows a review, unless a later one is shown already. ``is_mine``: what the user's own decision has left."""
+        """Shows a review, unless a later one is already shown. ``is_mine``: whether it is what the user's own decision
+        has left."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number
@@ -397,7 +398,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_ready(self) -> bool:
-        """Whether a letter decides now. A key that is held down decides only one change."""
+        """Whether a letter decides now. A key that is held down decides on only one change."""
         now = time.monotonic()
         if self._is_sending or now - self._shown_at < READING_SECONDS:
             self._shown_at = max(self._shown_at, now - READING_SECONDS + REPEAT_SECONDS)
@@ -445,7 +446,7 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
-        """Asks for confirmation once, with the number of changes. A single change is decided like any other."""
+        """Asks for confirmation once, with the number of changes. A single change is decided on like any other."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:
@@ -467,14 +468,14 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(ConfirmDialog(title, text, review_words.VERBS[decision]), answered)
 
     def _is_refused(self, decision: Decision | None) -> bool:
-        """Whether the decision is impossible while the agent is working; if so, the user is notified."""
+        """Whether the decision is refused because the agent is working; if so, the user is notified."""
         why_not = self._why_not_written if decision != "keep" else ""
         if why_not:
             self._say(why_not)
         return bool(why_not)
 
     def _send(self, wish: Message, key: str | None) -> None:
-        """Sends a decision. ``key``: of the part that it is about; None if it is about several."""
+        """Sends a decision. ``key``: the key of the part that it is about; None if it is about several."""
         self._is_sending, self._note = True, ""
         self._draw()
         self.run_worker(self._decide(wish, key))
@@ -580,7 +581,7 @@ class ReviewScreen(Screen[None]):
     # Comments and commits.
 
     def _show_written(self) -> None:
-        """Updates the view after what the user has written was changed or removed."""
+        """Updates the view after one of the user's texts was changed or removed."""
         there = [part for part in self._parts if not part.is_gone]
         self._parts = self._commenting.parts = self._with_gone_parts(there, {part.key for part in there})
         self._view.show(self._parts, self._more_words, self._commenting.remarks())
@@ -642,7 +643,7 @@ class ReviewScreen(Screen[None]):
             self._view.go(part.key)
 
     def action_send_comments(self) -> None:
-        """Asks for confirmation once, with the number of comments. Only the drafts of this moment are sent."""
+        """Asks for confirmation once, with the number of comments. Only the drafts that exist now are sent."""
         commenting = self._commenting
         count, version = len(commenting.drafts), commenting.version
         if (unsaved := commenting.unsaved) is not None:
@@ -697,7 +698,7 @@ class ReviewScreen(Screen[None]):
         self.app.push_screen(HelpDialog(REVIEW_KEYS))
 
     def action_back(self) -> None:
-        """Leaves the field, whose text is kept, the choice of lines, or the review."""
+        """Leaves the choice of lines, the field (whose text is kept), or the review."""
         if self._view.choice is not None:
             self._view.end_choice()
             self._draw()

@@ -39,7 +39,7 @@ class ServerAddress:
 
 
 class Finder:
-    """Finds a server by the values of the flags. ``find`` searches each time: a restarted server may have moved."""
+    """Finds a server according to the flags. ``find`` searches each time: a restarted server may have moved."""
 
     def __init__(
         self,

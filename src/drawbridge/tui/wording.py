@@ -39,8 +39,8 @@ QUESTIONS: Final = "AskUserQuestion"
 """The tool with which an agent asks the user its own questions."""
 
 IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled")
-"""How the reason for a withdrawal begins if the agent's own dialog in the terminal decided, or still decides, the
-request: it is not shown as withdrawn."""
+"""How the reason for a withdrawal begins if the agent's own dialog in the terminal decided on the request, or still
+does: such a request is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str) -> str:
@@ -49,7 +49,8 @@ def mode(project: Mapping[str, Any], name: str) -> str:
 
 
 def one_line(text: object) -> str:
-    """Anything as one line that is harmless after a blank or a sign, with which an accent at its start combines."""
+    """Anything as one line that is harmless after a blank or a sign, with which an accent at its start would
+    combine."""
     return harmless(f" {text}")[1:]
 
 
@@ -188,7 +189,7 @@ def lifted(until: str, now: datetime) -> str:
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:
-    """What the agent does instead of working, in one line: it waits for its API, or compacts its conversation."""
+    """What the agent does instead of working, on one line: it waits for its API, or compacts its conversation."""
     if retry := agent.get("retry"):
         why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
         return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")
@@ -204,7 +205,7 @@ def context_words(agent: Mapping[str, Any]) -> str:
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:
-    """The most informative part of a call, in one line."""
+    """The most informative part of a call, on one line."""
     questions = given.get("questions")
     first = questions[0] if isinstance(questions, list) and questions and isinstance(questions[0], dict) else {}
     names = ("file_path", "notebook_path", "path", "command", "pattern", "url", "description")
@@ -213,7 +214,7 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
-    """How an approval request was resolved, in one line. ``is_mine``: it was answered from this terminal."""
+    """How an approval request was resolved, on one line. ``is_mine``: whether it was answered from this terminal."""
     if "reason" in answer:
         reason = str(answer["reason"])
         return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")

@@ -226,7 +226,7 @@ def test_a_stored_file_is_named_after_the_prompt() -> None:
     assert words == {"type": "text", "text": "Look\n\nAttached file: /files/1/q.zip (48 kB)"}
 
 
-def test_an_attachment_that_the_agent_can_not_read_ends_the_turn_before_it_began() -> None:
+def test_unreadable_attachment_fails_before_the_turn() -> None:
     stream = Stream()
 
     stream.prompt("Look", Attachment("video/mp4", b"\xff\xd8\xff", "film.mp4"))

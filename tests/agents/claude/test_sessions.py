@@ -82,6 +82,16 @@ def test_a_conversation_that_has_moved_to_a_worktree_is_found(tmp_path: Path, wo
     assert listed == ([ONE] if worktree.startswith(".claude") else []), "not all of the machine's files are read"
 
 
+def test_the_directories_with_the_latest_conversations_are_known(tmp_path: Path) -> None:
+    for number, name in enumerate(("site", "blog", "poems", "site/.claude/worktrees/one"), 1):
+        conversation(tmp_path / name, ONE, lines(tmp_path / name))
+        os.utime(sessions.directory_of(tmp_path / name) / f"{ONE}.jsonl", (number, number))
+    conversation(tmp_path / "nowhere", TWO, lines(None))
+    os.utime(sessions.directory_of(tmp_path / "nowhere") / f"{TWO}.jsonl", (1, 1))
+    assert sessions.directories(2) == [(tmp_path / "poems", 3), (tmp_path / "blog", 2)]
+    assert sessions.directories(9) == [(tmp_path / "poems", 3), (tmp_path / "blog", 2), (tmp_path / "site", 1)]
+
+
 def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None:
     """The directory is behind the prompt in its line."""
     conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))

@@ -20,7 +20,7 @@ DECISIONS = [Decision(allow=allow, remember=remember) for allow in (True, False)
 
 
 class Played:
-    """A recorded session. What was done by a person is read off the lines that we sent."""
+    """A recorded session. User actions are reconstructed from the lines that Drawbridge sent."""
 
     def __init__(self, name: str) -> None:
         self.said: list[Output] = []

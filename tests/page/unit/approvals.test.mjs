@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { editableFields, risksIn, titleOf } from '../../../web/src/approvals/input.ts';
+import { asksQuestions, editableFields, risksIn, titleOf } from '../../../web/src/approvals/input.ts';
 import { cellsOf } from '../../../web/src/approvals/notebook.ts';
 import { Questions } from '../../../web/src/approvals/questions.ts';
 import { reasonsFor, toggled } from '../../../web/src/approvals/reasons.ts';
@@ -93,6 +93,12 @@ test('what was begun is taken over if the options are the same', () => {
   const begun = [{ chosen: ['A', 'gone'], own: '' }];
   const questions = new Questions(asked(), begun, () => {});
   assert.deepEqual(questions.all[0].chosen.value, ['A']);
+});
+
+test('a part of the questions is not answered', () => {
+  const request = { tool_name: 'AskUserQuestion', input: { questions: [{ question: 'Which?' }] } };
+  assert.equal(asksQuestions(request), true);
+  assert.equal(asksQuestions({ ...request, truncated: { blob_id: 'b', bytes: 5_000_000 } }), false);
 });
 
 test('only texts of the input can be edited', () => {

@@ -58,6 +58,28 @@ test('what a person has decided in a review is said', () => {
   );
 });
 
+test('a prompt that has waited is where its run began, also for a search', () => {
+  const conversation = joined();
+  const prompt = (seq, run_id) => ({
+    seq,
+    timestamp: 't',
+    direction: 'client',
+    message: { type: 'execute', run_id, message: { prompt: run_id } },
+  });
+  const records = [prompt(1, 'a'), event(2, 'run_started', { run_id: 'a' }), prompt(3, 'b'), said(4)];
+  records.push(event(5, 'run_finished', { run_id: 'a' }), event(6, 'run_started', { run_id: 'b' }), said(7));
+  for (const record of records) conversation.take(record);
+  assert.deepEqual(
+    [1, 3, 4, 7].map((seq) => conversation.placeOf(seq)),
+    [2, 6, 4, 7],
+  );
+  const places = conversation.items.filter(({ kind }) => kind === 'prompt').map(({ seq, text }) => [seq, text]);
+  assert.deepEqual(places, [
+    [2, 'a'],
+    [6, 'b'],
+  ]);
+});
+
 test('what comes before the answer to the join is not lost', () => {
   const conversation = new Conversation('p');
   conversation.take(said(6));

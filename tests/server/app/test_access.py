@@ -16,7 +16,7 @@ from websockets.frames import Opcode
 
 from drawbridge.core.errors import BadSetting, NotPrivate
 from drawbridge.server.app import clients as clients_module
-from drawbridge.server.app.clients import AUTH_BYTES, STRANGERS, UNFINISHED_BYTES
+from drawbridge.server.app.clients import AUTH_BYTES, UNFINISHED_BYTES
 from drawbridge.server.auth.access import OwnNames, is_loopback, owner_token
 from drawbridge.server.protocol.commands import Execute
 from tests.protocols.bytes_of import close, frame, request, text
@@ -178,15 +178,56 @@ async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: 
         assert (await client.ask("auth", {"token": TOKEN, "client": "pad"}))["data"]["client"] == "pad"
 
 
-async def test_strangers_who_wait_give_way_the_oldest_first(server: Server) -> None:
-    strangers = [await connect(server.url, proxy=None) for _ in range(STRANGERS + 1)]
-    with pytest.raises(ConnectionClosed):
-        await strangers[0].recv()
-    assert strangers[0].close_code == 1013
-    await strangers[-1].send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
-    assert '"auth"' in str(await strangers[-1].recv())
-    for stranger in strangers:
-        await stranger.close()
+async def stranger(server: Server, number: int) -> ClientConnection:
+    """A client without a token, from an address of its own for each number."""
+    return await connect(server.url, proxy=None, local_addr=(f"127.0.0.{number}", 0))
+
+
+async def close_code(stranger: ClientConnection) -> int | None:
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(ConnectionClosed):
+            await stranger.recv()
+    return stranger.close_code
+
+
+async def signs_in(stranger: ClientConnection) -> bool:
+    await stranger.send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
+    return '"auth"' in str(await stranger.recv())
+
+
+@pytest.fixture
+def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most four, and two from one address."""
+    monkeypatch.setattr(clients_module, "STRANGERS", 4)
+    monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 2)
+
+
+@pytest.mark.usefixtures("few_strangers")
+async def test_strangers_give_way_the_oldest_of_the_largest_crowd_first(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_module, "GRACE_SECONDS", 0.0)
+    alone, first, second, third = [await stranger(server, number) for number in (1, 2, 2, 2)]
+    assert await close_code(first) == 1013, "the limit of one address"
+    other, newcomer = [await stranger(server, number) for number in (3, 4)]
+    assert await close_code(second) == 1013, "the limit of all addresses"
+    for one in (alone, third, other, newcomer):
+        assert await signs_in(one)
+        await one.close()
+    await until(lambda: not server.door.connections)
+
+
+@pytest.mark.usefixtures("few_strangers")
+async def test_no_stranger_gives_way_in_its_first_second(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "GRACE_SECONDS", 3_600.0)
+    mine = [await stranger(server, 2) for _ in range(2)]
+    assert await close_code(await stranger(server, 2)) == 1013, "its address has its share"
+    others = [await stranger(server, number) for number in (3, 4)]
+    for number in range(5, 15):
+        assert await close_code(await stranger(server, number)) == 1013
+    for one in (*mine, *others):
+        assert await signs_in(one)
+        await one.close()
     await until(lambda: not server.door.connections)
 
 

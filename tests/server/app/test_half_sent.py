@@ -113,8 +113,8 @@ async def gets_in(server: Server, until: float | None) -> None:
 
 async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
     """``most``: bytes that the server may grow by. ``shaken`` false: ``words`` replace a TLS handshake. Then the owner
-    tries again, as the page and ``attach`` do: a handshake has 0.25 s for itself (docs/access.md), which is too little on a
-    busy machine.
+    tries again, as the page and ``attach`` do: a new handshake is refused while the crowd at its address has
+    all those that an address may have (docs/access.md).
     """
     async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
         async with server.client() as before:
@@ -145,5 +145,5 @@ async def test_half_sent_tls_handshakes_block_nobody(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_half_sent_first_messages_block_nobody(tmp_path: Path, tls: bool) -> None:
-    """32 of them may wait for their token at once; each is read in pieces of up to 256 kB."""
+    """64 of one address may wait for their token at once; each is read in pieces of up to 256 kB."""
     await check(tmp_path, tls, sent(b"GET /ws", HANDSHAKE + b"\r\n\r\n"), 2 * LITTLE)

@@ -333,9 +333,7 @@ def test_whatever_a_client_does_it_gets_each_record_once(
 
 
 async def _wander(steps: list[str], folder: Path) -> None:
-    """One client comes and goes with its cursor while an agent works, and does things itself; at the end it has everything,
-    in order.
-    """
+    """Reconnects one client repeatedly while an agent works and the client acts; it gets every record in order."""
     owner = Client("owner")
     async with serving(folder) as server:
         project = await server.project(owner)

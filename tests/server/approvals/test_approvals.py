@@ -203,6 +203,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
             ({"file_path": "/a\0b"}, None),
             ({"command": link, "path": 5, "content": None}, None),
             ({"path": "README.md"}, {"README.md": str(tmp_path / ".bashrc")}),
+            ({"path": "./" * 600 + "README.md"}, {"./" * 600 + "README.md": str(tmp_path / ".bashrc")}),
             ({"target": "./vendor/../README.md"}, {"./vendor/../README.md": str(tmp_path / "README.md")}),
             ({"path": "~/link"}, {"~/link": str(tmp_path / ".bashrc")}),
             ({"paths": [plain, inside]}, {inside: str(tmp_path / "new.md")}),

@@ -16,7 +16,7 @@ from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, Audit
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
-from drawbridge.server.auth.entrance import ClientLimits, Entrance
+from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, ClientLimits, Entrance
 from drawbridge.server.events import Announced, RunContinued
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
@@ -179,6 +179,23 @@ def test_what_comes_from_outside_is_bounded_and_one_line(tmp_path: Path) -> None
     Audit(tmp_path).write("refused", by="x\n" * 1_000)
     assert len((tmp_path / FILE).read_bytes().splitlines()) == 1
     assert len(read(tmp_path)[0]["by"]) == 300
+
+
+def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
+    """However its owner has named it, and whatever the files are called that it decides on."""
+    far = {"by": "\U0001f30d" * 60, "path": "€" * 4_096, "device_id": "f2b7c0cd", "client": "client_12345678_100"}
+    ids = {
+        "project_id": "proj_1000",
+        "approval_id": "appr_1000",
+        "decision": "allow",
+        "address": "2001:db8::" + "1" * 28,
+    }
+    Audit(tmp_path).write("answered", tool="MultiEdit", **far, **ids)
+    longest = (tmp_path / FILE).stat().st_size
+    # A connection is two lines.
+    lines_a_second = CHANGES[1] + ClientLimits().prompts / 60 + 2 * CONNECTS[1] + DENIALS[1]
+    seconds = (audit_module.FILES_KEPT + 1) * audit_module.FILE_BYTES / (lines_a_second * longest)
+    assert seconds > 4 * 3_600
 
 
 async def test_no_client_reaches_it_by_making_a_project_of_the_data(tmp_path: Path) -> None:

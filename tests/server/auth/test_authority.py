@@ -70,7 +70,7 @@ async def test_who_trusts_the_authority_is_served_by_every_name_before_and_after
 
 
 async def test_it_can_not_speak_for_anybody_else(tmp_path: Path, made: Certificate) -> None:
-    """With its own key stolen: a certificate for another place is not believed."""
+    """A certificate for another host is rejected even when signed with the authority's stolen key."""
     theirs = authority(made)
     for number, name in enumerate(["bank.example", "example", "8.8.8.8", "agents.example.evil.example"]):
         key = ec.generate_private_key(ec.SECP256R1())

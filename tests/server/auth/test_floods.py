@@ -1,4 +1,4 @@
-"""Connections come by the hundreds a second, each from another address, and say nothing: a slow client gets in all the same."""
+"""Connections come by the hundreds a second, each from another address; none signs in. A slow client gets in all the same."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from pathlib import Path
 import pytest
 
 from drawbridge.core.addresses import place
+from drawbridge.server.app import clients
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.transport import tls_acceptor
+from tests.protocols.bytes_of import request, text
 from tests.server.auth.rig import OWNER, Server, serving
+from tests.transport.rig import Client
 from tests.waiting import PATIENCE, until
 
 ROUND_TRIP = 0.4
@@ -27,6 +30,10 @@ ROUND_TRIP = 0.4
 ADDRESSES = 5_000
 RATE = 500
 """Connections a second."""
+
+RATE_OF_WEBSOCKETS = 40
+"""They take the server longer than connections that say nothing, so it has room for fewer of them: a slow machine makes
+enough of them in a round trip, too."""
 
 KEPT = 4_000
 """Connections that the flood keeps open."""
@@ -54,22 +61,25 @@ def many_files() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def flood(server: Server) -> Iterator[threading.Event]:
-    """Yields what is set once more connections have come than the server has room for."""
+def flood(server: Server, room: int, rate: int = RATE, words: bytes = b"") -> Iterator[threading.Event]:
+    """``rate``: connections a second; each sends ``words``. Yields what is set once more have come than the server has room
+    for."""
     is_full, is_over = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 
     def come() -> None:
         opened = deque[socket.socket]()
         for number in range(1_000_000):
-            if is_over.wait(1 / RATE):
+            if is_over.wait(1 / rate):
                 break
             one = socket.socket()
             one.setblocking(False)
             one.bind((of_the_flood(number % ADDRESSES), 0))
             assert one.connect_ex(("127.0.0.1", server.port)) == errno.EINPROGRESS
             opened.append(one)
-            if number > tls_acceptor.HANDSHAKE_LIMIT * 2:
+            with contextlib.suppress(BlockingIOError):  # the kernel's queue is full
+                one.send(words)
+            if number > room * 2:
                 is_full.set()
             if len(opened) > KEPT:
                 opened.popleft().close()
@@ -144,9 +154,40 @@ async def test_a_slow_client_gets_in_beside_a_flood(
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     trusted = ssl.create_default_context(cafile=str(made.certificate))
     async with serving(tmp_path, made.context()) as server:
-        with many_files(), flood(server) as is_full:
+        with many_files(), flood(server, tls_acceptor.HANDSHAKE_LIMIT) as is_full:
             await until(is_full.is_set)
             async with asyncio.timeout(PATIENCE):
                 while not (answer := await slow_answer(server, trusted)):
                     pass
         assert answer.startswith(b"HTTP/1.1 101")
+
+
+HANDSHAKE = request({"Host": "127.0.0.1"}, line="GET /ws HTTP/1.1")
+
+
+async def slow_sign_in(server: Server) -> bool:
+    """Whether a client that is so far away gets in with a token in its first message, as browsers send it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.9", 0))
+    client = Client(reader, writer)
+    try:
+        client.send(HANDSHAKE)
+        await client.head()
+        await asyncio.sleep(ROUND_TRIP)
+        client.send(text(f'{{"type":"auth","data":{{"token":"{OWNER}"}}}}'))
+        return b'"auth"' in (await client.receive()).data
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+    finally:
+        client.cut()
+
+
+@pytest.mark.thorough
+async def test_a_slow_browser_gets_in_beside_a_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flood opens WebSockets, and never sends a token."""
+    monkeypatch.setattr(clients, "STRANGERS", 4)
+    async with serving(tmp_path) as server:
+        with many_files(), flood(server, clients.STRANGERS, RATE_OF_WEBSOCKETS, HANDSHAKE) as is_full:
+            await until(is_full.is_set)
+            async with asyncio.timeout(PATIENCE):
+                while not await slow_sign_in(server):
+                    pass

@@ -221,6 +221,16 @@ async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, c
     assert (await status(server, SOMEWHERE))[0] == 101
 
 
+async def test_nobody_is_locked_out_by_the_handshakes_of_a_neighbour(server: Server) -> None:
+    for number in range(HANDSHAKES[0]):
+        assert (await status(server, SOMEWHERE, "wrong" if number == 0 else None))[0] in (101, 401)
+    assert (await status(server, SOMEWHERE))[0] == 429
+    for _ in range(2):
+        assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+    assert (await status(server, SOMEWHERE, server.token("phone", "view")))[0] == 101
+    assert (await status(server, SOMEWHERE, "wrong"))[0] == 429
+
+
 async def test_plain_requests_of_one_address_are_limited(server: Server, clock: Clock) -> None:
     async def get(address: str, times: int) -> set[int]:
         def ask() -> set[int]:
@@ -409,7 +419,17 @@ async def test_blobs_of_a_device_do_not_block_others(tmp_path: Path) -> None:
         assert code_of(await owner.ask("blob_put", {"blob_id": "mine", **blob})) == "blob_stored"
 
 
-# what is written about it
+async def test_a_blob_is_read_and_changed_by_its_device_only(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server, server.client() as owner, server.client(server.token("one")) as one:
+        blob = {"blob_id": "b", "offset": 0, "last": True}
+        assert code_of(await owner.ask("blob_put", {**blob, "data": "b3du"})) == "blob_stored"
+        assert code_of(await one.ask("blob_get", {"blob_id": "b"})) == "BLOB_NOT_FOUND"
+        assert code_of(await one.ask("blob_put", {**blob, "data": "b25l"})) == "blob_stored"
+        for client, data in ((owner, "b3du"), (one, "b25l")):
+            assert (await client.ask("blob_get", {"blob_id": "b"}))["data"]["data"] == data
+
+
+# what is logged
 
 
 async def test_a_storm_of_refusals_is_one_line_in_the_log(server: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -468,7 +488,7 @@ async def test_a_proxy_that_is_not_named_is_reported_once(
     assert len(found) == warnings
 
 
-# pages of other places
+# pages from other origins
 
 
 async def test_a_web_page_that_the_owner_allows_may_connect_and_no_other(tmp_path: Path) -> None:

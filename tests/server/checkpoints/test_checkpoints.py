@@ -451,7 +451,7 @@ async def test_a_repository_that_git_can_not_read_is_reported(tmp_path: Path, ca
         project, deleted = await deleted_project(server)
         (project / ".git" / "config").write_text("[broken")
         await after_seven_days(server, deleted)
-        [warning] = [one.message for one in caplog.records if "are still in its repository" in one.message]
+        [warning] = [one.message for one in caplog.records if "could not remove the checkpoints" in one.message]
         assert deleted.name.rpartition("-")[0] in warning
 
 

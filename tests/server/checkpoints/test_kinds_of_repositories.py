@@ -13,6 +13,7 @@ from drawbridge.server.checkpoints import git as git_module
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
+from tests.server.core_rig import serving
 
 POINTER = "version https://git-lfs.github.com/spec/v1\n"
 
@@ -287,6 +288,28 @@ async def test_a_file_that_git_would_wait_for(name: str, kind: str, project: Pat
         await Checkpoints(project, "proj_1").take(RUN, "before")
 
 
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
+async def test_a_pipe_in_a_directory_is_waited_for_once(
+    name: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.take(RUN, "before")
+    file = project / "a" / "b" / name
+    file.parent.mkdir(parents=True)
+    (file.parent / "main.py").write_text("")
+    os.mkfifo(file)
+    with monkeypatch.context() as patched:
+        patched.setattr(git_module, "SECONDS", 0.5)
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+            await checkpoints.take(RUN, "after")
+    with monkeypatch.context() as patched:
+        patched.setattr(git_module.Git, "run", None)  # the next operation does not start git
+        with pytest.raises(NoCheckpoint, match=f"a/b/{name} is not a small regular file"):
+            await checkpoints.changes(RUN)
+    file.unlink()
+    assert await checkpoints.take(RUN, "after")
+
+
 @pytest.mark.parametrize("setting", ["core.excludesFile", "core.attributesFile"])
 async def test_a_setting_that_names_a_pipe(setting: str, project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -307,12 +330,18 @@ async def test_a_configuration_that_includes_a_pipe(
         await Checkpoints(project, "proj_1").take(RUN, "before")
 
 
+def ended_process() -> int:
+    """The PID of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
 def test_folders_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    left, mine, other = (tmp_path / f"drawbridge-git-{id}-x" for id in (gone.pid, os.getpid(), "mine"))
-    link = tmp_path / f"drawbridge-git-{gone.pid}-link"
+    gone = ended_process()
+    left, mine, other = (tmp_path / f"drawbridge-git-{id}-x" for id in (gone, os.getpid(), "mine"))
+    link = tmp_path / f"drawbridge-git-{gone}-link"
     for folder in (left, mine, other):
         folder.mkdir()
         (folder / "index").touch()
@@ -320,6 +349,16 @@ def test_folders_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pyte
     git_module.remove_left_folders()
     assert sorted(tmp_path.glob("drawbridge-*")) == sorted([mine, other, link])
     assert (mine / "index").exists()
+
+
+async def test_a_server_removes_such_folders_as_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    gone = ended_process()
+    left = tmp_path / "temporary" / f"drawbridge-git-{gone}-x"
+    left.mkdir()
+    async with serving(tmp_path):
+        assert not left.exists()
 
 
 @pytest.mark.parametrize("place", [".git", ".git/objects", "bare", "nowhere"])

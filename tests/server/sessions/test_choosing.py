@@ -114,6 +114,23 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
         later.ends()
 
 
+async def test_a_mode_that_a_person_chooses_replaces_the_one_that_the_agent_has_changed_to(tmp_path: Path) -> None:
+    """Also after a restart of the server."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeChanged("default"))
+        process.heard(ModeChanged("acceptEdits"))
+        await server.does(phone, "set_mode", project, mode="plan")
+        process.ends()
+        await settled()
+    async with serving(tmp_path) as server:
+        later = await server.running(phone, project)
+        assert later.launch.options.permission_mode == "plan"
+        later.ends()
+
+
 async def test_a_mode_allowed_for_a_session_is_not_that_of_the_next_one(tmp_path: Path) -> None:
     """As when all edits are accepted for this session."""
     phone = Client()
@@ -242,6 +259,25 @@ async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_p
         later = await server.running(phone, project)
         assert (later.launch.options.permission_mode, later.launch.options.model) == ("plan", "haiku")
         later.ends()
+
+
+async def test_prompts_that_wait_get_what_a_person_chooses_unless_they_were_sent_with_their_own(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await server.does(phone, "set_mode", project, mode="acceptEdits")
+        first = await server.running(phone, project)
+        own = {"permission_mode": "acceptEdits"}
+        await server.does(phone, "execute", project, prompt="one", queue=True)
+        await server.does(phone, "execute", project, prompt="two", queue=True, options=own)
+        await server.does(phone, "set_mode", project, mode="plan")
+        await server.does(phone, "set_model", project, model="opus")
+        assert first.modes == ["plan", "opus"]
+        first.ends()
+        await settled(lambda: first.prompts[-1] == "one")  # the same process, which has these by now
+        first.ends()
+        second = await ran(server, phone, project, server.agent, "two")
+        assert (second.launch.options.permission_mode, second.launch.options.model) == ("acceptEdits", "opus")
 
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])

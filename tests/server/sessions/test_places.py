@@ -164,7 +164,7 @@ async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
 
 
 async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> None:
-    """Turned while the run waits, to another directory that is allowed, it leads nowhere else."""
+    """Retargeting the link to another allowed directory while the run is queued has no effect."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -151,7 +151,7 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
         assert [one["id"] for one in after if one["session_id"]] == [made[50]]
 
 
-async def test_a_start_without_indexes_lists_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list is answered before any large log was read, and so is a page; the rest is read in the background."""
     phone = Client()
     async with serving(tmp_path) as server:
@@ -195,7 +195,7 @@ async def test_no_more_projects_than_the_owner_allows(tmp_path: Path) -> None:
         assert (await refused(server, phone, path=str(server.root / "two"))).code == "RESOURCE_LIMIT"
 
 
-async def test_a_deleted_project_is_in_the_trash_and_everybody_knows(tmp_path: Path) -> None:
+async def test_delete_moves_project_to_trash_and_notifies_clients(tmp_path: Path) -> None:
     phone, page, watch = Client(), Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -519,6 +519,9 @@ class Kept:
     def __init__(self, *ids: str) -> None:
         self.ids = ids
 
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        return []
+
     def listed(self, path: Path, limit: int) -> list[base.Remembered]:
         return []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.server.auth.rig import code_of
 from tests.server.core_rig import Client
 from tests.server.core_rig import serving as core_serving
 from tests.server.processes import serving
+from tests.server.terminal_sessions.socket_rig import Session, socket_rig
 
 
 @pytest.fixture
@@ -79,6 +81,34 @@ async def test_a_deleted_project_is_recent(tmp_path: Path) -> None:
         await server.does(Client(), "project_delete", project)
         answer = await server.does(Client(), "place_list")
     assert answer["data"]["places"] == [{"path": str(server.root / "one"), "source": "recent"}]
+
+
+async def test_the_directory_of_a_terminal_session_is_recent(tmp_path: Path) -> None:
+    async with socket_rig(tmp_path) as rig:
+        directory = rig.folder / "poems"
+        directory.mkdir()
+        await Session(rig, directory).reports("SessionStart", source="startup")
+        places = (await rig.does("place_list"))["data"]["places"]
+    assert {"path": str(directory), "source": "recent"} in places
+
+
+async def test_where_an_agent_has_worked_without_drawbridge_is_recent(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in ("poems", "blog"):
+        (home / name).mkdir(parents=True)
+    claude, gemini = home / ".claude" / "projects" / "-poems", home / ".gemini" / "tmp" / "blog"
+    claude.mkdir(parents=True)
+    (claude / "11111111-1111-4111-8111-111111111111.jsonl").write_text(f'{{"type":"user","cwd":"{home}/poems"}}\n')
+    (gemini / "chats").mkdir(parents=True)
+    (gemini / ".project_root").write_text(f"{home}/blog\n")
+    (gemini / "chats" / "session-2026-01-01T10-00-11111111.jsonl").write_text("{}\n")
+    os.utime(gemini / "chats" / "session-2026-01-01T10-00-11111111.jsonl", (1, 1))
+    async with (
+        serving(tmp_path / "data", "--no-tls", HOME=str(home), CLAUDE_CONFIG_DIR=str(home / ".claude")) as server,
+        server.client() as client,
+    ):
+        places = (await client.ask("place_list"))["data"]["places"]
+    assert places == [{"path": str(home / name), "source": "recent"} for name in ("poems", "blog")]
 
 
 async def test_a_client_uses_the_home_directory_by_its_sign(tmp_path: Path) -> None:

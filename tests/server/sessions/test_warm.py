@@ -189,6 +189,9 @@ async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_pa
 
 
 class OpenElsewhere:
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        return []
+
     def listed(self, path: Path, limit: int) -> list[Remembered]:
         return []
 

@@ -55,7 +55,7 @@ def fill_up(history: module.History, logs: Path) -> None:
     assert error.disk_full, error
     assert "No part of it was stored" in str(error)
     assert history.last_seq > 50
-    for size in (10_000, 100, 5_000):  # still full, but perhaps for a small one
+    for size in (10_000, 100, 5_000):  # the disk is still full, but a small record may fit
         written = history.last_seq
         before = {path: path.read_bytes() for path in logs.glob("messages_*")}
         if refused(history, size):

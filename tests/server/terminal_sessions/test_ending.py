@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -123,6 +124,29 @@ async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_t
         await rig.does("project_delete", session.project)
         for hook in hooks:
             assert await hook.receive() is None, "the dialog of the agent is open: it decides"
+
+
+@pytest.mark.parametrize("asked_by", [{}, {"agent_id": "a1", "agent_type": "explorer"}], ids=["main", "subagent"])
+async def test_a_hook_that_is_gone_when_its_turn_comes_asks_nothing(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch, asked_by: dict[str, str]
+) -> None:
+    """The server was stopped for a while, say. That the agent was working is true all the same."""
+    session, may_read, read_until = Session(rig), asyncio.Event(), Reports._read_until
+
+    async def later(reports: Reports, *until: Any) -> None:
+        await may_read.wait()
+        await read_until(reports, *until)
+
+    await session.reports("SessionStart", source="startup")
+    monkeypatch.setattr(Reports, "_read_until", later)
+    async with session.question_of(asked_by, **COMMAND) as hook:
+        hook.end()
+        assert await hook.receive() is None
+    may_read.set()
+    await rig.idle()
+    assert rig.questions == rig.client.updates("permission_withdrawn") == []
+    info = await rig.info(session)
+    assert (info["desk"]["state"], info["desk"].get("background_tasks", 0)) == ("working", len(asked_by) // 2)
 
 
 async def test_what_is_decided_in_an_editor_holds_where_its_session_was_taken_from_the_list(

@@ -209,7 +209,7 @@ async def test_a_client_that_is_gone_leaves_its_prompt_under_way(rig: SocketRig)
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_after_a_restart_it_is_known_by_its_request(tmp_path: Path, begun: bool) -> None:
+async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
     async with socket_rig(tmp_path) as rig, at_work(rig) as (session, editor):
         sending = sends(rig, session, request_id="r1")
         await editor.asked()

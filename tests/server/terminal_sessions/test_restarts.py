@@ -22,6 +22,7 @@ from drawbridge.server.terminal_sessions import carried as desk_carried
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
+from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.settings.hook import HookSettings
 from tests.guard import processes
@@ -654,6 +655,28 @@ async def test_a_turn_ends_for_any_reason_over_a_restart(tmp_path: Path, reason:
 
 
 @HOW
+@pytest.mark.parametrize(
+    ("error", "code"), [({"error": "rate_limit"}, "AGENT_RATE_LIMITED"), ({"error": "unknown"}, None), ({}, None)]
+)
+async def test_a_turn_that_failed_while_no_server_ran_has_failed(
+    tmp_path: Path, how: str, error: Message, code: str | None
+) -> None:
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"))
+    words = "API Error: Request rejected (429) · slow down"
+    written = {**said(words), "isApiErrorMessage": True, **error}
+    written["message"] |= {"model": "<synthetic>", "stop_reason": "stop_sequence"}
+    session.writes(written)
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+        [end] = await recorded(later, session, "run_finished")
+        assert (end["outcome"], end.get("error"), end.get("code")) == ("failed", words, code)
+
+
+@HOW
 async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how: str) -> None:
     """Its question was answered in the terminal, and its Stop hook found no server: the agent's record shows both."""
     async with asked(tmp_path, how) as (_, session, _, _):
@@ -691,6 +714,89 @@ async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how:
         ends = await recorded(later, session, "run_finished")
         assert [one["outcome"] for one in ends] == ["completed"] * 2
         assert ends[1]["run_id"] == second
+
+
+SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running", "description": "Read it"}
+BUILD: Message = {"id": "b1", "type": "shell", "status": "running", "command": "make"}
+
+
+@contextlib.asynccontextmanager
+async def resting(folder: Path, how: str, *tasks: Message) -> AsyncIterator[tuple[SocketRig, Session]]:
+    """The second server, and a session whose agent has stopped and has left ``tasks`` running at the first one."""
+    async with first_server(folder, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"), said("It runs."))
+        await session.reports("Stop", last_assistant_message="It runs.", background_tasks=tasks)
+    async with socket_rig(folder) as later:
+        yield later, session.at(later)
+
+
+async def has_looked(rig: SocketRig, seconds: float = 0.3) -> None:
+    looks = asyncio.get_running_loop().time() + seconds
+    await until(lambda: asyncio.get_running_loop().time() > looks, "some looks")
+    await rig.idle()
+
+
+@HOW
+async def test_a_run_that_rests_waits_for_its_tasks_over_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(turn_module, "LAST_SECONDS", 0.1)
+    async with resting(tmp_path, how, SUBAGENT, BUILD) as (rig, session):
+        await has_looked(rig)
+        info = await rig.info(session)
+        assert (info["desk"]["state"], info["desk"]["background_tasks"]) == ("working", 2)
+        snapshot = (await rig.does("project_join", session.project))["data"]["data"]
+        assert [task["text"] for task in snapshot["agent_state"]["tasks"]] == ["Read it", "make"]
+        assert await recorded(rig, session, "run_finished") == []
+        await session.reports("SubagentStop", agent_id="a1")
+        await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="another")
+        session.writes(ending("The first is done."))
+        await session.reports("Stop", prompt_id="another", background_tasks=[BUILD])
+        await has_looked(rig)
+        assert await recorded(rig, session, "run_finished") == []
+        await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
+        await session.reports("Stop", prompt_id="third", background_tasks=[])
+        [end] = await recorded(rig, session, "run_finished")
+        assert (end["run_id"], end["outcome"]) == (session.turn, "completed")
+        assert (await rig.info(session))["desk"]["state"] == "finished"
+
+
+async def test_a_subagent_that_reports_nothing_after_a_restart_does_not_keep_a_run_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have ended while no server ran."""
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    other = {**SUBAGENT, "id": "a2"}
+    async with resting(tmp_path, "killed", SUBAGENT, other) as (rig, session):
+        await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND, agent_id="a1")
+        monkeypatch.setattr(turn_module, "TASK_SECONDS", 0.2)
+        await has_looked(rig, 0.5)
+        assert await recorded(rig, session, "run_finished") == [], "the other one has reported"
+        await session.reports("SubagentStop", agent_id="a1")
+        [found] = rig.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+
+
+async def test_tasks_that_were_over_while_no_server_ran_are_not_waited_for(tmp_path: Path) -> None:
+    """The agent has told what came of them, and has ended its turn."""
+    async with first_server(tmp_path, "killed") as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        session.writes(prompt("Go"), said("It runs."))
+        await session.reports("Stop", last_assistant_message="It runs.", background_tasks=[SUBAGENT, BUILD])
+    session.writes(ending("All is done."))
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+        assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["completed"]
+
+
+def ending(text: str) -> Message:
+    """The agent's last message in a turn."""
+    return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}}
 
 
 class AnHourLater(datetime):

@@ -271,6 +271,21 @@ async def test_a_copys_earlier_prompts_are_not_in_its_first_run(rig: SocketRig) 
     assert ends(rig) == [(session.turn, "completed")]
 
 
+async def test_a_copys_earlier_prompt_with_the_words_of_the_new_one_is_not_in_its_first_run(
+    rig: SocketRig,
+) -> None:
+    session = Session(rig)
+    await session.reports("SessionStart", source="fork")
+    await session.reports("UserPromptSubmit", prompt="Continue")
+    session.writes(
+        prompt("Continue"), said("once"), prompt("Old"), said("twice"), prompt("Continue"), said("done"), prompt("More")
+    )
+    await session.reports("Stop", last_assistant_message="done")
+    assert [words for words, _, run in prompts(rig, session) if run != session.turn] == ["Continue", "Old"]
+    assert [words for words, _, run in prompts(rig, session) if run == session.turn] == ["Continue", "More"]
+    assert ends(rig) == [(session.turn, "completed")]
+
+
 async def test_a_summary_does_not_begin_a_run(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -310,7 +325,7 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
 
 
 async def test_what_another_process_adds_is_left_out(rig: SocketRig) -> None:
-    """A run of the server that continues the conversation; what was there before is this session's past."""
+    """A server run that continues the conversation. Earlier records belong to this session."""
     session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
     await session.reports("SessionStart", source="resume")

@@ -1,7 +1,10 @@
-"""However late hooks and the conversation's file are: each run begins at most once and ends exactly once."""
+"""However late hooks and the conversation's file are: each run begins at most once and ends exactly once, with its own
+messages inside."""
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections import Counter
 from pathlib import Path
 from random import Random, SystemRandom
@@ -23,10 +26,12 @@ Hook = tuple[str, Message]
 
 def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
     """What the hooks report of a turn, and what the file contains of it."""
-    text = random.choice(TEXTS)
+    text, failure = random.choice(TEXTS), "API Error: 529"
     hooks: list[Hook] = [("UserPromptSubmit", {"prompt": id})]
     lines: list[Message] = [prompt(id)]
     for call in range(random.randrange(3)):
+        if random.random() < 0.5:
+            lines.append(said(random.choice(TEXTS)))
         given = {"command": f"echo {call}"}
         hooks.append(("PreToolUse", {"tool_name": "Bash", "tool_input": given}))
         hooks.append(("PostToolUse", {"tool_name": "Bash", "tool_input": given}))
@@ -36,7 +41,8 @@ def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
             hooks.append(("Stop", {"last_assistant_message": text}))
             lines.append(said(text))
         case "fails":
-            hooks.append(("StopFailure", {"error": "unknown", "last_assistant_message": "API Error: 529"}))
+            hooks.append(("StopFailure", {"error": "unknown", "last_assistant_message": failure}))
+            lines.append(said(failure))
         case _:
             lines.append(INTERRUPTED)
     return [(event, {**more, "prompt_id": id}) for event, more in hooks], [{**line, "promptId": id} for line in lines]
@@ -54,7 +60,7 @@ def runs_in(records: list[Message]) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(
+ROUNDS = pytest.mark.parametrize(
     "rounds",
     [
         5,
@@ -62,6 +68,9 @@ def runs_in(records: list[Message]) -> list[tuple[str, str]]:
         pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
     ],
 )
+
+
+@ROUNDS
 async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
     seed = SystemRandom().randrange(2**32)
@@ -92,3 +101,61 @@ async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pyte
                 assert events.index(("run_finished", run)) == max(
                     at for at, (_, one) in enumerate(events) if one == run
                 ), where
+
+
+@ROUNDS
+async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) -> None:
+    """The lines behind the last call of a turn may come after the hook that reports its end."""
+    seed = SystemRandom().randrange(2**32)
+    random = Random(seed)
+    async with socket_rig(tmp_path) as rig:
+        for number in range(rounds):
+            session = Session(rig)
+            await session.reports("SessionStart", source="startup")
+            runs: dict[str, str] = {}
+            for at in range(random.randrange(1, 4)):
+                id = f"turn {number} {at}"
+                hooks, lines = turn_of(random, id)
+                lines = [{**line, "uuid": str(uuid.uuid4())} for line in lines]
+                runs |= {line["uuid"]: id for line in lines}
+                await goes_on(random, session, hooks, lines)
+            await session.reports("SessionEnd")
+            answer = await rig.does("get_messages", session.project, after_seq=0)
+            records = answer["data"]["messages"]
+            events = runs_in(records)
+            where = seed, number, records
+            run, found = "", 0
+            for record in records:
+                if record["direction"] == "claude":
+                    assert runs[record["message"]["uuid"]] == run, where
+                    found += 1
+                elif runs_in([record]):
+                    [(what, about)] = runs_in([record])
+                    run = "" if what == "run_finished" else about
+            assert found == len(runs) - len([what for what, _ in events if what == "prompt"]), where
+
+
+async def goes_on(random: Random, session: Session, hooks: list[Hook], lines: list[Message]) -> None:
+    """One turn, whose hooks and lines come in any order; if a hook reports its end, some lines come after that."""
+    late: list[Message] = []
+    ends = [hooks.pop()] if hooks[-1][0] in ("Stop", "StopFailure") else []
+    if ends:
+        last_call = max((at for at, line in enumerate(lines) if "tool_use" in str(line)), default=-1)
+        at = random.randrange(last_call + 1, len(lines) + 1)
+        lines, late = lines[:at], lines[at:]
+    order = ["hook"] * len(hooks) + ["line"] * len(lines)
+    random.shuffle(order)
+    for what in order:
+        if what == "hook":
+            event, more = hooks.pop(0)
+            await session.reports(event, **more)
+        else:
+            session.writes(lines.pop(0))
+    for event, more in ends:
+        stops = asyncio.create_task(session.reports(event, **more))
+        for _ in range(random.randrange(20)):
+            await asyncio.sleep(0)
+        session.writes(*late)
+        await stops
+    if not ends:
+        await session.reports("Notification", notification_type="idle_prompt")

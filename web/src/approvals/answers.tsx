@@ -28,7 +28,11 @@ export function Answers({ card, version }: CardProps) {
       <footer>
         {isUnopened && <Unread />}
         {!isUnopened && isUnseen && card.text !== undefined && (
-          <p class="hint unopened">Scroll through all of it before you accept.</p>
+          <p class="hint unopened">
+            {card.hidesRemoved.value
+              ? 'Go back and read what is removed before you accept.'
+              : 'Scroll through all of it before you accept.'}
+          </p>
         )}
         {!isUnopened && isUnseen && card.text === undefined && <ReadOn card={card} version={version} />}
         <Button
@@ -176,7 +180,7 @@ function Choices({ card, version }: CardProps) {
   );
 }
 
-/** What "always" would mean, in words; '' if the agent suggests nothing. */
+/** The label of the "Always" button; '' if the agent suggests nothing to remember. */
 function alwaysLabel({ always, suggestions, title }: any): string {
   if (title !== undefined || Array.isArray(always)) {
     return ((always ?? []) as Always[])
@@ -195,7 +199,7 @@ function Rejection({ card }: CardProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const give = (reason: Reason) => {
     card.giveReason(reason);
-    // The reason can be edited immediately; on a touch screen the focus would open the keyboard.
+    // The reason can be edited immediately, except on a touch screen, where the focus would open the keyboard.
     const field = area.current;
     if (!field || !matchMedia('(hover: hover)').matches) return;
     field.focus();

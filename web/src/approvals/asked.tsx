@@ -1,4 +1,4 @@
-// What an agent asks for: every field of the request, since each may be the one that matters.
+// What an agent asks for: every field of the request, since any of them may be the one that matters.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -32,13 +32,31 @@ import { Plan } from './plan.tsx';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
-/** Fields that the diff of a proposal shows already. */
+/** The fields of each of a MultiEdit’s `edits`. */
+const EDIT = ['old_string', 'new_string', 'replace_all'];
+
+/** Fields that the diff of a proposal already shows if their values are of the kind that it draws. */
 const IN_DIFF: Record<string, string[]> = {
-  Edit: ['file_path', 'old_string', 'new_string', 'replace_all'],
+  Edit: ['file_path', ...EDIT],
   MultiEdit: ['file_path', 'edits'],
   Write: ['file_path', 'content'],
   NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
 };
+
+/** Whether the diff of a proposal shows this field of `given`: a value that does not change the file is not in it. */
+function isInDiff(name: string, given: any): boolean {
+  const value = given[name];
+  if (name === 'replace_all') return typeof value === 'boolean';
+  if (name === 'edits')
+    return (
+      Array.isArray(value) &&
+      value.every(
+        (edit) => isObject(edit) && Object.keys(edit).every((each) => EDIT.includes(each) && isInDiff(each, edit)),
+      )
+    );
+  if (['new_source', 'cell_type'].includes(name) && given.edit_mode === 'delete') return false;
+  return typeof value === 'string';
+}
 
 export type Context = {
   request: any;
@@ -78,9 +96,9 @@ function Fields({ request, comments, edited }: { request: any; comments?: Commen
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
     ...flagsIn(input),
-    // While fields are edited, the diff may not be shown, so the fields that are not edited always are.
+    // While fields are being edited, the diff may be hidden, so the other fields are always shown.
     ...(proposal && Object.hasOwn(IN_DIFF, tool)
-      ? IN_DIFF[tool].filter((name) => !edited.length || isEdited(name))
+      ? IN_DIFF[tool].filter((name) => isInDiff(name, input) && (!edited.length || isEdited(name)))
       : []),
     ...(main ? [main] : []),
     ...(typeof input.plan === 'string' && plan !== undefined ? ['plan'] : []),
@@ -109,7 +127,7 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
   const changes = proposal ? [] : changesIn(request);
   const raw = isObject(input.rawInput) ? input.rawInput : undefined;
   const command = commandOf(raw?.command);
-  // What runs or is written comes first: an agent's words about it may be long.
+  // What runs or is written comes first, because the agent's description of it may be long.
   return (
     <>
       <Flags input={input} />
@@ -146,7 +164,7 @@ function Call({ request, root, comments, whole, edited = NONE }: Context) {
   );
 }
 
-/** A command, or a list of its arguments, as a shell command; empty if it is neither. */
+/** A command, or a list of its arguments, as a shell command; empty if the value is neither. */
 function commandOf(given: unknown): string {
   if (!Array.isArray(given) || given.some((word) => typeof word !== 'string'))
     return typeof given === 'string' ? given : '';

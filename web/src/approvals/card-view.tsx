@@ -17,7 +17,7 @@ import { FieldsEditor, FileEditor } from './editing.tsx';
 import { changesFiles, titleOf } from './input.ts';
 import { QuestionForm } from './question.tsx';
 
-/** Replaces a request that fails to render. It can't be accepted then, since nobody has seen it. */
+/** Replaces a request that fails to render. Such a request can't be accepted, since nobody has seen it. */
 class Boundary extends Component<{ children: ComponentChildren }, { failed: boolean }> {
   state = { failed: false };
 
@@ -34,7 +34,7 @@ class Boundary extends Component<{ children: ComponentChildren }, { failed: bool
   }
 }
 
-/** Its hidden `must` button is never pressed, so that Accept stays disabled. */
+/** Nobody can press its hidden `must` button, so Accept stays disabled. */
 function Undrawable() {
   useMust();
   return (
@@ -183,6 +183,7 @@ function Editing({ card }: CardProps) {
       isReadOnly={isReadOnly}
       takesFocus={!card.isRestored}
       changed={(now) => card.typed(now)}
+      hides={(isRemovedHidden) => (card.hidesRemoved.value = isRemovedHidden)}
       seen={() => card.editorSeen()}
       accept={() => card.acceptByKey()}
     />

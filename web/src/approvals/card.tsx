@@ -10,14 +10,14 @@ import * as kept from '../state/kept.ts';
 import { canBeEdited, editedInput } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
-import { Sight } from './current.ts';
+import { LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { isChoiceCut } from './question.tsx';
 import { Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
 import { Collected } from './comments.ts';
 
-/** Milliseconds after the last change to an edit before its lines are counted. */
+/** Milliseconds from the last change to an edit until its changed lines are counted. */
 const COUNTED = 200;
 
 export type World = {
@@ -26,7 +26,7 @@ export type World = {
   may: (type: string) => boolean;
   answer: (request: any, answer: any) => Promise<void>;
   whole: (blob: string) => Promise<any>;
-  /** The server's id of this connection; undefined if it is not known yet. */
+  /** The server's id for this connection; undefined if it is not known yet. */
   connection: () => string | undefined;
   /** Measures again what is in sight. */
   look: () => void;
@@ -38,13 +38,13 @@ export class ApprovalCard {
   request: any;
   world: World;
   busy = false;
-  /** Its answer, as the server reports it; undefined while it is open. */
+  /** The request's answer, as the server reports it; undefined while the request is open. */
   answered: any;
   mode: 'read' | 'edit' | 'reject' = 'read';
   /** Which parts of the card have been in view. */
   sight = new Sight();
   element: HTMLElement;
-  /** The user's version of the file; `fields`: the user's version of fields of the input. */
+  /** The user's version of the file; `fields`: the user's versions of input fields. */
   text: string | undefined;
   fields: Record<string, string> | undefined;
   message: string;
@@ -52,20 +52,22 @@ export class ApprovalCard {
   comments: Collected;
   /** Its position among the open requests, in words: "2 of 4". */
   place: Signal<string> = signal('');
-  /** How many of its buttons have to be pressed before it can be accepted. */
+  /** How many buttons in the card have to be pressed before the request can be accepted. */
   unopened: Signal<number> = signal(0);
-  /** Whether all of it has been in sight. */
+  /** Whether the whole request has been in sight. */
   isSeen: Signal<boolean> = signal(false);
-  /** Whether all of the user's version that differs has been in sight. */
+  /** Whether everything that differs in the user's version has been in sight. */
   isEditSeen: Signal<boolean> = signal(false);
-  /** Whether somebody has zoomed in, so that a part of its width is out of view. */
+  /** Whether the editor may hide text that the proposal removes, which has to be read in the proposal then. */
+  hidesRemoved: Signal<boolean> = signal(false);
+  /** Whether the user has zoomed in so far that part of the card's width is out of view. */
   isCut: Signal<boolean> = signal(false);
   /** How many lines of the proposal have not been in sight; undefined until everything above them has been. */
   unread: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
   showsTools: Signal<boolean> = signal(false);
-  /** The numbers of changed lines in the user's version. */
+  /** The numbers of added and removed lines in the user's version. */
   counts: Signal<{ added: number; removed: number } | undefined> = signal(undefined);
   musts: { add: (one: object) => void; delete: (one: object) => void };
   /** Increases with each render: Preact would skip a component whose properties are the same. */
@@ -121,7 +123,7 @@ export class ApprovalCard {
     );
   }
 
-  /** Whether this device may decide at all. */
+  /** Whether the request is open and this device may decide on it. */
   get canAnswer() {
     return !this.answered && this.world.may('permission_response');
   }
@@ -140,12 +142,12 @@ export class ApprovalCard {
     return this.text === undefined ? Object.keys(this.fields ?? {}) : [];
   }
 
-  /** Whether a letter alone accepts the request: a change to a file, which can be undone, and nothing that runs. */
+  /** Whether a letter alone accepts the request: a change to one file, which can be undone, but nothing that runs. */
   get takesLetter() {
     return this.mode === 'read' && changesOneFile(this.request);
   }
 
-  /** Whether all of it is drawn: nothing is hidden behind a button. */
+  /** Whether the whole request is drawn, with nothing hidden behind a button. */
   get isWhole() {
     return this.unopened.value === 0 && !this.element.querySelector('button.must');
   }
@@ -158,8 +160,9 @@ export class ApprovalCard {
 
   /**
    * Called after measuring what is in sight.
-   * @param isInSight whether all that is drawn of the card is in sight, or was, one part after the other
-   * @param isCut whether somebody has zoomed in: the screen shows a part of its width, which does not count as seen
+   * @param isInSight whether everything drawn in the card is in sight, or was, one part after the other
+   * @param isCut whether the user has zoomed in, so that the screen shows only part of the card's width, which does not
+   *   count as seen
    */
   looked(isInSight: boolean, isCut: boolean) {
     this.isCut.value = isCut;
@@ -177,18 +180,19 @@ export class ApprovalCard {
 
   /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
   _lookedAtEdit(isInSight: boolean) {
-    if (this.isEditSeen.peek()) return;
+    if (this.isEditSeen.peek() || this.hidesRemoved.peek()) return;
     const host = this.element.querySelector('.editor-host');
     if (!host) {
       if (isInSight) this._isRead(this.isEditSeen);
       return;
     }
-    // The editor of a file scrolls its own content, and reports when all changes in it have been in sight.
+    host.dispatchEvent(new Event(LOOK_AGAIN));
+    // The file editor scrolls its own content and reports when all changes in it have been in sight.
     const above = host.getBoundingClientRect().top - this.element.getBoundingClientRect().top;
     if (this._isEditorSeen && this.sight.has(0, above)) this.isEditSeen.value = true;
   }
 
-  /** Called when the editor of a file has shown all lines that differ. */
+  /** Called when the file editor has shown all lines that differ. */
   editorSeen() {
     this._isEditorSeen = true;
     this.world.look();
@@ -210,7 +214,7 @@ export class ApprovalCard {
     if (!this.sight.has(0, proposed.getBoundingClientRect().top - top)) return undefined;
     let count = 0;
     for (const table of proposed.querySelectorAll('table')) {
-      // Measuring a row that is far out of view would make the browser lay it out. Its block has a place without that.
+      // Measuring a row that is far out of view would make the browser lay it out; measuring its block does not.
       const block = (table.closest('.far') ?? table).getBoundingClientRect();
       if (this.sight.has(block.top - top, block.bottom - top)) continue;
       const isUnseen = !this.sight.hasAny(block.top - top, block.bottom - top);
@@ -241,7 +245,7 @@ export class ApprovalCard {
     else void this._give({ allow: true, remember });
   }
 
-  /** For the key in an editor: accepts, or scrolls to the buttons if not everything has been in sight. */
+  /** Handles the accept key in an editor: accepts, or scrolls to the buttons if not everything has been in sight. */
   acceptByKey() {
     if (!this.lack) this.accept();
     else this.element.querySelector('footer')?.scrollIntoView({ block: 'nearest' });
@@ -250,7 +254,7 @@ export class ApprovalCard {
   /** Sends the answers to the agent's questions. */
   submit() {
     if (!this.questions || isChoiceCut(this.element, this.questions)) return;
-    // What is closed in the preview of an option that is not chosen need not be read.
+    // Folded parts in the previews of options that are not chosen need not be opened.
     if ([...this.element.querySelectorAll('button.must')].some((one) => !one.closest('.preview'))) {
       this.questions.problem.value = 'Show the whole request before you answer.';
       return;
@@ -267,7 +271,7 @@ export class ApprovalCard {
   edit() {
     if (!this.canEdit) return;
     this.mode = 'edit';
-    this.isEditSeen.value = this._isEditorSeen = false;
+    this.isEditSeen.value = this.hidesRemoved.value = this._isEditorSeen = false;
     const { editable, request } = this;
     if (!editable.length) this.text ??= this.proposed;
     else this.fields = Object.fromEntries(editable.map((name) => [name, this.fields?.[name] ?? request.input[name]]));
@@ -307,7 +311,7 @@ export class ApprovalCard {
     this.place.value = all > 1 ? `${number} of ${all}` : '';
   }
 
-  /** The agent's text, with "\n" as line ends, as in a text field. */
+  /** The agent's text, with "\n" as line endings, as in a text field. */
   get proposed(): string {
     return this.request.proposal.new_text.replace(/\r\n/g, '\n');
   }
@@ -328,7 +332,7 @@ export class ApprovalCard {
     return { ...this.request.input, ...this.fields };
   }
 
-  /** Shows that it was answered elsewhere or withdrawn. The card stays, so that the draft can be copied. */
+  /** Shows that the request was answered elsewhere or withdrawn. The card stays, so that the draft can be copied. */
   settle(answer: any) {
     this.answered = answer;
     this._draw();
@@ -439,7 +443,7 @@ export class ApprovalCard {
 
   _keep() {
     const { text, fields, message, questions, comments } = this;
-    // If the page is reloaded before it receives the reply, it knows by this whose answer it was.
+    // If the page is reloaded before the reply arrives, the connection's id shows whose answer it was.
     const sent = this.busy ? this.world.connection() : undefined;
     const draft = { text, fields, message, begun: questions?.begun, comments: comments.all, sent };
     kept.keepAnswer(this.request.approval_id, this.isDirty ? draft : null);

@@ -3,7 +3,7 @@
 
 import { type Signal, signal } from '@preact/signals';
 
-/** `line` is a line's number, after a minus if the line is removed; `quote` is the text that the comment is about. */
+/** `line`: the line's number, with a leading minus if the line was removed; `quote`: the text that is commented on. */
 export type CommentOn = { path: string; line: string; text: string; quote: string };
 
 export class Collected {

@@ -1,13 +1,13 @@
-// Tracks which approval request, or which change of a review, the keys act on, and what of it has been in sight. A key
-// decides only if all of the card has been in view for a moment, and the user has not just clicked into a text to type.
-// A click decides only once the button has been in its place for a moment.
+// Tracks which approval request, or which change of a review, the keys act on, and which parts of it have been in
+// sight. A key decides only if all of the card has been in view for a moment, and the user has not just clicked into a
+// text to type. A click decides only once the button has been in its place for a moment.
 
 import { isTyping } from '../ui/typing.ts';
 
-/** Milliseconds for which a card has to be in sight before a key is taken for an answer to it. */
+/** Milliseconds for which a card has to be in sight before a key counts as an answer to it. */
 const MOMENT = 500;
 
-/** Milliseconds after a click in which letters are not shortcuts. */
+/** Milliseconds after a click during which letters are not shortcuts. */
 const AFTER_CLICK = 1000;
 
 /** Height in pixels of the slices in which a tall card is marked as seen. */
@@ -15,7 +15,7 @@ const SLICE = 40;
 
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
-/** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for what was there. */
+/** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for the previous one. */
 const SETTLING = 500;
 
 /** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
@@ -26,7 +26,7 @@ const answersIn = (card: HTMLElement): HTMLElement[] => [
   ...(card.getElementsByClassName('option') as HTMLCollectionOf<HTMLElement>),
 ];
 
-/** Pixels of the part that was already read that stay in view when a card is scrolled to the next part. */
+/** How many pixels of the part already read stay in view when a card is scrolled to the next part. */
 const OVERLAP = 24;
 
 /** Pixels by which the content above may grow during a scroll, because more messages are rendered. */
@@ -34,6 +34,9 @@ const DRIFT = 20;
 
 /** Classes of elements that can cover a card. */
 const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
+
+/** The event by which the editor of a file is told to look again at what of it is in sight. */
+export const LOOK_AGAIN = 'look';
 
 type Extent = { top: number; bottom: number };
 
@@ -43,7 +46,7 @@ export class Sight {
   _width = 0;
   _seen: boolean[] = [];
 
-  /** Takes the card's width: in another one its lines are elsewhere, even if it is as tall as before. */
+  /** Takes the card's width. At a different width the lines are elsewhere, even if the card is as tall as before. */
   laidOut(width: number) {
     if (Math.abs(width - this._width) > 2) this._seen = [];
     this._width = width;
@@ -55,13 +58,13 @@ export class Sight {
     return this._height;
   }
 
-  /** Whether all between two heights, in pixels from the top of the card, has been in sight. */
+  /** Whether everything between two heights, in pixels from the top of the card, has been in sight. */
   has(from: number, to: number) {
     for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (!this._seen[n]) return false;
     return true;
   }
 
-  /** Whether anything between them has been in sight. */
+  /** Whether anything between two heights, in pixels from the top of the card, has been in sight. */
   hasAny(from: number, to: number) {
     for (let n = Math.max(0, Math.floor(from / SLICE)); n * SLICE < to; n++) if (this._seen[n]) return true;
     return false;
@@ -69,9 +72,9 @@ export class Sight {
 
   /**
    * Whether all of a card is in sight, or was, one part after the other, with its end in sight now.
-   * @param isDrawn whether a frame is being drawn: only then is what is in view noted as seen
+   * @param isDrawn whether a frame is being drawn; only then does what is in view count as seen
    * @param head the height of the card's sticky header, which covers the rest of it; `foot`: that of its footer
-   * @param covers what else covers it
+   * @param covers where other elements cover it
    */
   look(
     isDrawn: boolean,
@@ -113,19 +116,45 @@ export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  /** @param isCut whether somebody has zoomed in, so that the screen shows only a part of its width */
+  /** @param isCut whether the user has zoomed in, so that the screen shows only part of the card's width */
   looked(isInSight: boolean, isCut: boolean): void;
 };
 
 /**
- * Where cards may be covered now. Found once for all cards, because the whole page is searched: by classes, for which a
- * browser has lists, since a page with a long diff takes it long to search by a selector.
+ * The areas in which cards may be covered now. They are found once for all cards, because the whole page is searched.
+ * The search is by class, for which browsers keep lists: a selector would take long on a page with a long diff.
  */
 const covering = () =>
   COVERS.flatMap((name) => [...document.getElementsByClassName(name)])
     .filter((one) => !one.matches('.side') || one.matches('.frame.drawn > .side'))
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
     .map((one) => one.getBoundingClientRect());
+
+/** Whether somebody has zoomed in, so that the screen shows only a part of the width of a box. */
+function isCut({ left, right }: DOMRect) {
+  const zoom = visualViewport;
+  return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
+}
+
+/** What the screen shows of the vertical range of a box; empty if somebody has zoomed in to a part of its width. */
+function onScreen(box: DOMRect, { top, bottom }: Extent): Extent {
+  const zoom = visualViewport;
+  if (!zoom) return { top, bottom };
+  if (isCut(box)) return { top, bottom: top };
+  return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
+}
+
+/** The largest part of the vertical range of a box that the screen shows and that nothing covers. */
+export function freePart(box: DOMRect, range: Extent): Extent {
+  const free = onScreen(box, range);
+  for (const cover of covering()) {
+    if (cover.left >= box.right || cover.right <= box.left) continue;
+    if (cover.top >= free.bottom || cover.bottom <= free.top) continue;
+    if (cover.top - free.top > free.bottom - cover.bottom) free.bottom = cover.top;
+    else free.top = cover.bottom;
+  }
+  return free;
+}
 
 export class Current<Card extends Decidable> {
   _scroller: HTMLElement;
@@ -135,7 +164,7 @@ export class Current<Card extends Decidable> {
   _armed: boolean;
   _clicked: number;
   _resized: ResizeObserver;
-  /** Where the buttons that accept were, and until when they can't be clicked. */
+  /** Where the controls that answer were, and until when they can't be clicked. */
   _buttons = new Map<HTMLElement, { top: number; left: number; at: number; until: number }>();
   _view = { top: 0, bottom: 0, at: 0 };
   /** The request for the next frame, in which everything is measured again. */
@@ -185,7 +214,7 @@ export class Current<Card extends Decidable> {
     this._buttons.clear();
   }
 
-  /** Brings the first part of the card that has not been in sight into view. It is in sight once the next frame is drawn. */
+  /** Scrolls to the first part of the card that has not been in sight. It counts as seen once a frame is drawn. */
   readOn(card: Card) {
     const [{ top }, view, head] = this._places(card, []);
     this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });
@@ -203,7 +232,7 @@ export class Current<Card extends Decidable> {
     requestAnimationFrame(() => this.look());
   }
 
-  /** Makes the clicked card the current one. On click rather than pointerdown, because it can move what is under the pointer. */
+  /** Makes the clicked card the current one. On click, not pointerdown: it can move what is under the pointer. */
   pointed(event: Event) {
     const path = event.composedPath(); // what was clicked may have been redrawn by now
     const card = this._cards().find(({ element }) => path.includes(element));
@@ -227,7 +256,10 @@ export class Current<Card extends Decidable> {
     return true;
   }
 
-  /** After cards were added or removed: keeps the current card, or else takes the next one after it, or the first. @returns whether it changed */
+  /**
+   * Updates the current card after cards were added or removed: keeps it if it is still open, otherwise takes the next
+   * open card after it, or the first. @returns whether it changed
+   */
   refresh(before: Card[]): boolean {
     const open = this._cards().filter((card) => !card.answered);
     if (this.card && open.includes(this.card)) return false;
@@ -247,7 +279,7 @@ export class Current<Card extends Decidable> {
     card.sight.laidOut(card.element.clientWidth);
     const sees = card.sight.look(isDrawn, ...places);
     const [{ top, bottom }, view] = places;
-    card.looked(sees, this._isCut(card.element.getBoundingClientRect()));
+    card.looked(sees, isCut(card.element.getBoundingClientRect()));
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }
@@ -270,7 +302,7 @@ export class Current<Card extends Decidable> {
    * @param isScrolled whether the web UI, not the user, has scrolled since the last call
    */
   look(isScrolled = false) {
-    // A busy browser may draw nothing for a while: what has appeared and disappeared meanwhile was not in sight.
+    // A busy browser may draw nothing for a while: what appeared and disappeared in the meantime was never in sight.
     this._frame ??= requestAnimationFrame(() => {
       this._frame = undefined;
       this._look(false, true);
@@ -300,26 +332,12 @@ export class Current<Card extends Decidable> {
     };
     const card = element.getBoundingClientRect();
     const over = covers.filter(({ left, right }) => left < card.right && right > card.left);
-    const view = this._inView(card);
+    const view = onScreen(card, this._scroller.getBoundingClientRect());
     // The buttons at the end come and go, and need not be read: they are not part of what has to be in sight.
     const end = element.querySelector<HTMLElement>(':scope > footer')?.offsetHeight ?? 0;
     const foot = height(':scope > footer');
     const content = { top: card.top, bottom: card.bottom - end };
     return [content, { top: view.top, bottom: view.bottom - foot }, height(':scope > header'), 0, over];
-  }
-
-  /** The vertical range in which a card's whole width is visible; empty if somebody has zoomed in to a part of it. */
-  _inView(card: DOMRect): Extent {
-    const { top, bottom } = this._scroller.getBoundingClientRect();
-    const zoom = visualViewport;
-    if (!zoom) return { top, bottom };
-    if (this._isCut(card)) return { top, bottom: top };
-    return { top: Math.max(top, zoom.offsetTop), bottom: Math.min(bottom, zoom.offsetTop + zoom.height) };
-  }
-
-  _isCut({ left, right }: DOMRect) {
-    const zoom = visualViewport;
-    return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
   }
 
   /** Disables the ways to answer for a moment after they appear or move, unless the user has scrolled. */

@@ -7,6 +7,7 @@ import { isSplit } from '../diff/style.ts';
 import { isHarmless } from '../text/harmless.ts';
 import { Text } from '../ui/elements.tsx';
 import { isComposing } from '../ui/typing.ts';
+import { freePart, LOOK_AGAIN } from './current.ts';
 
 /** Milliseconds to wait for the editor to load before a plain field replaces it. */
 const PATIENCE = 8000;
@@ -16,7 +17,7 @@ const LABEL = 'Edit the file before accepting';
 /** The maximum number of characters, in both versions together, that are highlighted and compared during typing. */
 const MOST = 1_000_000;
 
-/** Width of the conversation, in pixels, from which the original is shown beside the text. */
+/** The minimum width of the conversation, in pixels, at which the original can be shown beside the text. */
 const ROOM = 1100;
 
 /** Whether there is room for two editors around an element. */
@@ -42,8 +43,8 @@ function useRoom(place: { current: HTMLElement | null }) {
   return isWide;
 }
 
-/** An editor for the file as it will be written; a plain field if it can't be loaded. `seen` is called once all changes
- * have been in sight. */
+/** An editor for the file as it will be written; a plain field if it can't be loaded. `hides` is called with whether it may
+ * hide removed text; if not, `seen` is called once all changes have been in sight. */
 export function FileEditor({
   path,
   original,
@@ -51,6 +52,7 @@ export function FileEditor({
   isReadOnly,
   takesFocus,
   changed,
+  hides,
   seen,
   accept,
 }: {
@@ -60,6 +62,7 @@ export function FileEditor({
   isReadOnly: boolean;
   takesFocus: boolean;
   changed: (text: string) => void;
+  hides: (isRemovedHidden: boolean) => void;
   seen: () => void;
   accept: () => void;
 }) {
@@ -78,6 +81,8 @@ export function FileEditor({
   done.current = accept;
   const isSeen = useRef(seen);
   isSeen.current = seen;
+  const isHiding = useRef(hides);
+  isHiding.current = hides;
   const isSmall = original.length + text.length <= MOST;
   const canSplit = useRoom(place) && isSmall && original !== '';
   const split = canSplit && isSplit.value;
@@ -88,8 +93,12 @@ export function FileEditor({
       if (isOver || editor) return;
       isOver = true;
       if (error) console.error(error);
+      isHiding.current(original !== '');
       setState('failed');
     };
+    const look = () => editor?.look();
+    const lookedAt = host.current;
+    lookedAt?.addEventListener(LOOK_AGAIN, look);
     const timer = setTimeout(fail, PATIENCE);
     import('./editor.ts')
       .then(({ openEditor }) => {
@@ -106,7 +115,9 @@ export function FileEditor({
           caret: caret.current,
           label: LABEL,
           changed: (now) => edit.current(now),
+          hides: (isRemovedHidden) => isHiding.current(isRemovedHidden),
           seen: () => isSeen.current(),
+          freePart,
           accept: () => done.current(),
         });
         setState('open');
@@ -116,6 +127,7 @@ export function FileEditor({
     return () => {
       isOver = true;
       clearTimeout(timer);
+      lookedAt?.removeEventListener(LOOK_AGAIN, look);
       if (!editor) return;
       // The next editor, split or not, continues at the same caret.
       caret.current = editor.caret();
@@ -152,7 +164,7 @@ export function FileEditor({
   );
 }
 
-/** A plain text field, as high as its text: it does not scroll. `takesFocus`: whether it is focused when it appears. */
+/** A plain text field, as tall as its text so that it never scrolls. `takesFocus`: whether it is focused at first. */
 export function PlainField({
   label,
   text,
@@ -208,7 +220,7 @@ export function PlainField({
   );
 }
 
-/** Editors for fields of the input, each as a text. */
+/** A plain text field for each input field that is being edited. */
 export function FieldsEditor({
   names,
   values,

@@ -74,8 +74,16 @@ const COMPARISON = {
   diffConfig: { scanLimit: 500, timeout: 50 },
 };
 
+/** The most characters and line ends that are removed in one place and are in sight as soon as the text beside them is. */
+const FEW = { characters: 200, lines: 3 };
+
+type Extent = { top: number; bottom: number };
+type FreePart = (box: DOMRect, range: Extent) => Extent;
+
 export type Editor = {
   focus: () => void;
+  /** Looks again at what of it is in sight. */
+  look: () => void;
   /** The position of the caret in the text. */
   caret: () => number;
   destroy: () => void;
@@ -83,13 +91,15 @@ export type Editor = {
 
 /**
  * Opens an editor in `root`, which has to be empty.
- * @param original what is in the file now; '' for a new file
+ * @param original the file's current text; '' for a new file
  * @param isSmall whether the file is small enough to be highlighted and compared during typing
  * @param split whether the original is shown beside it
  * @param caret the position of the caret; if undefined, the first change
- * @param accept is called for the key that accepts
- * @param changed is called with the text after each edit, with "\n" as line ends
+ * @param accept is called when the key that accepts is pressed
+ * @param changed is called with the text after each edit, with "\n" as line endings
+ * @param hides is called with whether it may hide removed text: then `seen` is never called
  * @param seen is called once all of the change has been in sight
+ * @param freePart returns what the screen shows of the vertical range of a box
  */
 export function openEditor({
   root,
@@ -102,7 +112,9 @@ export function openEditor({
   split,
   caret,
   changed,
+  hides,
   seen,
+  freePart,
   accept,
 }: {
   root: ShadowRoot;
@@ -115,7 +127,9 @@ export function openEditor({
   split: boolean;
   caret?: number;
   changed: (text: string) => void;
+  hides: (isRemovedHidden: boolean) => void;
   seen: () => void;
+  freePart: FreePart;
   accept: () => void;
 }): Editor {
   const place = document.createElement('div');
@@ -162,11 +176,14 @@ export function openEditor({
       ? beside({ root, place, original, text, isReadOnly, common, extensions })
       : alone({ root, place, original, text, isReadOnly, compares, extensions });
   const { view } = opened;
-  watch = watched(root, view, seen);
+  const isRemovedHidden = hidesRemoved(original, view);
+  hides(isRemovedHidden);
+  if (!isRemovedHidden) watch = watched(root, view, freePart, seen);
   const at = Math.min(caret ?? getChunks(view.state)?.chunks[0]?.fromB ?? 0, view.state.doc.length);
   view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
   return {
     focus: () => view.focus(),
+    look: () => watch?.look(),
     caret: () => view.state.selection.main.head,
     destroy: () => {
       watch?.stop();
@@ -175,10 +192,20 @@ export function openEditor({
   };
 }
 
-type Watch = { update: (update: ViewUpdate) => void; stop: () => void };
+/** Whether the removed text is not compared, or is too long to be in sight whenever the text beside it is. */
+function hidesRemoved(original: string, view: EditorView) {
+  const chunks = getChunks(view.state)?.chunks;
+  if (original === '' || !chunks) return original !== '';
+  return chunks.some(({ fromA, toA }) => {
+    const removed = original.slice(fromA, toA);
+    return removed.length > FEW.characters || removed.split('\n').length - 1 > FEW.lines;
+  });
+}
 
-/** Calls `seen` once all changes have been in sight: in the editor, while that part of it was in sight itself. */
-function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
+type Watch = { update: (update: ViewUpdate) => void; look: () => void; stop: () => void };
+
+/** Calls `seen` once every change has been visible in the editor while that part of the editor was in sight. */
+function watched(root: ShadowRoot, view: EditorView, freePart: FreePart, seen: () => void): Watch {
   const { length } = view.state.doc;
   const chunks = getChunks(view.state)?.chunks;
   const unseen = new Unseen(
@@ -186,7 +213,7 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
   );
   const measure = {
     read() {
-      const lines = linesInSight(root.host, view);
+      const lines = linesInSight(root.host, view, freePart);
       if (!lines) return;
       unseen.see(...lines);
       if (unseen.isEmpty) stop();
@@ -195,7 +222,9 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
       if (unseen.isEmpty) seen();
     },
   };
-  const look = () => view.requestMeasure(measure);
+  const look = () => {
+    if (!unseen.isEmpty) view.requestMeasure(measure);
+  };
   // Scroll events do not leave the shadow root.
   const places = [document, root];
   const stop = () => {
@@ -209,23 +238,28 @@ function watched(root: ShadowRoot, view: EditorView, seen: () => void): Watch {
       if (docChanged) unseen.change(changes);
       if (docChanged || geometryChanged) look();
     },
+    look,
     stop,
   };
 }
 
 /** The positions between which the text is in sight; undefined if none of it is. */
-function linesInSight(host: Element, view: EditorView): [number, number] | undefined {
-  if (document.hidden) return undefined;
+function linesInSight(host: Element, view: EditorView, freePart: FreePart): [number, number] | undefined {
+  if (document.hidden || document.querySelector('dialog[open]')) return undefined;
   const card = host.closest('.card');
   const scroller = host.closest('.scroller')?.getBoundingClientRect();
   const box = host.getBoundingClientRect();
   const text = view.contentDOM.getBoundingClientRect();
   const head = card?.querySelector(':scope > header')?.getBoundingClientRect();
   const foot = card?.querySelector(':scope > footer')?.getBoundingClientRect();
+  const inView = freePart(box, {
+    top: Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0),
+    bottom: Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight),
+  });
   // A line that is half in sight can be read.
   const half = view.defaultLineHeight / 2;
-  const top = Math.max(box.top, text.top, scroller?.top ?? 0, head?.bottom ?? 0) + half;
-  const bottom = Math.min(box.bottom, text.bottom, scroller?.bottom ?? innerHeight, foot?.top ?? innerHeight) - half;
+  const top = inView.top + half;
+  const bottom = inView.bottom - half;
   if (top > bottom) return undefined;
   return [
     view.posAtCoords({ x: text.left + 1, y: top }, false),
@@ -245,7 +279,7 @@ function alone({
   compares,
   extensions,
 }: Parts & { compares: boolean; extensions: Extension[] }) {
-  // The comparison renders removed text itself, without writing out misleading characters.
+  // The comparison renders removed text itself, without making misleading characters visible.
   const canCompare = compares && isHarmless(original);
   const comparison = unifiedMergeView({
     original,
@@ -286,7 +320,7 @@ function beside({
   return { view: both.b, destroy: () => both.destroy() };
 }
 
-/** A button for each change, to reject it: then it is not in the accepted version. */
+/** A button for each change that rejects it, so that the accepted version does not contain it. */
 function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): HTMLElement {
   if (type === 'accept') {
     const none = document.createElement('span');
@@ -303,7 +337,7 @@ function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): 
 
 const REJECT = 'Reject this change';
 
-/** The button between two editors. CodeMirror reverts on mousedown, which the keyboard doesn't send. */
+/** The button between two editors. CodeMirror reverts on mousedown, which the keyboard doesn't trigger. */
 function revertButton(): HTMLElement {
   const button = document.createElement('button');
   button.type = 'button';

@@ -10,7 +10,7 @@ export type Always = { text: string; suggestion: number; saved_in?: string };
 
 export type FileChange = { path: string; old_text: string; new_text: string };
 
-/** Words for titles, for a server that sends none. */
+/** Words for titles, for servers that send no titles. */
 const TITLES: Record<string, string> = {
   Edit: 'wants to edit',
   MultiEdit: 'wants to edit',
@@ -20,7 +20,7 @@ const TITLES: Record<string, string> = {
   WebSearch: 'wants to search the web',
 };
 
-/** The same for kinds of tool calls of the Agent Client Protocol. */
+/** Words for titles, by the kind of an Agent Client Protocol (ACP) tool call. */
 const KINDS: Record<string, string> = {
   edit: 'wants to edit',
   delete: 'wants to delete',
@@ -41,13 +41,13 @@ export const isObject = (value: any): value is Record<string, any> =>
 /** A text as it is; anything else as JSON. */
 export const asText = (value: any) => (typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? 'null'));
 
-/** Whether the input is an Agent Client Protocol tool call. The server reports it: an input could pretend to be one. */
+/** Whether the input is an ACP tool call. The server reports this, because an input could pretend to be one. */
 export const isToolCall = ({ form, input }: any) => form === 'acp' && isObject(input);
 
 const contentOf = (request: any): any[] =>
   isToolCall(request) && Array.isArray(request.input.content) ? request.input.content : [];
 
-/** The changes to files in such a tool call. */
+/** The file changes in an ACP tool call. */
 export function changesIn(request: any): FileChange[] {
   return contentOf(request)
     .filter((part: any) => part?.type === 'diff' && typeof part.path === 'string' && typeof part.newText === 'string')
@@ -70,13 +70,13 @@ const textOf = (part: any): string | undefined =>
     ? part.content.text
     : undefined;
 
-/** The texts in such a tool call. */
+/** The texts in an ACP tool call. */
 export const textsIn = (request: any): string[] =>
   contentOf(request)
     .map(textOf)
     .filter((text) => text !== undefined);
 
-/** What such a tool call contains besides its changes and texts. */
+/** What an ACP tool call contains besides its changes and texts. */
 export function othersIn(request: any): any[] {
   return contentOf(request).flatMap((part) => {
     const { type, content, path, oldText, newText, ...rest } = isObject(part) ? part : ({} as any);
@@ -100,14 +100,14 @@ export function othersIn(request: any): any[] {
 const left = (fields: Record<string, any>) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 
-/** Fields of such a tool call with the values that the protocol defines, which are not shown. Any other value is. */
+/** Fields of an ACP tool call and the values that the protocol defines for them. Only other values are shown. */
 const WORDS: Record<string, string[]> = {
   kind: ['read', 'edit', 'delete', 'move', 'search', 'execute', 'think', 'fetch', 'switch_mode', 'other'],
   status: ['pending', 'in_progress', 'completed', 'failed'],
   sessionUpdate: ['tool_call', 'tool_call_update'],
 };
 
-/** Whether a field of such a tool call is not shown as a field: it is drawn differently, or means nothing to people. */
+/** Whether a field of an ACP tool call is not shown as a field: it is drawn differently, or means nothing to people. */
 export function isDrawn(name: string, value: any): boolean {
   if (Object.hasOwn(WORDS, name)) return WORDS[name].includes(value);
   if (name === 'toolCallId') return typeof value === 'string' && /^[\w.:/-]{1,100}$/.test(value);
@@ -123,14 +123,14 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether the agent asks the user its own questions. */
-export const asksQuestions = ({ tool_name: tool, input }: any) =>
-  tool === 'AskUserQuestion' && Array.isArray(input?.questions) && input.questions.every(isObject);
+/** Whether the agent asks the user its own questions, and all of them are here: a preview has only a part. */
+export const asksQuestions = ({ tool_name: tool, input, truncated }: any) =>
+  tool === 'AskUserQuestion' && !truncated && Array.isArray(input?.questions) && input.questions.every(isObject);
 
 /** What the agent wants, and the file; undefined if there isn’t one. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {
   const { tool_name: tool, proposal, input, title } = request;
-  // The server shortens a name that is longer.
+  // The server's title shortens a longer tool name.
   if (typeof title?.text === 'string' && String(tool).length <= 200) return [title.text, title.path ?? undefined];
   if (asksQuestions(request)) return [`${agent} has a question`, undefined];
   if (planIn(request) !== undefined) return [`${agent}’s plan`, undefined];

@@ -10,7 +10,7 @@ export type Cell = {
   new_text: string;
 };
 
-/** The maximum length, in both versions together, of a notebook that is compared by cells, in characters. */
+/** The maximum length of a notebook that is compared by cells, in characters of both versions together. */
 const MOST = 2_000_000;
 
 /** Fields of a cell that only contain the output of its last run. */

@@ -1,4 +1,4 @@
-// A plan as Markdown, block by block, with a comment on each block if comments are collected.
+// A plan as Markdown, block by block, with a comment button on each block if comments are collected.
 
 import type { Token } from 'marked';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -54,8 +54,9 @@ const READ = /[\p{L}\p{N}]+|(?<=[\p{L}\p{N}/])[*~_\\]+(?=[\p{L}\p{N}/])/gu;
 const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase();
 
 /**
- * The ways to read a block's source: what looks like a number, a line break or a character reference is text in code.
- * @param hasReferences whether the drawn text contains references: then they are not read as characters
+ * The possible readings of a block's source: what looks like a list number, a line break or a character reference is
+ * plain text in code.
+ * @param hasReferences whether the drawn text contains references; if so, those in the source are not decoded
  */
 function readings(source: string, hasReferences: boolean) {
   const ways = [(text: string) => text.replace(NUMBER, ''), (text: string) => text.replace(LINE_BREAK, '')];
@@ -63,7 +64,7 @@ function readings(source: string, hasReferences: boolean) {
   return new Set(ways.reduce((found, read) => found.concat(found.map(read)), [source]).map(letters));
 }
 
-/** Whether `drawn` contains exactly the text that is read in a block's source, in the same order. */
+/** Whether the text in `drawn` matches one of the readings of a block's source. */
 function isDrawn(source: string, drawn: HTMLElement) {
   let text = '';
   const nodes = document.createTreeWalker(drawn, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
@@ -73,13 +74,26 @@ function isDrawn(source: string, drawn: HTMLElement) {
   return readings(source, decoded(text) !== text).has(letters(text));
 }
 
+/** A bar between two cells: none with a backslash before it. */
+const BAR = /(?<=(?:^|[^\\])(?:\\\\)*)\|/;
+
+/** Whether a table has a row with more cells than its header: they are not drawn, and may have no letters. */
+function losesCells(token: any): boolean {
+  if (token.type !== 'table') return [...(token.tokens ?? []), ...(token.items ?? [])].some(losesCells);
+  const [, , ...rows] = token.raw.trim().split('\n');
+  return rows.some((row: string) => {
+    const cells = row.trim().split(BAR);
+    return cells.slice(token.header.length + (cells[0] ? 0 : 1)).some((cell) => cell.trim());
+  });
+}
+
 function PlanBlock({ token, number, comments }: { token: Token; number: number; comments?: Comments }) {
   const [isCommented, setCommented] = useState(() => comments?.get(PLAN, String(number)) !== undefined);
   const place = useRef<HTMLDivElement>(null);
   const [isRaw, setRaw] = useState(false);
   // Markdown can contain text that is not drawn, such as a table row with more cells than the table has columns.
   useLayoutEffect(() => {
-    if (!isRaw && place.current && !isDrawn(token.raw, place.current)) setRaw(true);
+    if (!isRaw && place.current && (losesCells(token) || !isDrawn(token.raw, place.current))) setRaw(true);
   }, [token, isRaw]);
   const quote = () => (place.current?.textContent ?? '').replace(/\s+/g, ' ').trim().slice(0, QUOTED);
   const label = `Comment on part ${number} of the plan`;

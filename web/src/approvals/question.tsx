@@ -1,4 +1,4 @@
-// The questions of an agent: each with its options and a field for the user's own answer. On a phone, one at a time.
+// An agent's questions, each with its options and a field for the user's own answer. On a phone, one at a time.
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
@@ -24,7 +24,7 @@ export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
 }
 
 /**
- * @param name makes the fields' names unique in the page
+ * @param name makes the field names unique on the page
  * @param submit is called to send the answers
  */
 export function QuestionForm({

@@ -111,7 +111,7 @@ export class Questions {
     return now.some(({ chosen, own }) => chosen.length || own) ? now : undefined;
   }
 
-  /** To be called after each change. */
+  /** Clears the problem and keeps the draft. Must be called after each change. */
   changed() {
     this.problem.value = '';
     this._keep(this.begun);

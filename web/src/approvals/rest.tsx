@@ -8,18 +8,26 @@ import { Marked, Value } from './value.tsx';
 /** The number of fields that have their own row; the others are shown together, as JSON. */
 const FIELDS = 40;
 
-/** The maximum length of a value that is drawn in one line, in characters. */
+/** The maximum length of a value that is drawn on one line, in characters. */
 const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
-/** A value in one line if it is short. */
+/** Names that JavaScript lists before all others, wherever they were in the input. */
+const INDEX = /^(0|[1-9]\d*)$/;
+
+/** The fields in the input’s own order, except that numbers come last: their own place is lost, and nothing that an
+ * agent names `0` may be above what runs. */
+const fieldsOf = (input: any): [string, any][] =>
+  Object.entries(input).sort(([one], [other]) => Number(INDEX.test(one)) - Number(INDEX.test(other)));
+
+/** A value on one line if it is short. */
 function shortText(value: any) {
   const line = typeof value === 'string' ? '' : JSON.stringify(value);
   return line && line.length <= SHORT ? line : asText(value);
 }
 
-/** The fields that are not `drawn` elsewhere. `request`: contains the risks; `prefix`: precedes the names in them. */
+/** The fields that are not `drawn` elsewhere. `request` contains the risks, in which `prefix` precedes the names. */
 export function Rest({
   request = {},
   input,
@@ -33,7 +41,7 @@ export function Rest({
   edited?: readonly string[];
   prefix?: string;
 }) {
-  const all = Object.entries(input).filter(([name]) => !drawn.includes(name));
+  const all = fieldsOf(input).filter(([name]) => !drawn.includes(name));
   if (!all.length) return null;
   const rest: [string, any][] = all.length > FIELDS ? [['…', Object.fromEntries(all.slice(FIELDS))]] : [];
   return (

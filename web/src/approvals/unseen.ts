@@ -17,7 +17,7 @@ export class Unseen {
     return this._parts.length === 0;
   }
 
-  /** Notes that the text between two positions is in sight. A line end next to it counts as well. */
+  /** Notes that the text between two positions is in sight. An adjacent line break counts as well. */
   see(from: number, to: number) {
     this._parts = this._parts.flatMap(([start, end]): Part[] => {
       if (start > to + 1 || end < from - 1) return [[start, end]];

@@ -1,5 +1,5 @@
-// A value in a tool's input: wrapped, and whole unless it is long. Then a button shows the rest; it has to be pressed
-// before the request can be accepted.
+// A value in a tool's input, with wrapped lines. If it is long, a button shows the rest, and has to be pressed before
+// the request can be accepted.
 
 import { useCallback, useMemo, useState } from 'preact/hooks';
 

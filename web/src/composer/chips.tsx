@@ -7,7 +7,7 @@ import type { AgentInfo, AgentOffers, AgentState, ModelOffer } from '../protocol
 import { agentName, modesOf, modeWords } from '../projects/words.ts';
 import { Chip } from './chip.tsx';
 
-/** What a mode means, in a line. */
+/** A line of help for each permission mode. */
 const MODE_HELP: Record<string, string> = {
   default: 'Asks before it changes files or runs commands.',
   acceptEdits: 'Changes files in the project without asking. Asks before commands.',

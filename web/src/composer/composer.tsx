@@ -12,7 +12,7 @@ import { type Choice, commandsFor, completed, type Token, tokenAt } from './comp
 import { type Accepts, type Attached, attach, MOST, unreadable } from './files.ts';
 import { counted } from '../ui/dom.ts';
 
-/** The largest part of the window's height that the text field takes. */
+/** The largest fraction of the window's height that the text field takes. */
 const HEIGHT = 0.4;
 
 /** Attached files whose message has not been sent, by project, for as long as the page is open. */
@@ -74,7 +74,7 @@ export class Composer {
     return this.text.current as HTMLTextAreaElement;
   }
 
-  /** Draws the box with other things around the text. */
+  /** Changes what is drawn around the text. */
   show(around: Around) {
     this.around = around;
     this.draw();
@@ -106,7 +106,7 @@ export class Composer {
     return before;
   }
 
-  /** Puts back what could not be sent: into this box, or the one that has replaced it. */
+  /** Restores what could not be sent, in this box or in the one that has replaced it. */
   restore(text: string, files: Attached[]) {
     const box = this.shown;
     const now = box.isOver ? kept.draft(this.project) : box.area.value;
@@ -233,7 +233,7 @@ export class Composer {
     const files = [...(data?.files ?? [])];
     if (!files.length) return;
     event.preventDefault();
-    // Available only during the event.
+    // The entries are available only during the event.
     const folders = [...(data?.items ?? [])]
       .map((item) => item.webkitGetAsEntry?.())
       .filter((entry) => entry?.isDirectory)

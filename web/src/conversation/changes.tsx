@@ -1,4 +1,4 @@
-// What a run changed in the files of its project, and how to undo it.
+// What a run changed in its project's files, and a way to undo it.
 
 import { useRef, useState } from 'preact/hooks';
 

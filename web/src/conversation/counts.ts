@@ -7,13 +7,13 @@ import { fileIn, kindOf } from './tool-words.ts';
 
 export type LineCounts = { added: number; removed: number };
 
-/** Characters of two texts above which they are not compared. */
+/** The maximum length of two texts that are compared, in characters of both together. */
 const LONGEST = 200_000;
 
 /** Results by call: comparing is slow, and a call is rendered many times. */
 const known = new WeakMap<object, { version: string; counts: LineCounts | undefined }>();
 
-/** How many lines a call has changed; undefined if it is not an edit, or that is not known. */
+/** How many lines a call has changed; undefined if it is not an edit, or the counts are not known. */
 export function countsOf(row: ToolRow): LineCounts | undefined {
   const version = `${row.tool.version} ${row.question?.version ?? ''} ${row.state}`;
   const before = known.get(row.tool);

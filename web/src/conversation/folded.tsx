@@ -6,7 +6,7 @@ import { useState } from 'preact/hooks';
 import { Icon } from '../ui/elements.tsx';
 
 /**
- * @param id the id by which `unfolded` remembers that it is open
+ * @param id the id under which `unfolded` remembers that the content is open
  * @param body renders the rest; called while it is open
  */
 export function Folded({

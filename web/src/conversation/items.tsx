@@ -25,8 +25,8 @@ import { When } from './when.tsx';
 import type { World } from './world.ts';
 
 /**
- * Draws a row into an element.
- * @param before the element in which it was drawn before
+ * Draws a row and returns its element.
+ * @param before the element in which the row was previously drawn
  */
 export function rowView(row: Row, world: World, before?: HTMLElement): HTMLElement {
   const element = before ?? document.createElement('div');
@@ -93,7 +93,7 @@ const VIEWS: Record<string, (view: ViewOf) => preact.JSX.Element | null> = {
   ),
 };
 
-/** The name of the device that did something; "You" for this one. */
+/** The name of the device that did something; "You" for this device. */
 const calledOf = (by: string, world: World) => (by === world.me ? 'You' : by);
 
 function Prompt({ item: { text, by, timestamp, truncated, attachments, images, files }, world }: ViewOf) {
@@ -132,7 +132,7 @@ function Said({ item: { text, timestamp, truncated }, world, adopted }: ViewOf) 
   );
 }
 
-/** A message. One that has just been streamed reuses the element that was rendered then. */
+/** A message. If it has just been streamed, the element that was rendered during streaming is reused. */
 function Adopted({ text, world, adopted }: { text: string; world: World; adopted?: HTMLElement }) {
   const [element] = useState(adopted);
   const place = useRef<HTMLDivElement>(null);
@@ -158,7 +158,7 @@ function Thinking({ item, world }: ViewOf) {
 
 const OUTPUT = /^<(local-command-stdout|local-command-stderr|bash-stdout|bash-stderr)>([\s\S]*?)<\/\1>$/;
 
-/** A text that was sent to the agent as the user, but not typed by a person. */
+/** Text that was sent to the agent as if from the user, but not typed by a person. */
 function Aside({ item, world }: ViewOf) {
   const text = String(item.text).trim();
   if (isInterruption(text))

@@ -13,7 +13,7 @@ import { Text } from '../ui/elements.tsx';
 const LONG = 4_000;
 const PAUSE = 100; // ms
 
-/** How many characters at the end are shown of a text that is too long to be drawn as Markdown as a whole. */
+/** How many characters at the end of a text are shown as plain text if it is too long to be drawn all as Markdown. */
 const TAIL = 4_000;
 
 export class Live {
@@ -45,7 +45,7 @@ export class Live {
     else this._draw();
   }
 
-  /** The element in which this text was streamed, for reuse; undefined if it was another text, or failed to render. */
+  /** The element in which this text was streamed, for reuse; undefined if another text was, or rendering failed. */
   take(text: string): HTMLElement | undefined {
     // The last part may arrive together with the complete message.
     if (!this._text || !text.startsWith(this._text) || text.length > MARKDOWN) return undefined;

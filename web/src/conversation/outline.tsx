@@ -1,4 +1,4 @@
-// The prompts of a conversation, to jump to.
+// The list of a conversation's prompts, from which the user can jump to one.
 
 import { useState } from 'preact/hooks';
 

@@ -49,7 +49,7 @@ function Ansi({ text }: { text: string }) {
 
 const NUMBERED = /^ {0,6}(\d{1,7})(?:\t|→)(.*)$/;
 
-/** Lines of a file with their numbers, as tools report them; undefined if the text has another format. */
+/** A file's lines and their numbers, from the text that a tool returned; undefined if it has another format. */
 export function numberedLines(text: string): { numbers: number[]; code: string } | undefined {
   const lines = text.replace(/\n$/, '').split('\n');
   const numbers: number[] = [];
@@ -60,7 +60,7 @@ export function numberedLines(text: string): { numbers: number[]; code: string }
     numbers.push(Number(found[1]));
     code.push(found[2]);
   }
-  // Up to 12 unnumbered lines may follow: notes of the tool to the agent.
+  // Up to 12 unnumbered lines may follow: the tool's notes to the agent.
   if (!numbers.length || lines.length - numbers.length > 12) return undefined;
   return { numbers, code: code.join('\n') };
 }
@@ -120,7 +120,7 @@ function decoded(data: string) {
 
 type Sent = { images: SentImage[]; files: SentFile[]; names: string[]; world: World };
 
-/** What was sent with a prompt: images, as far as they are stored; the names of everything else, and the sizes of `files`. */
+/** What was sent with a prompt: images that are still stored, the names of everything else, the sizes of `files`. */
 export function SentFiles({ images, files, names, world }: Sent) {
   const [found, setFound] = useState<Map<string, Uint8Array<ArrayBuffer>>>(new Map());
   const wanted = images.filter((image) => IMAGES.includes(image.media_type));
@@ -192,7 +192,7 @@ function Picture({ type, bytes, name }: { type: string; bytes?: Uint8Array<Array
   );
 }
 
-/** A button that loads all of a record of which only a preview was sent. */
+/** A button that loads a whole record if only a preview of it was sent. */
 export function More({ truncated, world }: { truncated: any; world: World }) {
   const [whole, setWhole] = useState<string>();
   const [isBusy, setBusy] = useState(false);

@@ -57,14 +57,14 @@ const sorted = (_: string, value: any) =>
       )
     : value;
 
-/** Whether a request is about this call: its input may have fields that the agent has filled in. */
+/** Whether a request is about this call. The request may have additional fields, which the agent has filled in. */
 function isAbout(request: any, call: any) {
   if (written(request) === written(call)) return true;
   const fields = typeof call === 'object' && call !== null ? Object.keys(call) : [];
   return fields.length > 0 && fields.every((name) => written(request?.[name]) === written(call[name]));
 }
 
-/** @param isRunning whether a call without a result still runs */
+/** @param isRunning whether a call without a result is still running */
 export function rowsOf(items: readonly Item[], isRunning: boolean): Row[] {
   const questions = questionsOf(items);
   const tools = new Map<string, ToolRow>();
@@ -159,7 +159,7 @@ function standsAlone(row: ToolRow) {
   const kind = kindOf(row.tool as any);
   const answer = row.question?.answer;
   return (
-    // Rejected, withdrawn, overruled, or not as it was proposed.
+    // Rejected, withdrawn, overruled, or accepted with edits.
     (answer && (answer.decision !== 'allow' || answer.edited)) ||
     row.tool.result?.images?.length > 0 ||
     kind === 'question' ||
@@ -204,7 +204,7 @@ function group(rows: (ToolRow | ItemRow)[], used: Set<string>): GroupRow {
   return { kind: 'group', key, seq: items[0].seq, version: rows.map((row) => row.version).join(), rows };
 }
 
-/** The row that shows a record, or one that is near; undefined if there are no rows. */
+/** The last row that begins at or before a record, otherwise the first row; undefined if there are no rows. */
 export function rowAt(rows: readonly Row[], seq: number): Row | undefined {
   let found: Row | undefined;
   for (const row of rows) {

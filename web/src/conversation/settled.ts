@@ -9,7 +9,7 @@ function withdrawn(reason: string) {
     : `Withdrawn: ${reason}`;
 }
 
-/** What was chosen or written for each question of an agent; undefined if it is not known. */
+/** What was chosen or written for each of an agent's questions; undefined if it is not known. */
 export function answersOf(answer: any, request: any): [string, string][] | undefined {
   const given = request?.tool_name === 'AskUserQuestion' ? answer?.updated_input?.answers : undefined;
   if (typeof given !== 'object' || given === null) return undefined;

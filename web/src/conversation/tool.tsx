@@ -168,7 +168,7 @@ const TODOS: { name: string; words: string; icon: IconName }[] = [
   { name: 'completed', words: 'Done', icon: 'check' },
 ];
 
-/** The state of an entry, "To do" if it is not known: an agent may send any other. */
+/** The state of a to-do entry; "To do" if its status is not known, because agents may send any value. */
 const todoOf = (todo: any) => TODOS.find(({ name }) => name === todo?.status) ?? TODOS[0];
 
 function Todos({ todos }: { todos: any[] }) {

@@ -5,7 +5,7 @@ import { createRef, render } from 'preact';
 
 import { ApprovalCard } from '../approvals/card.tsx';
 import { Current } from '../approvals/current.ts';
-import { agentName, MODES } from '../projects/words.ts';
+import { agentName, asksFirst, MODES } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import { RequestError } from '../protocol/connection.ts';
 import { Foot } from '../run/foot.tsx';
@@ -24,7 +24,7 @@ import { counted } from '../ui/dom.ts';
 
 export { listenForStop } from '../run/foot.tsx';
 
-// Loads while the first connection is made, not after it.
+// Loads the Markdown parser while the first connection is made, not after it.
 void markdown.load();
 
 /** Milliseconds for which the target of a jump is highlighted. */
@@ -89,7 +89,7 @@ export class ConversationView {
   _resized: ResizeObserver;
   _cards: Map<string, ApprovalCard> = new Map();
   _unfolded: Set<string> = new Set();
-  /** The id of the last run that has ended, of those that are loaded. */
+  /** The id of the last loaded run that has ended. */
   _lastRun = signal('');
   _look = LOOK;
   /** The `_kind` for which the cards and the foot were drawn; undefined while the project is not known. */
@@ -171,7 +171,7 @@ export class ConversationView {
   /** Called when the project or this device's permissions are known or have changed: controls appear and disappear. */
   redraw() {
     if (this._project) this._drawn = this._kind;
-    this._show({ isCareless: this._project?.asks === false, isInTerminal: Boolean(this._project?.desk) });
+    this._show({ isInTerminal: Boolean(this._project?.desk) });
     this._drawMode();
     for (const card of this._cards.values()) card.redraw();
     this.tick();
@@ -239,7 +239,7 @@ export class ConversationView {
   update() {
     const conversation = this.client.conversation;
     if (!conversation || conversation.id !== this.id || conversation.session !== this.session) return;
-    // Until the conversation has joined, the previous content stays: missing records are not known to be gone.
+    // Until the conversation has joined, the previous content stays: missing records may just not have arrived yet.
     const joined = this._hasJoined;
     const { scrollTop } = this.scroller;
     // An item that can't be drawn must not stop the others, least of all an approval request.
@@ -253,6 +253,7 @@ export class ConversationView {
       () => this._drawMode(),
       () =>
         this._show({
+          isCareless: !asksFirst(this._project),
           isCut: conversation.beginsLate(this._project),
           isEmpty:
             joined &&
@@ -300,12 +301,12 @@ export class ConversationView {
     const conversation = this.client.conversation;
     const waiting = [...this._cards.values()].filter((card) => !card.answered).length;
     const words = waiting ? counted(waiting, 'approval') : 'Jump to latest';
-    // The button must never cover those of an approval request.
+    // The button must never cover an approval request's buttons.
     const isThere = !conversation || (this.list.follows && conversation.atEnd) || this.current.isOnScreen;
     this._show({ jump: isThere ? '' : words });
   }
 
-  /** The mode of a terminal session. Other sessions show theirs in the message box. */
+  /** Shows the mode of a terminal session. Other sessions show their mode in the message box. */
   _drawMode() {
     const { desk } = this._project ?? {};
     if (!desk) return;
@@ -365,13 +366,14 @@ export class ConversationView {
     }
     this._goal = undefined;
     const rows = this._rows(conversation);
-    const row = rowAt(rows, seq);
+    const place = conversation.placeOf(seq);
+    const row = rowAt(rows, place);
     this.list.follows = false;
     this.list.update(rows);
     const node = row && this.list.goTo(row.key);
-    if (!node || row.seq > seq) return; // the record itself is not there
+    if (!node || row.seq > place) return; // the record itself is not there
     node.tabIndex = -1;
-    // A jump may have waited for the connection, and the user is writing by now.
+    // A jump may have waited for the connection, and the user may be writing by now.
     const { activeElement: active } = document;
     if (!(active instanceof HTMLTextAreaElement && active.value)) node.focus({ preventScroll: true });
     node.classList.add('found');

@@ -14,7 +14,7 @@ export type Comments = {
 
 /** What belongs to lines of a diff: a line is "12", or "−12" in the old text. These functions read signals. */
 export type Notes = {
-  /** Begins a comment on a line; undefined if that is not allowed. `isRange`: extends the last one up to the line. */
+  /** Begins a comment on a line; undefined if that is not allowed. `isRange`: the last one is extended to it. */
   begin?: (line: string, isRange: boolean) => void;
   below: (line: string) => ComponentChild[] | undefined;
   isMarked: (line: string) => boolean;
@@ -55,7 +55,7 @@ export function Comment({
         value={text}
         onInput={(event) => change(event.currentTarget.value)}
         onBlur={(event) => {
-          // Later: closing now would move what is being clicked from under the pointer.
+          // Not immediately: that would move what is being clicked from under the pointer.
           if (!event.currentTarget.value.trim())
             setTimeout(() => area.current && !area.current.value.trim() && close(), 300);
         }}

@@ -105,7 +105,7 @@ function step(event: KeyboardEvent) {
   event.preventDefault();
 }
 
-/** Buttons for the layout of diffs. `both`: whether one has two sides; `hasGaps`: whether one hides unchanged lines. */
+/** Buttons for the layout of diffs. `both`: whether a diff has two sides; `hasGaps`: whether it has hidden lines. */
 export function Tools({ both, hasGaps, whole }: { both: boolean; hasGaps: boolean; whole: Signal<boolean> }) {
   return (
     <div class="diff-tools">
@@ -178,7 +178,7 @@ type Shared = {
   isOpen: boolean;
   /** The line whose comment button is reached by Tab; arrow keys lead to the others. */
   first: string;
-  /** Whether there are more than `FAR` rows: then those out of view are not laid out. */
+  /** Whether there are more than `FAR` rows; if so, rows out of view are not laid out. */
   isFar: boolean;
   comments?: Comments;
   notes?: Notes;
@@ -255,7 +255,7 @@ function Hunks({
 
 const isLong = ({ old, new: fresh }: Line) => [old, fresh].some((side) => side && side.text.length > LONGEST);
 
-/** @param texts the lines of the file; undefined if they are not known, and the gap can't be opened */
+/** @param texts the lines of the file; undefined if they are not known, so the gap can't be opened */
 function Gap({ gap, texts, whole, shared }: { gap: GapOf; texts?: string[]; whole?: Signal<boolean>; shared: Shared }) {
   const [isShown, setShown] = useState(false);
   const isOpen = texts !== undefined && (isShown || Boolean(whole?.value));
@@ -446,7 +446,7 @@ function coloured(text: string, spans: Span[] | undefined, marks: [number, numbe
   return found;
 }
 
-/** A part of a line, which begins at `start`, cut where a mark begins or ends. */
+/** Splits a part of a line, which begins at `start`, where marks begin and end. Returns whether each is marked. */
 function parts(text: string, start: number, marks: [number, number][]): [string, boolean][] {
   const found: [string, boolean][] = [];
   let at = start;

@@ -1,12 +1,12 @@
 // What differs between two texts: lines first, then the words of lines that were changed. Pure.
 
-/** Edit steps above which a text counts as rewritten: finding more would block the page for seconds. */
+/** The number of edit steps above which a text counts as rewritten: finding more would block the page for seconds. */
 const MOST = 2000;
 
 /** The maximum number of changed lines whose words are compared. */
 const MARKED = 200;
 
-/** Lines around a change that are shown with it. */
+/** The number of unchanged lines that are shown before and after a change. */
 const CONTEXT = 3;
 
 /**
@@ -32,12 +32,13 @@ export function common(
   return pairs;
 }
 
-/** Edit steps allowed between two anchors. */
+/** The maximum number of edit steps between two anchors. */
 const BETWEEN = 300;
 
 /**
- * The lines that two texts have in common. Long texts are compared piecewise, between lines that are unique in both (as in
- * patience diff): much faster than the shortest edit script, and rarely longer. Short texts are compared exactly.
+ * The lines that two texts have in common. Long texts are compared piecewise, between lines that are unique in both (as
+ * in patience diff): this is much faster than finding the shortest edit script, and the result is rarely longer. Short
+ * texts are compared exactly.
  */
 function aligned(a: readonly string[], b: readonly string[]): [number, number][] | undefined {
   const anchors = a.length + b.length > MOST ? anchorsOf(a, b) : [];
@@ -68,7 +69,7 @@ function anchorsOf(a: readonly string[], b: readonly string[]): [number, number]
     found.b = n;
   });
   const all = [...places.values()].filter((one) => one.isOnce && one.b >= 0);
-  // Longest increasing subsequence of the positions in b: `ends[n]` is the smallest end of one with n + 1 members.
+  // Longest increasing subsequence of the positions in b: `ends[n]` is the smallest end with n + 1 members.
   const ends: number[] = [];
   const before = new Int32Array(all.length);
   all.forEach(({ b: place }, index) => {
@@ -119,7 +120,7 @@ function walkBack(steps: Int32Array[], x: number, y: number) {
   return pairs.reverse();
 }
 
-/** The lines of a text. `endless`: whether the last one has no newline. */
+/** The lines of a text. `endless`: whether the last line has no newline. */
 function linesOf(text: string) {
   const lines = text.split('\n');
   const endless = lines[lines.length - 1] !== '';
@@ -127,7 +128,7 @@ function linesOf(text: string) {
   return { lines, endless: endless && text !== '' };
 }
 
-/** A line of one side. Lines count from 1; `marks`: the start and the end of each part that differs. */
+/** A line of one side. Lines are numbered from 1; `marks`: the start and the end of each part that differs. */
 export type Side = { number: number; text: string; marks?: [number, number][] };
 
 /** The lines on both sides of a row; a side that is missing is undefined. */
@@ -156,7 +157,7 @@ export type Difference = {
 
 const isCrlf = (text: string) => text.includes('\r\n') && !/(?:^|[^\r])\n/.test(text);
 
-/** The diff of two texts. "\r" is shown only if the line ends are mixed or changed. */
+/** The diff of two texts. "\r" is shown only if the line endings are mixed or changed. */
 export function compare(before: string, after: string): Difference {
   const isPlain = (before === '' || isCrlf(before)) && isCrlf(after);
   const [old, fresh] = isPlain ? [before, after].map((text) => text.replace(/\r\n/g, '\n')) : [before, after];
@@ -205,7 +206,7 @@ function rowsOf(old: string[], fresh: string[], pairs: [number, number][]) {
   return rows;
 }
 
-/** Marks the words in which two lines differ, unless hardly anything is the same. */
+/** Marks the words in which two lines differ, unless they have hardly anything in common. */
 export function markWords(old: Side, fresh: Side) {
   if (old.text.length + fresh.text.length > 2000) return;
   const a = old.text.match(/\w+|\s+|[^\w\s]/gu) ?? [];
@@ -232,14 +233,14 @@ function marksOf(words: readonly string[], same: Set<number>): [number, number][
   return marks.map((mark) => trimmed(mark, words.join('')));
 }
 
-/** A part without the blanks at its ends, unless it consists of blanks. */
+/** A part without leading and trailing blanks, unless it consists of blanks. */
 function trimmed([from, to]: [number, number], line: string): [number, number] {
   const text = line.slice(from, to);
   if (!text.trim()) return [from, to];
   return [from + text.length - text.trimStart().length, to - text.length + text.trimEnd().length];
 }
 
-/** Rows that are near a change, in hunks; `left`: how many rows follow the last one. */
+/** Rows that are near a change, in hunks; `left`: how many rows follow the last hunk. */
 function cut(rows: Row[]) {
   const hunks: Hunk[] = [];
   let near = -1;

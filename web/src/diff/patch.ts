@@ -2,7 +2,7 @@
 
 import { type Difference, markWords, type Row } from './lines.ts';
 
-/** What git reports about one file. `note`: a change that has no lines, such as its mode. */
+/** What git reports about one file. `note`: a change without lines, such as a new file mode. */
 export type GitChange = Difference & { path: string; note: string };
 
 /** The files of a git diff; none if the text is not a diff. */
@@ -30,7 +30,7 @@ export function filesIn(text: string): GitChange[] {
   return files;
 }
 
-/** `diff --git a/x b/x`: both halves are the same path, since renames are not looked for. */
+/** `diff --git a/x b/x`: both halves are the same path, since the server's diffs do not detect renames. */
 function pathIn(line: string) {
   const rest = line.slice('diff --git '.length);
   return rest
@@ -39,7 +39,7 @@ function pathIn(line: string) {
     .replace(/"$/, '');
 }
 
-/** The patch that Claude Code reports with an edit, with the numbers of the file's lines; undefined if it is not one. */
+/** The patch that Claude Code reports with an edit, with the file's line numbers; undefined if it is not a patch. */
 export function patchIn(patch: any): Difference | undefined {
   if (!Array.isArray(patch) || !patch.length) return undefined;
   const found: Difference = { hunks: [], added: 0, removed: 0, both: true };

@@ -5,10 +5,10 @@ import type { Hunk, Row, Side } from './lines.ts';
 /** The maximum number of rows in one block. */
 export const STEP = 200;
 
-/** Rows that are shown before "Show more" is pressed. */
+/** The number of rows that are shown before the user asks for more. */
 export const FIRST = 400;
 
-/** Characters of a line that are shown before "Show full lines" is pressed. */
+/** The number of characters of a line that are shown before the user asks for more. */
 export const LONGEST = 2000;
 
 /** A row of a table. In two columns, a `changed` row is shown as removed on the left and as added on the right. */
@@ -17,7 +17,7 @@ export type Line = { kind: 'same' | 'added' | 'removed' | 'changed'; old?: Side;
 /** A run of `count` unchanged lines; `old` and `new` are the numbers of the first. */
 export type GapOf = { count: number; old: number; new: number };
 
-/** Rows `from` to `to` of all rows, without `to`; a gap counts as none. */
+/** Rows from `from` up to, but not including, `to`; a gap counts as no rows. */
 export type Block = { from: number; to: number; rows: Line[]; gap?: GapOf };
 
 /** @param split whether the diff is in two columns */
@@ -47,7 +47,7 @@ export function blocksOf({ hunks, left = 0 }: { hunks: Hunk[]; left?: number }, 
   return blocks;
 }
 
-/** Old lines of a change first, then the new ones. */
+/** The rows in one column: the old lines of a change first, then the new ones. */
 function unified(rows: Row[]): Line[] {
   const lines: Line[] = [];
   let added: Line[] = [];

@@ -16,7 +16,7 @@ const REVIEW_MS = 3000;
 type Notice = { title: string; body: string; address: string };
 
 /**
- * The notification of a run's end; undefined if nobody has to be notified.
+ * The notification about a run's end; undefined if nobody has to be notified.
  *
  * @param name the project's name
  * @param review the numbers of the review; undefined if there is nothing to review

@@ -17,7 +17,7 @@ export async function subscribe(client: import('../protocol/client.ts').Client, 
   if (!registration) throw new Error('Background notifications need HTTPS with a trusted certificate.');
   const { key } = (await client.connection.ask('push_key')).data;
   const before = await registration.pushManager.getSubscription();
-  // A subscription for another key, of a server whose data was lost, is useless.
+  // A subscription for another key, for example from before the server's data was lost, is useless.
   if (before && keyOf(before) !== key) await before.unsubscribe();
   const subscription = await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
   const { endpoint, keys } = subscription.toJSON();

@@ -1,4 +1,4 @@
-// What can be done with a session in the list, and the dialogs that ask first.
+// Actions on a session in the list, and the dialogs that confirm them.
 
 import { useEffect, useRef } from 'preact/hooks';
 

@@ -1,4 +1,4 @@
-// The one header of a session: its title, its state, and a menu with what can be done with it.
+// The header of a session: its title, its state, and a menu of actions.
 
 import { useEffect, useRef } from 'preact/hooks';
 
@@ -17,7 +17,7 @@ import { newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
 import { standing } from './words.ts';
 
-/** The row of the list for the shown session; undefined if no session is shown or the list is not known yet. */
+/** The list's row for the session that is shown; undefined if none is shown or the list is not known yet. */
 export function shownRow({ client, sessions, place }: World): Row | undefined {
   const shown = place.value;
   if (shown.view !== 'project') return undefined;

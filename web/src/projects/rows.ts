@@ -14,14 +14,14 @@ export type Row = Standing & {
   /** Whether the next run continues this session. */
   current: boolean;
   title: string;
-  /** The agent's last line, or what it asks. */
+  /** The agent's last line, or what it asks for. */
   preview: string;
   added: number;
   removed: number;
   active: string;
 };
 
-/** The sessions of one directory. `hint`: the parent directory, where two groups have the same name. */
+/** The sessions of one directory. `hint`: the parent directory, if two groups have the same name. */
 export type Group = { path: string; name: string; hint: string; rows: Row[]; project?: any };
 
 /** The maximum length of a title, in characters: the first prompt, which may be used for it, can be of any length. */
@@ -79,7 +79,7 @@ function olderRow(project: any, session: SessionEntry): Row {
 const rank = (row: Row) => (row.kind === 'waiting' ? 0 : row.current ? 1 : 2);
 const byNeed = (a: Row, b: Row) => rank(a) - rank(b) || b.active.localeCompare(a.active);
 
-/** @param filter words that have to occur in the title, the directory, the agent or the preview */
+/** @param filter words that have to occur in the title, the directory, the agent, the preview or the state */
 export function groups(projects: any[], sessions: SessionEntry[], filter = ''): Group[] {
   const known = new Map(projects.map((project) => [project.id, project]));
   const current = new Map<string, SessionEntry>();

@@ -18,7 +18,7 @@ const FEW = 5;
 export function Sidebar() {
   const world = useWorld();
   const { client, live, sessions, filter } = world;
-  // The list depends on these.
+  // The list is drawn again when these signals change.
   void live.projects.value;
   void live.hello.value;
   const { projects } = client;

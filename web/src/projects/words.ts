@@ -83,12 +83,18 @@ export const MODES: Record<string, string> = {
   auto: 'Auto',
 };
 
+/** The modes in which an agent changes files without asking. */
+const UNASKED = new Set(['acceptEdits', 'auto', 'bypassPermissions', 'autoEdit', 'yolo']);
+
+/** Whether the agent asks before it changes files. */
+export const asksFirst = (project: any): boolean => project?.asks !== false && !UNASKED.has(project?.permission_mode);
+
 /** A mode in words. An agent that can't ask never asks, whatever its mode is called. */
 export const modeWords = (project: any, mode: string): string =>
   project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? mode);
 
 /**
- * The modes to choose from: the agent's own modes, else those of Claude Code that the server accepts.
+ * The modes to choose from: the agent's own modes, otherwise Claude Code's modes that the server accepts.
  * @param accepted as in the server's hello; older servers don't report them
  */
 export const modesOf = (project: any, accepted?: string[]): string[] =>
@@ -106,7 +112,7 @@ export function clock(time: string, now = new Date()) {
   return `${day} ${hours}`;
 }
 
-/** A sentence that says when a limit of the agent's account ends. */
+/** A sentence about when a limit on the agent's account resets. */
 export function liftedWords(until: string, now = new Date()) {
   return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
 }

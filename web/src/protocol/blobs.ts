@@ -1,6 +1,6 @@
 // Sends large data to the server, in pieces.
 
-/** Bytes of a piece, before base64. */
+/** The size of a piece in bytes, before base64 encoding. */
 const PIECE = 300_000;
 
 /** A unique id. `crypto.randomUUID` can't be used: it exists only if the page was loaded over https. */

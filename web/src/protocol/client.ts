@@ -110,8 +110,8 @@ export class Client extends EventTarget {
   // What the user does.
 
   /**
-   * Sends a prompt. Returns whether the server has accepted it, or may still do so once the connection is back. Throws
-   * if the prompt is too long or a file could not be uploaded; then the prompt was not sent.
+   * Sends a prompt. Returns whether the server has accepted it, or may still do so once the connection is back. Throws,
+   * without sending the prompt, if it is too long or a file could not be uploaded.
    */
   async execute(prompt: string, files: { blob: Blob; name: string }[] = [], extra: Extra = {}) {
     const project = this._id;
@@ -149,7 +149,7 @@ export class Client extends EventTarget {
     try {
       await this.connection.ask('permission_response', data, { project, lasting: true });
     } catch (error) {
-      // The answer is sent again after a lost connection: then the request may have been resolved by this very answer.
+      // After a lost connection the answer is sent again, so the request may have been resolved by this very answer.
       const details = error instanceof RequestError && error.code === 'APPROVAL_RESOLVED' ? error.details : undefined;
       if (!this.isMine(details) || details?.decision !== data.decision) throw error;
     }
@@ -239,10 +239,10 @@ export class Client extends EventTarget {
     const isHere = ({ first, last, atEnd }: Conversation) => first <= seq && (seq <= last || atEnd);
     if (!conversation?.joined || isHere(conversation)) return true;
     if (conversation.before !== undefined && conversation.last < seq) {
-      await this._reload(); // it was let go for what is before it
+      await this._reload(); // it was dropped when older records were loaded
       return false;
     }
-    // An earlier session can't be shown any other way.
+    // An earlier session's records can only be reached page by page.
     const most = conversation.session === undefined ? FAR_BACK : Infinity;
     for (let page = 0; page < most && conversation.before && conversation.first > seq && isWanted(); page++)
       await this._olderOfSession(conversation);
@@ -255,7 +255,7 @@ export class Client extends EventTarget {
         const { data } = await this.command('get_messages', { after_seq, limit: PAGE });
         if (!isWanted()) return false;
         conversation.place(data.messages);
-        if (conversation.last >= seq) break; // else the records before it are large, and fill the message
+        if (conversation.last >= seq) break; // otherwise, large records before it have filled the message
       }
     } catch (error) {
       if (this.conversation === conversation) conversation.before = before;
@@ -267,12 +267,12 @@ export class Client extends EventTarget {
 
   /** Loads the end of the conversation, if it is not loaded. */
   async latest() {
-    this._search = {}; // a jump that is under way leads nowhere now
+    this._search = {}; // cancels a jump that is under way
     if (!this.conversation || this.conversation.atEnd) return;
     await this._reload();
   }
 
-  /** Fetches the whole record of a message of which only a preview was received. */
+  /** Fetches a message's whole record if only a preview of it was received. */
   async whole(blob: string) {
     return JSON.parse(await new Blob([await this.bytes(blob)]).text());
   }
@@ -307,7 +307,7 @@ export class Client extends EventTarget {
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });
     const current = data.sessions.find((one: any) => one.current);
     if (current) return current.session_id;
-    // A fork has no messages of its own before its first run: it continues those of the session that was copied.
+    // Before its first run, a fork has only the messages of the session that it was copied from.
     const latest = await this.connection.ask('get_messages', { limit: AFTER_A_FORK }, { project: id });
     const changes = latest.data.messages.filter(({ message }: any) =>
       ['session_changed', 'session_reset'].includes(message?.subtype),
@@ -352,7 +352,7 @@ export class Client extends EventTarget {
     this.hello = hello;
     this._ids.add(hello.client_id);
     const { name } = hello.device;
-    // The token of a device has this prefix; the owner's token does not.
+    // A device's token has this prefix; the owner's token does not.
     this.isNamed = kept.token().startsWith('drawbridge_');
     this.name = name;
     kept.keepFeatures(hello.features);
@@ -392,7 +392,7 @@ export class Client extends EventTarget {
         // Until the session is known, no older records are requested: they could belong to another session.
         conversation.before = null;
         if (conversation.first > 1) conversation.reads = await this._currentSession(project);
-        // `before` is undefined if another part of the history was requested meanwhile.
+        // `before` is undefined if another part of the history was requested in the meantime.
         if (this.conversation !== conversation || conversation.before === undefined) return;
         // Without a session, there is nothing older.
         conversation.before = conversation.reads === undefined ? null : '';
@@ -400,7 +400,7 @@ export class Client extends EventTarget {
         return;
       } catch (error) {
         if (!(error instanceof RequestError) || error.code === 'OFFLINE') {
-          conversation.joined = false; // it is joined as a whole once the connection is back
+          conversation.joined = false; // it is joined from scratch once the connection is back
           throw error;
         }
         conversation.before = undefined; // shows the whole history of the project instead
@@ -412,12 +412,12 @@ export class Client extends EventTarget {
   /** Shows the new session after the project's session has changed. */
   _sessionChanged({ update_type: what, data }: any, conversation: Conversation) {
     if (conversation.session !== undefined || conversation.before === undefined) return;
-    // During a run, it is the new session, which has its id now: its records are already loaded.
+    // During a run, this only reports the id of the new session, whose records are already loaded.
     if (what === 'session_changed' && (conversation.run || data.session_id === conversation.reads)) {
       conversation.reads = data.session_id || conversation.reads;
       return;
     }
-    // The new state of the project is received later.
+    // The project's new state arrives later.
     const project = this.projects.all.get(conversation.id);
     if (project) project.session_id = what === 'session_reset' ? data.new_session_id : data.session_id;
     void this._reload().catch(() => {});
@@ -484,7 +484,7 @@ export class Client extends EventTarget {
       this.dispatchEvent(new CustomEvent('removed', { detail: { by, prompt, project: this._id } }));
   }
 
-  /** Sends the prompts again that were not confirmed. */
+  /** Resends the prompts that were not confirmed. */
   _again() {
     for (const one of this.unsent) void this._execute(one);
   }
@@ -509,7 +509,7 @@ export class Client extends EventTarget {
     return accepted;
   }
 
-  /** The field for `updated_input`. An input that is too large for a message is uploaded first. */
+  /** The field that carries the changed input. An input that is too large for a message is uploaded first. */
   async _input(input: object) {
     const bytes = new TextEncoder().encode(JSON.stringify(input, whole));
     if (bytes.length < MESSAGE_BYTES) return { updated_input: input };

@@ -9,7 +9,7 @@ const PAUSES = [500, 1000, 2000, 5000, 10_000];
 /** Milliseconds within which a server that can be reached answers a request. */
 const PATIENCE = 10_000;
 
-/** Milliseconds to wait after an error that names no request: if the server closes the connection, it has by then. */
+/** Milliseconds to wait after an error without a request id: a server that closes the connection does so by then. */
 const NAMELESS = 1000;
 
 /** Close codes for a token that is not, or no longer, accepted, if an `error` with the reason was received before.
@@ -70,7 +70,7 @@ export class Connection {
     this.refusal = undefined;
     this.onstate = () => {};
     this.onmessage = () => {};
-    /** Called when the token was accepted, before lasting requests are sent again: for requests that have to come first. */
+    /** Called once the token has been accepted, before lasting requests are resent: for requests that come first. */
     this.onopen = () => {};
     this._connect = connect;
     this._later = later;
@@ -117,15 +117,15 @@ export class Connection {
     this._begin();
   }
 
-  /** Sends a request that needs an answer: a network may be lost without notice, above all while the device sleeps, and the
-   * socket seems open for minutes. */
+  /** Sends a request that needs an answer, because a network may be lost without notice, above all while the device
+   * sleeps, and the socket still seems open for minutes. */
   check() {
     if (this.state !== 'open' || this._doubt !== undefined) return;
     this._doubt = this._later(() => this.lost(), PATIENCE);
     this._socket.send(JSON.stringify({ type: 'hello', data: {}, request_id: this._newId() }));
   }
 
-  /** The network was lost: a socket that still seems open is not trusted. */
+  /** Called when the network was lost: closes a socket that still seems open. */
   lost() {
     if (this.state === 'open' || this.state === 'connecting') this._socket?.close();
     if (this._socket) this._closed(this._socket, 0);
@@ -201,7 +201,7 @@ export class Connection {
     this._become('waiting');
   }
 
-  /** The server could not read a request or its id: the open requests fail, instead of waiting forever. */
+  /** Called when the server could not read a request or its id: the open requests fail instead of waiting forever. */
   _refuseUnnamed({ code, message, details }: any) {
     const [socket, ids] = [this._socket, [...this._asked.keys()]];
     this._later(() => {

@@ -55,7 +55,7 @@ const HELD = 5000;
 /** Pixels that are left free above a part that is brought into view. Keep in sync with review.css. */
 const ABOVE = 56;
 
-/** Matches small screens, which show one part at a time. The same in review.css. */
+/** Matches small screens, which show one part at a time. Keep in sync with review.css. */
 const PAGED = matchMedia('(max-width: 760px), (max-height: 500px)');
 
 export type Acts = {
@@ -73,7 +73,7 @@ export class Board {
   isPaged: Signal<boolean> = signal(PAGED.matches);
   /** Whether the list of files is shown instead of a part, on a small screen. */
   showsList: Signal<boolean> = signal(false);
-  /** The paths of the files whose parts are drawn: those that are, or were, near. */
+  /** The paths of the files whose parts are drawn: those that are, or were, near the viewport. */
   drawn: Signal<ReadonlySet<string>> = signal(new Set());
   _cards: Map<string, Card> = new Map();
   _near: Set<Element> = new Set();
@@ -220,7 +220,7 @@ export class Board {
     const card = this._cards.get(key);
     if (card) this._current?.choose(card);
     if (card && !scrolls && takesFocus) this.focus(key);
-    // A part that is drawn for this is in the DOM in the next frame.
+    // If the part has to be drawn first, it is in the DOM in the next frame.
     if (scrolls) requestAnimationFrame(() => requestAnimationFrame(() => this._reveal()));
   }
 
@@ -229,7 +229,7 @@ export class Board {
     this._cards.get(key)?.element.focus({ preventScroll: true });
   }
 
-  /** Gives the focus to the comment button of a line, which is named as in `Diff`; without it, to the part. */
+  /** Gives the focus to a line's comment button, or else to the part. `name`: the line, as in `Diff`. */
   focusLine(key: string, name: string) {
     const element = this._cards.get(key)?.element;
     (element?.querySelector<HTMLElement>(`.comment[data-line="${name}"]`) ?? element)?.focus({ preventScroll: true });
@@ -322,11 +322,11 @@ export class Board {
     const act = Object.hasOwn(acts, event.key) ? acts[event.key] : undefined;
     if (!act || !part?.hunk) return;
     event.preventDefault();
-    // Held down, a key would decide the next one, too.
+    // A key that is held down would decide on the next part, too.
     if (!event.repeat && current.takesLetters && current.look()) act(part);
   }
 
-  /** @param took whether letters were not shortcuts until this key */
+  /** @param took whether this press of Escape made letters shortcuts again; such a press does not leave the review */
   _escape(target: HTMLElement, took: boolean) {
     const key = target.closest<HTMLElement>('[data-part]')?.dataset.part ?? this.at.peek();
     const card = key === undefined ? undefined : this._cards.get(key);

@@ -1,4 +1,4 @@
-// The comments of a review: at their lines, as a list of all of them, and the fields in which they are written.
+// A review's comments, at their lines and in a list of all comments, and the fields in which they are written.
 
 import { computed, type ReadonlySignal, useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
@@ -21,7 +21,7 @@ import type { OpenReview } from './open-review.ts';
 /** The maximum number of lines to which a comment can be extended in its field. */
 const FARTHEST = 200;
 
-/** The number of characters of a comment in a button that leads to it. */
+/** The number of characters of a comment that are shown in a button that leads to it. */
 const SHORT = 40;
 
 type Shared = { review: OpenReview; board: Board };
@@ -402,7 +402,7 @@ export function Answers({ review, board, part }: Shared & { part: Part }) {
   );
 }
 
-/** Shows all comments, from the one with this id. */
+/** Shows all comments, scrolled to the one with this id. */
 export function showComments(shared: Shared, id?: string) {
   overlay((close) => <AllComments {...shared} first={id} close={close} />);
 }

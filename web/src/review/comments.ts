@@ -41,7 +41,7 @@ export type Writing = {
   suggestion: Signal<string | undefined>;
   busy: Signal<boolean>;
   note: Signal<string>;
-  /** The field that gets the focus when it is drawn next. */
+  /** The field that gets the focus the next time the comment is drawn. */
   focus?: 'text' | 'range' | 'suggestion';
   /** After a lost connection: the ids of the comments that existed before. A new one with this text is this comment. */
   before?: ReadonlySet<string>;
@@ -247,7 +247,7 @@ export class Comments {
     return one.text.value.trim() !== draft.text || suggestion !== field;
   }
 
-  /** Whether it has a text, or a suggestion that differs from the lines. */
+  /** Whether the comment has text, or a suggestion that differs from the lines. */
   isComplete({ text, suggestion, quote }: Writing): boolean {
     return text.value.trim() !== '' || (suggestion.value !== undefined && isOther(suggestion.value, quote));
   }

@@ -12,7 +12,7 @@ export class Commit {
   message: Signal<string> = signal('');
   isNewBranch: Signal<boolean> = signal(false);
   branch: Signal<string> = signal('');
-  /** The paths of kept files that are not committed. */
+  /** The paths of kept files to leave out of the commit. */
   without: Signal<ReadonlySet<string>> = signal(new Set());
   busy: Signal<boolean> = signal(false);
   problem: Signal<string> = signal('');

@@ -59,7 +59,7 @@ export function shownFiles(
 
 export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
 
-/** The key of the part to show instead of `key`: itself if it is still there, else the next one left, else the last. */
+/** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. */
 export function follow(before: readonly string[], now: readonly string[], key: string | undefined): string | undefined {
   if (key === undefined) return now[0];
   if (now.includes(key)) return key;
@@ -67,7 +67,7 @@ export function follow(before: readonly string[], now: readonly string[], key: s
   return before.slice(before.indexOf(key) + 1).find((one) => left.has(one)) ?? now[now.length - 1];
 }
 
-/** The lines of a text; only a line feed ends one. */
+/** The lines of a text; only a line feed ends a line. */
 export function linesOf(text: string): string[] {
   const lines = text.split('\n');
   if (lines[lines.length - 1] === '') lines.pop();
@@ -89,7 +89,7 @@ export const NO_CONTEXT: Context = { before: [], after: [], more: false };
 /**
  * The lines around a hunk, up to the adjacent hunks; none if the text is not the one that the hunk belongs to.
  * @param text the file as it is now
- * @param count lines on each side, at most
+ * @param count the maximum number of lines on each side
  */
 export function contextOf(text: string, { hunks }: ReviewFile, hunk: ReviewHunk, count: number): Context {
   const lines = linesOf(text);
@@ -107,7 +107,7 @@ export function contextOf(text: string, { hunks }: ReviewFile, hunk: ReviewHunk,
 
 const isCrlf = (text: string) => text.includes('\r\n') && !/(?:^|[^\r])\n/.test(text);
 
-/** A hunk as a diff, with the numbers of its lines. "\r" is shown only if the line ends are mixed or changed. */
+/** A hunk as a diff, with the numbers of its lines. "\r" is shown only if the line endings are mixed or changed. */
 export function differenceOf(hunk: ReviewHunk, both: boolean, { before, after }: Context = NO_CONTEXT): Difference {
   const texts = [hunk.removed, hunk.added];
   const isPlain = texts.some(Boolean) && texts.every((text) => !text || isCrlf(text));
@@ -139,7 +139,7 @@ export function differenceOf(hunk: ReviewHunk, both: boolean, { before, after }:
   return { hunks: [{ skipped: 0, rows }], added: fresh.length, removed: old.length, both, end };
 }
 
-/** Whether some of the hunk is hidden behind a button when it is first drawn. */
+/** Whether part of the hunk is hidden behind a button when it is first drawn. */
 export function isCut(hunk: ReviewHunk): boolean {
   let known = cut.get(hunk);
   if (known === undefined) {
@@ -194,7 +194,7 @@ export const canEdit = (file: ReviewFile, hunk: ReviewHunk | undefined) =>
 /** The new lines of a hunk as the content of a text field: without the line feed at their end. */
 export const fieldOf = ({ added }: ReviewHunk) => added.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
-/** The text to send for the content of that field. */
+/** The new lines to send for a hunk that was edited in a text field with the content `field`. */
 export function editedText({ removed, added }: ReviewHunk, field: string): string {
   const isEnded = (added || removed).endsWith('\n');
   return endsLike(added || removed, field && isEnded ? `${field}\n` : field);
@@ -215,7 +215,7 @@ export function titleOf({ kind, new_start: start, added, old_start: before, remo
 
 const DECIDED: Record<string, string> = { keep: 'kept', undo: 'undid', edit: 'edited' };
 
-/** What happened to a hunk that is gone: from the details of `HUNK_GONE`, or from who has changed the review since. */
+/** What happened to a hunk that is gone, from the details of `HUNK_GONE` or the name of whoever changed the review. */
 export function goneWords({ by, decision }: { by?: string | null; decision?: string | null } = {}): string {
   if (!by) return 'This change is no longer in the review: its lines have changed.';
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
@@ -275,7 +275,7 @@ export function linesWords({ side, line, end_line: end }: Pick<ReviewComment, 's
   return side === 'old' ? `${lines} (removed)` : lines;
 }
 
-/** The part at which a comment is shown: the one with its lines, else the nearest of its file; undefined if the file has none. */
+/** The part at which a comment is shown: the nearest to its lines in its file; undefined if the file has no parts. */
 export function partOf(
   { path, side, line, end_line: end }: ReviewComment,
   files: readonly ShownFile[],
@@ -293,8 +293,8 @@ export function partOf(
   );
 }
 
-/** What the field for a suggestion contains for these lines. */
+/** These lines as the content of the field for a suggestion. */
 export const suggestedField = (quote: string) => quote.replace(/\r\n/g, '\n').replace(/\n$/, '');
 
-/** The text to send for the content of that field: whole lines; an empty field removes the lines. */
+/** The suggestion to send for the content of its field: whole lines; an empty field removes the lines. */
 export const suggestedText = (quote: string, field: string) => (field ? endsLike(quote, `${field}\n`) : '');

@@ -45,7 +45,7 @@ export type Standing = {
   /** The user's own lines; undefined if there are none. */
   draft: Signal<string | undefined>;
   isEditing: Signal<boolean>;
-  /** How many of its buttons have to be pressed before it can be decided; undefined if it has not been drawn. */
+  /** How many of its buttons have to be pressed before it can be decided on; undefined if it has not been drawn. */
   unopened: Signal<number | undefined>;
   /** Lines of context on each side. */
   context: Signal<number>;
@@ -67,7 +67,7 @@ export class OpenReview {
   /** What others have done, in words. */
   news: Signal<string> = signal('');
   parts: ReadonlySignal<Part[]> = computed(() => partsIn(this.files.value));
-  /** Whether the agent is working: then files can't be written. */
+  /** Whether the agent is working; while it is, files can't be written. */
   isWorking: Signal<boolean> = signal(false);
   comments: Comments;
   /** The paths of files with changes that were kept and are not committed. */
@@ -76,16 +76,16 @@ export class OpenReview {
   push: Push;
   _client: Client;
   _standings: Map<string, Standing> = new Map();
-  /** The edits that are not decided, as they are stored. */
+  /** The edits that have not been decided on, as they are stored. */
   _drafts: kept.ReviewDrafts;
-  /** The files as the server sent them last. */
+  /** The files as the server last sent them. */
   _sent: readonly ReviewFile[] = [];
   _gone: { part: Part; file: ReviewFile }[] = [];
   /** The keys of the parts for which a decision came too late. */
   _refused: Set<string> = new Set();
   /** Who has changed the review since it was loaded; null for a run or a change to the files. */
   _changes: (string | null)[] = [];
-  /** Which comments the hunks answer, as the server sent it last. */
+  /** Which comments the hunks answer, as last sent by the server. */
   _answers = '';
   _asked = 0;
   _shown = 0;
@@ -147,7 +147,7 @@ export class OpenReview {
     return found;
   }
 
-  /** Whether some of a part is hidden behind a button. Before a part is drawn, this is only known from its lines. */
+  /** Whether anything in a part is hidden behind a button. Before it is drawn, this is only known from its lines. */
   isClosed({ key, hunk }: Part): boolean {
     const count = this.of(key).unopened.value;
     return count === undefined ? !isWrapped.value || (hunk !== undefined && isCut(hunk)) : count > 0;
@@ -227,7 +227,7 @@ export class OpenReview {
     return this._decide(ALL, this._whole({ all: true, decision }));
   }
 
-  /** Adds the version that is shown, so that nothing else can be decided. */
+  /** Adds the version that is shown, so that the decision applies to nothing else. */
   _whole(wish: Wish) {
     return { ...wish, version: this.version.value };
   }
@@ -275,7 +275,7 @@ export class OpenReview {
 
   // What the server sends.
 
-  /** Requests the review as it is now. Calls while a request is under way share the one after it. */
+  /** Requests the review as it is now. Calls while a request is under way share the next request. */
   load(): Promise<void> {
     if (this._loading) return (this._next ??= this._loading.then(() => this._load()));
     return (this._loading = this._load());

@@ -1,4 +1,4 @@
-// The review of a project: which files the runs have changed, and each change with what can be decided on it.
+// A project's review: which files the runs have changed, and each change with the possible decisions on it.
 
 import { useSignal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -294,7 +294,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   );
 }
 
-/** Why the user can't decide on all of these now: some are not shown in full, or being edited; '' if it is possible. */
+/** Why the user can't decide on all of these now: some are cut off or being edited; '' if the user can decide. */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.more.value || parts.some(({ hunk }) => !hunk))
     return 'You can’t decide on all at once: some changes are not shown here.';
@@ -362,7 +362,7 @@ function Pager({ review, board, parts }: Pick<Shared, 'review' | 'board'> & { pa
 
 type SectionOf = Shared & { shown: ShownFile; only: string | undefined; places: ReadonlyMap<string, string> };
 
-/** One file. Its parts are drawn once it is near; until then it is about as high as they will be. */
+/** One file. Its parts are drawn once it is near the viewport; until then, it is about as tall as they will be. */
 function FileSection({ shown, only, places, review, board, rights, acts, project }: SectionOf) {
   const { file, parts } = shown;
   const element = useRef<HTMLElement>(null);

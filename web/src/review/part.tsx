@@ -122,7 +122,7 @@ export function PartView(props: PartOf) {
   );
 }
 
-/** The buttons of a part that have to be pressed before it can be decided. */
+/** The buttons of a part that have to be pressed before it can be decided on. */
 class Closed {
   _buttons: Set<object> = new Set();
   _standing: Standing;

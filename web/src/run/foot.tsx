@@ -21,7 +21,7 @@ import { lineOf, StateLine } from './state-line.tsx';
 /** Milliseconds within which Esc has to be pressed twice. */
 const TWICE = 2000;
 
-/** Milliseconds after "Stop" until an agent that still works can be killed. */
+/** Milliseconds after "Stop" until an agent that is still working can be killed. */
 const PATIENCE = 5000;
 
 /** The maximum number of files that are offered for completion; `ANSWERS`: of answers that are kept. */
@@ -122,7 +122,7 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
-  /** Ends the idle process and its schedule. A plain stop leaves the schedule, because it may arrive after its run. */
+  /** Ends the idle process and its schedule. A plain stop, which may arrive after its run, leaves it. */
   private cancelSchedule = () =>
     void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
 
@@ -226,7 +226,7 @@ export class Foot {
     );
   }
 
-  /** The time of the agent's next attempt, in milliseconds since 1970: the agent reports once how long it waits. */
+  /** The time of the agent's next attempt, in milliseconds since 1970. The agent reports its wait only once. */
   private retryAt() {
     const retry = this.conversation?.agent.retry;
     if (!retry) this.retry = undefined;
@@ -358,11 +358,11 @@ export class Foot {
   }
 }
 
-/** The prompt of a message that consists of files only: the server requires a text. */
+/** The prompt for a message that consists only of files: the server requires a text. */
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 
-/** Listens for Esc when neither a dialog, a list nor a card has a use for it. */
+/** Listens for Esc when no dialog, list or card has a use for it. */
 export function listenForStop(foot: () => Foot | undefined) {
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented || isComposing(event) || event.repeat) return;

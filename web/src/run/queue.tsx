@@ -70,7 +70,7 @@ function Queued({ client, id, one, before, connected, may, failed }: QueuedProps
     isMoved.current = false;
     restoreFocus(row.current?.querySelector<HTMLElement>('.move') ?? row.current?.querySelector('button'));
   }, [before?.run_id]);
-  /** @param leaves whether this row is removed. Its buttons stay enabled meanwhile: disabled, they lose the focus. */
+  /** @param leaves whether this row is removed. If so, its buttons stay enabled: a disabled one loses the focus. */
   const act = async (work: () => Promise<unknown>, leaves = true) => {
     if (busy) return;
     setBusy(true);

@@ -19,7 +19,7 @@ const KINDS: Record<SearchResult['kind'], string> = {
   error: 'Error',
 };
 
-/** Milliseconds after the last keystroke before the server is asked. */
+/** Milliseconds from the last keystroke until the server is asked. */
 const PAUSE = 250;
 
 /** `place`: a new object for each search that is started elsewhere, even if the search is the same. */

@@ -6,7 +6,7 @@ import { deviceName } from '../state/device-name.ts';
 import * as kept from '../state/kept.ts';
 import { Text } from '../ui/elements.tsx';
 
-/** A pairing code: eight letters and digits, however somebody types them. */
+/** Matches a pairing code, in upper case and without separators: eight letters and digits. */
 const CODE = /^[A-Z2-9]{8}$/;
 
 /** The code in what was typed; undefined if it is not one. */

@@ -1,4 +1,4 @@
-// Settings: this browser, the devices of the server, notifications, and what the agents have used.
+// Settings: this browser, the server's devices, notifications, and what the agents have used.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -70,7 +70,7 @@ export function Section({ title, children }: { title: string; children: Componen
   );
 }
 
-/** A check box whose change may fail: then it stays as it was, and the error is shown. */
+/** A checkbox whose change may fail; if it does, the checkbox stays as it was and the error is shown. */
 function Switch({
   label,
   on,

@@ -1,4 +1,4 @@
-// What is known of one project's conversation, made from records and live messages only. Pure.
+// What is known about one project's conversation, built only from records and live messages. Pure.
 //
 // `items` are what the user sees, ordered by `seq`: a part of the history without gaps. `prepend` adds older items
 // before them, and items that are far from the reader are dropped. `cursor` is the `seq` up to which everything was
@@ -13,7 +13,10 @@ export const KEPT = 3000;
 /** The beginning of the summary from which an agent continues a conversation that has become too long. */
 const COMPACTED = 'This session is being continued from a previous conversation';
 
-/** Like `KEPT`, for a session, whose records are not consecutive: what is dropped at its end is not fetched again. */
+/**
+ * Like `KEPT`, for the items of one session. It is higher because the records of a session are not consecutive, so what
+ * is dropped at the end is not fetched again.
+ */
 const KEPT_OF_SESSION = 4 * KEPT;
 
 /** The difference between the `seq` of adjacent records that have no number from the server. */
@@ -116,6 +119,11 @@ export class Conversation {
 
   get atEnd() {
     return this.last >= this.cursor;
+  }
+
+  /** Where a record is shown: a prompt that has waited is shown where its run began. */
+  placeOf(seq: number): number {
+    return this.items.find((item) => item.record === seq)?.seq ?? seq;
   }
 
   /** Whether the oldest record that the server has is loaded, and there were others before it. */
@@ -295,7 +303,7 @@ export class Conversation {
     this._accepted.delete(run);
   }
 
-  /** Remembers where a run began: its prompt is shown there. A prompt that was removed before is not shown. */
+  /** Remembers where a run began: its prompt is shown there. A prompt that was removed before its run is not shown. */
   _begins(record: Record) {
     const { seq, direction, message } = record;
     const data = message?.message;
@@ -313,7 +321,7 @@ export class Conversation {
     return seq > this._snapshot || this.waiting.some((one) => one.run_id === run);
   }
 
-  /** Shows a prompt where its run begins: the answers to those before it come first.
+  /** Shows a prompt where its run begins: the answers to earlier prompts come first.
    * @param behind the items after those that are being added */
   _showPrompt(record: Record, behind: Item[]) {
     const run = record.message?.run_id;
@@ -353,7 +361,7 @@ export class Conversation {
     if (prompt && prompt.seq < seq && this._begun.get(run) === seq) this._addPrompt(prompt, seq);
   }
 
-  /** Drops the last item if the end of the run repeats it: the agent's error, or that somebody has stopped it. */
+  /** Drops the last item if the end of the run repeats it: the agent's error, or the note that it was stopped. */
   _dropRepeated({ error, outcome }: { error?: unknown; outcome?: unknown }) {
     const last = this.items[this.items.length - 1];
     const plain = (text: string) => text.trim().replace(/[.!]$/, '');
@@ -424,7 +432,7 @@ export class Conversation {
     }
   }
 
-  /** Shows what the agent reports about itself, if it belongs in the history: its tasks, and that it was compacted. */
+  /** Shows what the agent reports about itself, if it belongs in the history: tasks, and compactions. */
   _showReport(record: Record) {
     const { message } = record;
     const { subtype, tool_use_id: id, compact_metadata: compacted } = message;

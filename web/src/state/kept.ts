@@ -1,4 +1,4 @@
-// What the browser stores: the token, drafts, settings, what was read. Without storage, it is kept in memory.
+// What the browser stores: the token, drafts, settings, what was read. Without storage, these are kept in memory.
 
 import { deviceName } from './device-name.ts';
 
@@ -8,7 +8,7 @@ const memory: Map<string, string> = new Map();
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 
-/** Milliseconds, since its last change, for which a draft is kept if its approval request is no longer open. */
+/** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */
 const ANSWER_KEPT = 7 * 24 * 3_600_000;
 
 function get(name: string) {
@@ -88,7 +88,7 @@ export const keepAnswer = (approval: string, value: object | null) => {
   set(`answer.${approval}`, value ? JSON.stringify({ ...value, at: Date.now() }) : '');
 };
 
-/** The edits of a review that are not decided, by the ids of their hunks. */
+/** The edits in a review that have not been decided on, by the ids of their hunks. */
 export type ReviewDrafts = Record<string, { path: string; text: string }>;
 
 /** @param project the project's id, followed by ".comments" for what is being written in comments */
@@ -144,13 +144,13 @@ export function keepSeen(project: string, seq: number) {
 export const setting = (name: 'keys' | 'theme' | 'diff' | 'wrap') => get(`setting.${name}`) ?? '';
 export const keepSetting = (name: 'keys' | 'theme' | 'diff' | 'wrap', value: string) => set(`setting.${name}`, value);
 
-/** `actions`: whether the user can accept or reject a command in a notification that shows all of it. */
+/** `actions`: whether the user can accept or reject a command in a notification that shows the whole command. */
 type Want = 'sound' | 'notices' | 'push' | 'actions';
 
 export const wants = (what: Want) => get(what) === 'yes';
 export const keepWants = (what: Want, yes: boolean) => set(what, yes ? 'yes' : '');
 
-/** The name that others see if this browser decided something. */
+/** The name that others see when this browser decides something. */
 export const clientName = () => get('name') ?? deviceName(navigator.userAgent, navigator.maxTouchPoints);
 /** Whether the user has named this browser. */
 export const isNamed = () => get('name') !== null;

@@ -1,4 +1,4 @@
-// What is known of all projects, made from messages from the server. Pure.
+// What is known about all projects, built from messages from the server. Pure.
 
 import { baseName } from '../ui/dom.ts';
 
@@ -29,10 +29,10 @@ export class Projects {
     if (type !== 'update') return false;
     const { update_type: what, data: told } = data;
     if (what === 'project_state' || what === 'project_created') {
-      this.all.set(told.id, told); // all of it: fields that it no longer has are not sent
+      this.all.set(told.id, told); // replaces everything: fields that it no longer has are not sent
       return true;
     }
-    // The new state of the project is received later, with the rest.
+    // The project's new state arrives later, with the rest.
     if (what === 'session_reset') return this._change(id, (project) => (project.session_id = told.new_session_id));
     if (what === 'project_deleted') return this.all.delete(told.project_id);
     if (what === 'review_changed') return this._change(id, (project) => (project.review = told));
@@ -45,7 +45,7 @@ export class Projects {
     return false;
   }
 
-  /** Notes the number of a received record as the newest of its project. */
+  /** Notes that a record with this number was received, if it is the project's newest. */
   heard(id: string | undefined, seq: number | undefined) {
     const project = this.all.get(id ?? '');
     if (project && seq && seq > project.last_seq) project.last_seq = seq;
@@ -93,7 +93,7 @@ export function canBeEdited(request: any): boolean {
 /**
  * The input for the answer to a request about a change, with the user's own text. An edit gets the whole file as its
  * old and new strings, so that what was shown is what will be written. Undefined if this tool's text can't be edited.
- * @param text with "\n" as line ends
+ * @param text with "\n" as line endings
  */
 export function editedInput({ tool_name: tool, input, proposal }: any, text: string): object | undefined {
   const old = proposal.old_text.replace(/\r\n/g, '\n');
@@ -103,7 +103,7 @@ export function editedInput({ tool_name: tool, input, proposal }: any, text: str
   return undefined;
 }
 
-/** `text` with the line ends of `model`: a text field has only one kind. */
+/** `text` with the line endings of `model`: a text field has only one kind. */
 export function endsLike(model: string, text: string) {
   const crlf = model.split('\r\n').length - 1;
   return crlf * 2 > model.split('\n').length - 1 ? text.replace(/\n/g, '\r\n') : text;

@@ -1,10 +1,10 @@
-// How much there is to decide in the review of each project: what the "Review" buttons show.
+// How much there is to decide in each project's review: what the "Review" buttons show.
 
 import { type Signal, signal } from '@preact/signals';
 
 import type { Review, ReviewChanged } from '../protocol/messages.ts';
 
-/** If `files` is 0, nothing is open. `more`: whether the server has sent only a part: then the numbers are minimums. */
+/** If `files` is 0, nothing is open. `more`: whether the server has sent only a part, so the numbers are minimums. */
 export type Numbers = { files: number; hunks: number; added: number; removed: number; more?: boolean };
 
 type Server = EventTarget & {
@@ -28,7 +28,7 @@ export class Reviews {
   /** The numbers by project id, as far as the server has reported them. */
   all: Signal<ReadonlyMap<string, Numbers>> = signal(new Map());
   _client: Server;
-  /** The projects that were asked about on this connection. */
+  /** The ids of the projects whose numbers were requested on this connection. */
   _asked: Set<string> = new Set();
 
   constructor(client: Server) {
@@ -53,7 +53,7 @@ export class Reviews {
     return found?.files ? found : undefined;
   }
 
-  /** Makes sure that the numbers of a project are known: once for each connection, since changes are reported. */
+  /** Requests a project's numbers, but only once for each connection, because changes are reported. */
   look(project: string) {
     const { connection } = this._client;
     if (connection.state !== 'open' || this._asked.has(project) || !this._client.may('review_get')) return;

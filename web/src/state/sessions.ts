@@ -1,4 +1,4 @@
-// The sessions in the histories of all projects, as the server lists them: `sessions` of docs/protocols/client.md.
+// The sessions in the histories of all projects, as the server lists them: `sessions` in docs/protocols/client.md.
 
 import { signal } from '@preact/signals';
 
@@ -64,7 +64,7 @@ export class Sessions {
     });
   }
 
-  /** Requests the list soon; many calls in a row make one request. */
+  /** Requests the list now, or after `PAUSE` if it was just requested: many calls in a row make two requests. */
   refresh() {
     this._wanted = true;
     if (!this._busy) void this._ask();

@@ -1,4 +1,4 @@
-// Terminal output of programs, in parts with CSS classes. Colors and weights are kept; other control sequences, which
+// Splits terminal output into parts with CSS classes. Colors and weights are kept; other control sequences, which
 // move a cursor or set a title, are dropped. Pure.
 
 /** `style`: CSS classes, or empty. */
@@ -127,7 +127,7 @@ function nearest([red = 0, green = 0, blue = 0]: number[]) {
   return NAMES[(red >= half ? 1 : 0) + (green >= half ? 2 : 0) + (blue >= half ? 4 : 0)];
 }
 
-/** The CSS classes of a look. Black and white become the text color: output made for black must be legible on paper. */
+/** The CSS classes of a look. Black and white become the text color, so that they are legible on any theme. */
 function styleOf(look: Look) {
   const isInk = (name: string) => !name || name === 'black' || name === 'white';
   const [front, back] = look.inverse ? [look.back, look.front || 'white'] : [look.front, look.back];

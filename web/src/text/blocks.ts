@@ -1,4 +1,4 @@
-// An agent's Markdown as tokens of the library marked, one for each block. The lexer is loaded separately: on a slow
+// An agent's Markdown as tokens of the marked library, one for each block. The lexer is loaded separately: on a slow
 // network the message box is usable before it arrives.
 
 import type { Links, Token, Tokens } from 'marked';

@@ -25,7 +25,7 @@ export const LOOK = EditorView.theme({
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55', overflow: 'auto' },
   '.cm-content': { caretColor: 'var(--ink)' },
-  // As for all code (conversation.css): this is in a shadow root.
+  // As for all code (conversation.css), whose styles do not reach into a shadow root.
   '.cm-line, .cm-deletedLine': { direction: 'ltr', unicodeBidi: 'isolate-override' },
   '.cm-cursor': { borderLeftColor: 'var(--ink)' },
   '.cm-gutters': { backgroundColor: 'var(--sunken)', color: 'var(--soft)', border: 'none' },

@@ -7,7 +7,7 @@ const ANY_MARK =
 const MARK = `${ANY_MARK}\\u0591-\\u05bd\\u0610-\\u061a\\u064b-\\u065f\\u0e31\\u0e34-\\u0e3a\\u0e47-\\u0e4e`;
 
 // Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They are
-// written out everywhere, and so are joiners and variation selectors after them, which have nothing to act on then.
+// written out everywhere, and so are joiners and variation selectors after them, which then have nothing to act on.
 const HIDDEN =
   '\\0-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0334-\\u0338\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180e\\u2000-\\u200b\\u200e\\u200f\\u2028-\\u202e' +
   '\\u205f-\\u206f\\u2800\\u3164\\ud800-\\udfff\\ufeff\\uffa0\\ufff0-\\ufffc\\ufffe\\uffff\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}';
@@ -43,13 +43,13 @@ function written(character: string) {
   return number < 0x10000 ? `\\u${number.toString(16).padStart(4, '0')}` : `\\U${number.toString(16).padStart(8, '0')}`;
 }
 
-/** Writes out misleading characters, and also line ends and tabs: for titles, names and attributes. */
+/** Writes out misleading characters, and also line breaks and tabs: for titles, names and attributes. */
 export const harmless = (text: string) => text.replace(strange, written);
 
-/** Whether people see all of a text as it is. Line ends and tabs count as visible. */
+/** Whether people see all of a text as it is. Line breaks and tabs count as visible. */
 export const isHarmless = (text: string) => PLAIN.test(text) || inPieces(text).every((piece) => !piece.strange);
 
-/** A text in successive pieces; the `strange` ones are written out. Line ends and tabs stay. */
+/** A text in successive pieces; the `strange` ones are written out. Line breaks and tabs stay. */
 export function inPieces(text: string): { text: string; strange: boolean }[] {
   if (PLAIN.test(text)) return text ? [{ text, strange: false }] : [];
   const found: { text: string; strange: boolean }[] = [];
@@ -59,7 +59,7 @@ export function inPieces(text: string): { text: string; strange: boolean }[] {
     else if (piece) found.push({ text: piece, strange: isStrange });
   };
   let at = 0;
-  // Treated as if it followed a line end: a joiner at its beginning would act on the text that is drawn before it.
+  // Treated as if it followed a line break: a joiner at its beginning would act on the text that is drawn before it.
   for (const { 0: character, index: place } of `\n${text}`.matchAll(strange)) {
     const index = place - 1;
     if (index < 0) continue;

@@ -18,7 +18,7 @@ const LONGEST_LINE = 5_000;
 
 const SLICE = 8; // ms
 
-/** The work on one text after which it stays plain: nested constructs that are never closed take quadratic time. */
+/** The maximum work on one text, which then stays plain: nested constructs that are never closed are quadratic. */
 const WORK = 1_500; // ms
 
 const mode = async (module: Promise<any>, name: string): Promise<Grammar> => ({ mode: (await module)[name] });
@@ -224,7 +224,7 @@ function pacer() {
   };
 }
 
-/** Characters whose colors are found in one go. */
+/** The number of characters whose colors are found in one step. */
 const STEP = 10_000;
 
 async function byTree(code: string, parser: Parser): Promise<Span[][]> {

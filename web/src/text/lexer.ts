@@ -1,16 +1,16 @@
-// The blocks of Markdown as tokens of the library marked. Pure; the work is bounded, even for hostile texts. HTML is
+// Markdown blocks as tokens of the marked library. Pure; the work is bounded, even for hostile texts. HTML is
 // not parsed: it stays text.
 
 import { Lexer, type Links, type Token, Tokenizer, type Tokens } from 'marked';
 
-/** The deepest nesting of lists and quotes, and of emphasis and links; below it is text. Time grows with the depth. */
+/** The deepest nesting of lists and quotes, and of emphasis and links; deeper ones are text. Time grows with depth. */
 const DEEPEST = 8;
 
 /** The maximum length of a block with markup, in characters. A longer block is plain text, unless it is code. */
 const LONGEST = 20_000;
 
 /** The maximum length of one emphasis, in characters. The search for its end starts at each character that could begin
- * one: up to the end of a block, the time would grow with the square of its length. */
+ * one: without this limit, the time would grow with the square of the block's length. */
 const SPAN = 500;
 
 /** The maximum number of searches for emphasis in a text, because many meaningless markers would take a long time. */
@@ -20,7 +20,7 @@ const SEARCHES = 2_000;
 const BRACKETS = new Set(['[', '!']);
 const IN_WORD = /[\p{L}\p{N}]/u;
 
-/** Characters that are searched for the end of plain text or for a mail address, which could begin at each of them. */
+/** How many characters are searched for the end of plain text or for a mail address, which could begin at each. */
 const NEAR = 150;
 
 /** The maximum number of columns in a table: a wider table is plain text. */
@@ -53,7 +53,7 @@ class Bounded extends Tokenizer {
     }
   }
 
-  /** What `find` finds at the beginning of `text`, which is the end of `masked`; undefined if it is too long. */
+  /** What `find` finds at the beginning of `text`, which is the end of `masked`; undefined beyond a limit. */
   _spanning<T extends { raw: string }>(
     text: string,
     masked: string,
@@ -117,7 +117,7 @@ class Bounded extends Tokenizer {
   }
 }
 
-/** The beginning of a text, up to the last blanks in the first `NEAR` characters: no word is cut if possible. */
+/** The beginning of a text, up to the last blanks in the first `NEAR` characters, to avoid cutting a word. */
 function beginning(text: string) {
   if (text.length <= NEAR) return text;
   let end = text.lastIndexOf(' ', NEAR);

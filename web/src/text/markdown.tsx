@@ -1,5 +1,5 @@
 // An agent's Markdown as elements. It is never turned into HTML: what looks like a tag is text. A link leads to http,
-// https, mail or a file of the project; any other link is text. Images are links, so that no server learns that
+// https, mail or a file in the project; any other link is text. Images are links, so that no server learns that
 // somebody looked at them.
 
 import type { Token, Tokens } from 'marked';
@@ -13,7 +13,7 @@ import { decoded } from './entities.ts';
 import { harmless } from './harmless.ts';
 import { Parts, scrolls } from './plain.tsx';
 
-/** Opens a file of the project, at a line if one is given. */
+/** Opens a file in the project, at a line if one is given. */
 export type OpenFile = (path: string, line?: number) => void;
 
 /** @property whole also shows what is usually hidden: link addresses, link definitions, all words after code fences */
@@ -35,7 +35,7 @@ export function Markdown({ text, openFile }: { text: string; openFile?: OpenFile
   return <Blocks blocks={blocks.slice(0, shown)} openFile={openFile} />;
 }
 
-/** The number of blocks that are drawn after the next frame, if `from` blocks are drawn already. */
+/** The number of blocks that are drawn after the next frame, if `from` blocks are already drawn. */
 function step(blocks: Token[], from: number) {
   let [at, length] = [from, 0];
   while (at < blocks.length && length < STEP) length += blocks[at++].raw.length;

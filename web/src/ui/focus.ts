@@ -1,6 +1,6 @@
 // Where the focus goes when the element that had it is gone.
 
-/** Whether nothing has the focus, or something that is no longer shown. */
+/** Whether nothing has the focus, or only an element that is no longer visible. */
 export function isFocusLost() {
   const at = document.activeElement;
   return !at || at === document.body || !at.checkVisibility();

@@ -28,8 +28,8 @@ export function useMust() {
 }
 
 /**
- * Content that an editor replaces. As long as parts of it have not been opened, it stays in view beside the editor, and
- * they have to be opened before the card can be accepted; opened parts are open again once the editor is closed.
+ * Content that an editor replaces. As long as parts of it are folded, it stays in view beside the editor, and these
+ * parts have to be opened before the card can be accepted. Opened parts are open again once the editor is closed.
  */
 export function Replaced({
   isReplaced,

@@ -48,7 +48,7 @@ export function useTrying() {
       setProblem((error as Error).message);
     }
     setBusy(false);
-    // A control that is disabled meanwhile loses the focus.
+    // A control that was disabled in the meantime has lost the focus.
     requestAnimationFrame(() => restoreFocus(before));
   };
   return { problem, busy, trying, setProblem };

@@ -37,7 +37,7 @@ export function listen({
     if (isCovered()) return;
     const shown = view();
     const card = shown?.current.card;
-    // Also inside a shadow root: the search panel of a file is in one.
+    // The target may be inside a shadow root, such as a file's search panel.
     const target = event.composedPath()[0] as HTMLElement;
     if (event.key === 'Escape') {
       shown?.current.arm();
@@ -65,7 +65,7 @@ export function listen({
       return;
     }
     const acts: Record<string, (() => void) | undefined> = {
-      a: card && (() => card.takesLetter && !event.repeat && shown.current.look() && card.accept()), // held down, it would answer the next one too
+      a: card && (() => card.takesLetter && !event.repeat && shown.current.look() && card.accept()), // if held down, it would also answer the next one
       e: card && (() => shown.current.look() && card.edit()),
       r: card && (() => shown.current.look() && card.reject()),
       j: () => step(shown, 1),

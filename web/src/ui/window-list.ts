@@ -1,5 +1,5 @@
-// A long list of which only the items near the reader are in the DOM. What the reader sees stays in place while items
-// are added and removed around it.
+// A long list that keeps only the items near the reader in the DOM. What the reader sees stays in place while items are
+// added and removed around it.
 
 /** The maximum number of items in the DOM. */
 const MOST = 90;
@@ -145,7 +145,7 @@ export class WindowList {
     if (kept) this.reveal(kept);
   }
 
-  /** Scrolls an element into view, or its top if it is taller. Then the end is followed only if it is in view, too. */
+  /** Scrolls an element into view, or its top if it is taller. The end is then followed only if it is in view. */
   reveal(element: HTMLElement) {
     const view = this._scroller.getBoundingClientRect();
     const { top, bottom } = element.getBoundingClientRect();

@@ -1,4 +1,5 @@
-"""The tool calls that an agent has reported so far: a question may name a call whose diff came earlier. Pure.
+"""The tool calls that an agent has reported so far, since the diff of the call that a question is about may have
+arrived earlier. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
@@ -23,7 +24,7 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Calls:
-    """The calls of all sessions in one process that are not completed; the oldest are dropped first."""
+    """The calls in progress, of all sessions in one process; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
@@ -45,7 +46,7 @@ class Calls:
             self._forget(next(iter(self._known)))
 
     def whole(self, session_id: str, call: Raw) -> Raw:
-        """The call of a question, completed with what was reported earlier. The question's own fields take
+        """The call that a question is about, completed with what was reported earlier. The question's own fields take
         precedence."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))

@@ -43,7 +43,7 @@ from drawbridge.core.errors import BadArgument
 from drawbridge.protocols import jsonrpc
 
 REPLAYED: Final = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan")
-"""Updates that a resumed session repeats; the history already has them."""
+"""Updates that a resumed session repeats; the history already contains them."""
 
 STOPPED: Final = {
     "max_tokens": "reached its token limit. Send a prompt to continue.",
@@ -62,11 +62,11 @@ class _OpenQuestion(Struct, frozen=True):
 
 
 class AcpConversation:
-    """The caller fetches bytes for the agent with ``outgoing`` after every call, first after the constructor."""
+    """The caller fetches bytes for the agent with ``outgoing`` after every call, beginning with the constructor."""
 
     def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
-        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``version``:
-        Drawbridge's."""
+        """``name``: the agent's name for people. ``read``: reads a file that a question is about. ``version``:
+        Drawbridge's version."""
         self._name = name
         self._read = read
         self._partial = launch.options.partial_messages
@@ -168,8 +168,8 @@ class AcpConversation:
         return [] if message is None else [AgentLine(message, session_id)]
 
     def _wanted(self, message: Incoming) -> list[Output]:
-        """Handles a request from the agent. Only requests for permission are valid: files and terminals were not
-        offered."""
+        """Handles a request from the agent. Only requests for permission are valid: Drawbridge offers neither files nor
+        terminals."""
         id = message.request_id
         if id is None:
             return []
@@ -308,7 +308,8 @@ class AcpConversation:
         self._questions.clear()
 
     def set_mode(self, mode: str) -> str:
-        """Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if the agent has no such mode."""
+        """Returns the id of the ``Replied`` that follows. Raises ``AgentRefused`` if the agent is still starting or has
+        no such mode."""
         return self._set("mode", mode)
 
     def set_model(self, model: str) -> str:

@@ -1,4 +1,4 @@
-"""Agents that speak the Agent Client Protocol, as the server starts them."""
+"""Starts agents that speak the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Acp:
     own_modes = True
     sees = True
     sessions: Sessions | None = None
-    embeds = staticmethod(is_text)  # what else it can read is known once it runs
+    embeds = staticmethod(is_text)  # what else it can read is known only once it runs
     own: Mapping[str, str] = MappingProxyType({})
     """Environment variables for this agent only."""
 

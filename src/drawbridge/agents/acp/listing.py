@@ -16,7 +16,7 @@ LONGEST_ID: Final = 200
 MOST_PAGES: Final = 20
 
 DONE: Final = "listed"
-"""The reason with which the process is ended afterwards."""
+"""The reason for ending the process afterwards."""
 
 
 class Listing:

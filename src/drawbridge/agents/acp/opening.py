@@ -14,8 +14,8 @@ from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeChan
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
-"""A request that no agent knows: its error arrives after everything sent before it. Gemini CLI (0.61.0) continues to
-replay an old session after it has reported that it is loaded.
+"""A request that no agent supports: the error arrives after everything that the agent sent before it. Gemini CLI
+(0.61.0) continues to replay an old session after it has reported that the session is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
@@ -27,7 +27,7 @@ LONGEST_NAME: Final = 200
 """The maximum length of a mode's or a model's name, in characters; longer names are ignored."""
 
 MOST_MODES: Final = 50
-"""The most modes of one agent that are shown to clients."""
+"""The maximum number of an agent's modes that are shown to clients."""
 
 
 class Choices(Struct, frozen=True):
@@ -145,7 +145,7 @@ class Opening:
     answer."""
 
     def __init__(self, name: str, launch: Launch, version: str) -> None:
-        """``name``: the agent's, for people; ``version``: Drawbridge's."""
+        """``name``: the agent's name for people; ``version``: Drawbridge's version."""
         self._name = name
         self._launch = launch
         self._version = version

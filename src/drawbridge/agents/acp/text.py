@@ -1,8 +1,8 @@
 """Joins the pieces of an agent's text, so that the history contains each message once and complete. Pure.
 
 The pieces are ``session/update`` lines of the Agent Client Protocol. A message of one piece is the agent's own line,
-unchanged. A message of several becomes one line of the same form, with the whole text, and the number of pieces under
-``_meta``, which the protocol reserves for extensions.
+unchanged. A message of several pieces becomes one line of the same form, with the whole text, and the number of pieces
+under ``_meta``, which the protocol reserves for extensions.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Pieces:
         self._size = 0
 
     def add(self, session_id: str, update: Update, line: bytes) -> bool:
-        """Adds ``line`` to the message in progress. Returns False if it does not continue that message; call ``take``
-        first then. Never raises."""
+        """Adds ``line`` to the message in progress. Returns False if it does not continue that message; in that case,
+        call ``take`` first. Never raises."""
         text = _text(update)
         if text is None or not self.fits(session_id, update):
             return False

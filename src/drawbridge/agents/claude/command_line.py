@@ -20,7 +20,7 @@ OLDEST: Final = catalog.AGENTS["claude"].oldest
 """The first version with the stream format used here; also the minimum of the official SDKs."""
 
 LONGEST_ARGUMENT: Final = 100_000
-"""The most bytes of one argument; Linux accepts 131,072."""
+"""The maximum size of one argument, in bytes; Linux accepts 131,072."""
 
 STREAM: Final = (
     "--output-format=stream-json",
@@ -96,9 +96,9 @@ def _flags(options: Options) -> Iterator[str]:
 
 
 def _files(directory: str | None) -> Iterator[str]:
-    """Lets the agent read files in ``directory`` by a rule, since with ``--add-dir`` it might also write there without
-    asking. The rule applies to files that are added later, and to ``cat`` and the like (2.1.329). There is no rule for
-    a path that the CLI would take for a pattern: the agent asks then.
+    """Lets the agent read files in ``directory`` with a rule, since with ``--add-dir`` it might also write there
+    without asking. The rule also applies to files that are added later, and to ``cat`` and similar commands (2.1.329).
+    A path that the CLI would read as a pattern gets no rule; the agent then asks.
     """
     if directory is not None and not _PATTERN.search(directory):
         yield f"--allowedTools=Read(/{directory}/**)"

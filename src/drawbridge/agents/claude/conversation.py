@@ -49,7 +49,7 @@ INTERRUPTED: Final = "It was interrupted."
 SUBAGENTS_KNOWN: Final = 1_000
 
 LONGEST_MODE: Final = 100
-"""The most characters of a mode's name; a longer name is ignored."""
+"""The maximum length of a mode's name, in characters; a longer name is ignored."""
 
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
@@ -117,7 +117,7 @@ class _Moves(Struct):
 
 
 WORKTREE: Final = b'"worktreePath"'
-"""Lines of type ``user`` without these bytes are not decoded for a change of the directory."""
+"""Lines of type ``user`` without these bytes are not decoded to look for a change of directory."""
 
 _moves: Final = msgspec.json.Decoder(_Moves)
 _message: Final = msgspec.json.Decoder(Message)
@@ -142,7 +142,7 @@ class ClaudeConversation:
         state: AgentState | None = None,
         jobs: Mapping[str, float] | None = None,
     ) -> None:
-        """``name``: the agent's, for people. ``read``: reads a file that a question is about. ``state``: as in
+        """``name``: the agent's name for people. ``read``: reads a file that a question is about. ``state``: as in
         ``Launch``. ``jobs``: as in ``Schedule``."""
         self._name = name
         self._read = read
@@ -159,7 +159,7 @@ class ClaudeConversation:
         """Whether a turn without a prompt has begun and not ended."""
         self._in_background = False
         self._state: object = None
-        """The state that the CLI reports: "running", "requires_action" or "idle"; None if it does not."""
+        """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
         """Whether a subagent or background command was started since the prompt: the first result may not be the
         last."""
@@ -181,7 +181,7 @@ class ClaudeConversation:
         self._efforts: dict[str, str] = {}
         """The id of a command that sets the effort → that effort."""
         self._initialize: str | None = None
-        """The id of the command ``initialize``, until it is answered."""
+        """The id of the ``initialize`` command, until it is answered."""
         self._subagents: dict[str, str] = {}
         """The id of a task, which is the subagent's id → the subagent's type. Only the latest are kept."""
         self._waited_for: set[str] = set()
@@ -322,8 +322,8 @@ class ClaudeConversation:
                 del self._subagents[next(iter(self._subagents))]
 
     def _begun(self) -> list[Output]:
-        """Handles the beginning of a turn. The end of a turn that the CLI began itself is known only if it reports its
-        state."""
+        """Handles the beginning of a turn. The end of a turn that the CLI began itself is known only if the CLI reports
+        its state."""
         self._own_turn = self._prompt_id is None
         if not self._own_turn or self._begun_alone or self._state in (None, "idle"):
             return []
@@ -513,7 +513,7 @@ class ClaudeConversation:
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted = self.turn_open
-            # Without this the CLI would begin a turn with a message that was sent into this one.
+            # Without this the CLI would begin another turn with a message that was sent into the interrupted one.
             also = {"cancel_queued": True} if self._steered else {}
             self._command(subtype="interrupt", **also)
 
@@ -563,5 +563,5 @@ class ClaudeConversation:
         return [Replied(reply.request_id, error), *reported]
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        """Encodes strictly: the CLI exits at a line that it can't parse."""
+        """Encodes strictly: the CLI exits if it can't parse a line."""
         self._out.append(msgspec.json.encode(message) + b"\n")

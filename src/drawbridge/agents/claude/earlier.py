@@ -1,4 +1,4 @@
-"""Reads Claude Code's own file of an earlier conversation: its messages, from the end, and the jobs that it has left.
+"""Reads Claude Code's own file of an earlier conversation: its messages, starting from the end, and its remaining jobs.
 
 The lines are interpreted by ``transcript``.
 """
@@ -24,14 +24,14 @@ from drawbridge.agents.claude.sessions import file_of, known
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes that are read for one page. A page without messages has the position at which the next page
-continues."""
+"""The maximum number of bytes that are read for one page. A page without messages contains the position from which the
+next page continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """How many bytes at the end of the file are searched for jobs."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
-"""The most bytes of a line. Longer lines, which mostly contain images, are skipped."""
+"""The maximum size of a line, in bytes. Longer lines, which mostly contain images, are skipped."""
 
 
 class _Time(Struct):
@@ -104,15 +104,15 @@ def _page(file: int, session_id: str, after: datetime, before: datetime, end: in
 
 
 def _backwards(file: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The lines that begin before ``end``, the last one first, each with its offset. A line that is too long is
-    empty."""
+    """The lines that begin before ``end``, the last one first, each with its offset. A line longer than
+    ``LONGEST_LINE`` is replaced by an empty one."""
     rest: list[bytes] = []
     length = 0
     while end > 0:
         start = max(0, end - CHUNK)
         data = os.pread(file, end - start, start)
         if len(data) != end - start:
-            return  # the file was truncated meanwhile
+            return  # the file was truncated in the meantime
         *lines, last = data.split(b"\n")
         if lines:
             first, *others = [*lines, last]

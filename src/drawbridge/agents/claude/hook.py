@@ -59,8 +59,8 @@ def _decision(event: str, decision: str, reason: str) -> "dict[str, Any]":
 
 
 def session(environ: "Mapping[bytes, bytes]") -> "dict[str, Any] | None":
-    """What is reported about the session that calls the hook. None if no person can answer in its own dialog:
-    ``claude -p`` would wait for an answer that it never waited for before.
+    """What is reported about the session that calls the hook. None if nobody can answer in the session's own dialog:
+    the hook would make ``claude -p`` wait for an answer, which it never does on its own.
 
     The CLI marks a background session (``claude --bg``, the left arrow) as unattended, but such a session does wait for
     a person. Only the CLI's daemon sets both variables that are checked here (2.1.329); what it starts in a terminal

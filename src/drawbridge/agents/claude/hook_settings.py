@@ -1,8 +1,8 @@
 """Claude Code's hooks in its settings.
 
-Sources: Claude Code's hooks reference, and 2.1.329 itself (a settings file with a comment in it is not loaded at all; a
-byte order mark or an empty file is fine; FileChanged without a matcher applies to every path that ``watchPaths``
-named).
+Sources: Claude Code's hooks reference, and version 2.1.329 itself (a settings file with a comment in it is not loaded
+at all; a byte order mark or an empty file is fine; FileChanged without a matcher applies to every path that
+``watchPaths`` named).
 """
 
 from __future__ import annotations

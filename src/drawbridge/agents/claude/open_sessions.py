@@ -13,7 +13,7 @@ from drawbridge.core.private_files import process_alive
 
 
 class _Process(Struct):
-    """``<config>/sessions/<pid>.json`` (2.1.329): one for each process of the CLI that runs."""
+    """``<config>/sessions/<pid>.json`` (2.1.329): one for each running process of the CLI."""
 
     pid: int
     sessionId: str  # noqa: N815 - the CLI's own name
@@ -54,6 +54,7 @@ def _runs(process: _Process) -> bool:
 class ClaudeSessions:
     """Claude Code's implementation of ``Sessions``."""
 
+    directories = staticmethod(sessions.directories)
     listed = staticmethod(sessions.listed)
     known = staticmethod(sessions.known)
     title = staticmethod(sessions.title)

@@ -33,8 +33,8 @@ def words(told: object, longest: int) -> str | None:
 
 
 def content(text: str, attachments: tuple[Attachment, ...]) -> str | list[dict[str, Any]]:
-    """The content of a user message. Raises ``BadArgument`` for an attachment that is neither readable in it nor
-    stored."""
+    """The content of a user message. Raises ``BadArgument`` for an attachment that is neither stored nor readable as
+    part of the message."""
     parts = [one for one in attachments if one.path is None]
     text = with_paths(text, [one for one in attachments if one.path is not None])
     return [*map(_block, parts), {"type": "text", "text": text}] if parts else text
@@ -48,7 +48,8 @@ def embeds(attachment: Attachment) -> bool:
 
 
 def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
-    """The answer to a question about a tool's input ``given``. Raises ``BadArgument`` for an invalid changed input."""
+    """The answer to a question about a tool's input ``given``. Raises ``BadArgument`` if the changed input is not
+    valid."""
     changed = given if decision.updated_input is None else _checked_input(decision.updated_input)
     if not decision.allow:
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}

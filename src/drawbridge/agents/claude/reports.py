@@ -1,8 +1,9 @@
-"""What Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and its offers. Pure.
+"""What Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and what it offers.
+Pure.
 
-Only what a client can't know from the last records of the history is kept here. The formats are those of 2.1.329, for
-the to-do list also that of older versions. Fields of another type are ignored; everything is bounded in number and
-length.
+Only what a client can't know from the last records of the history is kept here. The formats are those of 2.1.329 and,
+for the to-do list, also of older versions. Fields of an unexpected type are ignored; everything is bounded in number
+and length.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ from drawbridge.agents.base import (
 from drawbridge.agents.reported import LONGEST_DESCRIPTION, MOST, count_of, decoded, each, name_of, text_of, todo_of
 
 STEERS: Final = "interrupt_cancel_queued_v1"
-"""The capability without which an interrupt would begin a turn with a message that was sent into the interrupted
-turn."""
+"""Without this capability, an interrupt would begin a turn with a message that was sent into the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"
-"""The model of a message that Claude Code itself has written, such as an error."""
+"""The model name in a message that Claude Code itself has written, such as an error."""
 
 TODO_TOOL: Final = b"TodoWrite"
-"""Lines without these bytes are not decoded for a to-do list."""
+"""Lines without these bytes are not decoded to look for a to-do list."""
 
 
 class _Usage(Struct):
@@ -92,7 +92,7 @@ class _System(Struct):
 
 
 class _Recorded(Struct):
-    """A line of a conversation, as the stream or as Claude Code's own file has it (in camel case)."""
+    """A line of a conversation, from the stream or from Claude Code's own file (in camel case)."""
 
     type: Any = None
     subtype: Any = None
@@ -119,7 +119,7 @@ class Reports:
         self._tasks: dict[str, Task] = {}
         """The running tasks, by their ids, in the order in which they were reported."""
         self._answer = _Message()
-        """The main agent's latest message, of those that ``recorded`` has read."""
+        """The main agent's latest message that ``recorded`` has read."""
         self._named = False
         """Whether ``init`` has reported the model: a message may have a shorter name for it."""
 
@@ -185,7 +185,7 @@ class Reports:
         return self._changed(before)
 
     def initialized(self, response: bytes | Raw) -> list[Output]:
-        """The answer to ``initialize``: the commands, agents and models with their descriptions."""
+        """Reads the answer to ``initialize``: the commands, agents and models with their descriptions."""
         before = self._state, self._offers
         answer = decoded(response, _Initialized) or _Initialized()
         self._offer(
@@ -216,7 +216,7 @@ class Reports:
         self._state = msgspec.structs.replace(self._state, **fields)
 
     def _offer(self, **fields: Any) -> None:
-        """Changes what is offered, apart from empty fields: a later line may contain less."""
+        """Updates what the agent offers, ignoring empty fields: a later line may contain less."""
         self._offers = msgspec.structs.replace(self._offers, **{name: value for name, value in fields.items() if value})
 
     def _context(self, message: _Message, result: dict[str, Any]) -> None:
@@ -331,8 +331,8 @@ _READERS: Final[dict[str, Callable[[Reports, _System], None]]] = {
 
 
 def last_state(lines: Sequence[bytes], session_id: str) -> AgentState:
-    """See ``Reconstructs.last_state``: what the agent had reported by the end of ``lines`` and outlives its process.
-    ``session_id``: only lines of this conversation are read."""
+    """See ``Reconstructs.last_state``: what the agent had reported by the end of ``lines``, as far as it outlives the
+    agent's process. ``session_id``: only lines of this conversation are read."""
     reports = Reports()
     for data in lines:
         line = decoded(data, _Recorded)

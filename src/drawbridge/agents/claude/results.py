@@ -1,7 +1,7 @@
 """Interprets a ``result`` line of ``claude``: the turn's outcome and its cost. Pure.
 
 Its fields are misleading (2.1.329): a failed API request and a missing login are ``"subtype": "success"`` with
-``"is_error": true``, and ``total_cost_usd`` is that of the whole conversation, across processes and forks.
+``"is_error": true``, and ``total_cost_usd`` is the cost of the whole conversation, across processes and forks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.agents.output import readable
 from drawbridge.agents.results import FAILED, NO_SESSION, RATE_LIMITED, Costs, Failure, amount, not_logged_in
 
 LONGEST_ERROR: Final = 2_000
-"""The most characters of an agent's text that an error contains."""
+"""The maximum number of characters of an agent's text that an error contains."""
 
 YEAR_2100: Final = 4_102_444_800
 """In seconds since 1970; a larger number is not a plausible time."""
@@ -70,8 +70,8 @@ class _LimitEvent(Struct):
 
 
 def limited_until(data: bytes) -> float | None:
-    """When the account's limit is reset, from a ``rate_limit_event``. None if no limit was reached or the time is
-    unknown."""
+    """When the account's limit is reset, in seconds since 1970, from a ``rate_limit_event``. None if no limit was
+    reached or the time is unknown."""
     try:
         limits = msgspec.json.decode(data, type=_LimitEvent).rate_limit_info
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -106,8 +106,8 @@ def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
 
 
 def tokens(result: Mapping[str, Any]) -> Tokens | None:
-    """The tokens used since the last ``result``: by all models (2.1.329) or by the main one (earlier versions). None if
-    it reports none."""
+    """The tokens used since the previous ``result``: by all models (2.1.329) or by the main one (earlier versions).
+    None if this one reports none."""
     models = result.get("model_usage_since_last_result")
     if isinstance(models, dict):
         given = [usage for usage in models.values() if isinstance(usage, dict)]

@@ -1,7 +1,8 @@
-"""What Claude Code has scheduled for itself: wake-ups and jobs, which its process begins without a prompt. Pure.
+"""What Claude Code has scheduled for itself: wake-ups and jobs, for which its process begins turns without a prompt.
+Pure.
 
 Nothing in the stream announces them, so they are read from the tool calls and their results (measured with 2.1.329). A
-job that ends by itself is not reported either: it ends with its time.
+job that ends by itself is not reported either: it is over once its time has passed.
 
 A process that resumes a conversation also resumes its jobs, again without announcing them; wake-ups end with their
 process.
@@ -33,7 +34,7 @@ RECURS_SECONDS: Final = 7 * 86_400.0
 """A recurring job runs for the last time this long after its first time."""
 
 LATEST: Final = 32_503_680_000.0
-"""The year 3000, in seconds since 1970. A later time is not one of the CLI's."""
+"""The year 3000, in seconds since 1970. A later time is not plausible."""
 
 
 class _Block(Struct):
@@ -68,8 +69,8 @@ class Schedule:
         self._wake_up: float | None = None
         """The time of the wake-up, in seconds since 1970. A new one replaces the previous one."""
         self._jobs = dict(jobs or {})
-        """The id of a job → the last time that it begins a turn. Only the latest of these are kept. They may have
-        passed."""
+        """The id of a job → the last time that it begins a turn, which may have passed. Only the latest of these are
+        kept."""
 
         self._is_reported = not jobs
 
@@ -80,7 +81,7 @@ class Schedule:
         return max(times, default=None)
 
     def begun(self) -> list[Output]:
-        """Handles the first work of the process: reports the jobs from before, if there are any."""
+        """Handles the beginning of a turn: the first time, reports the jobs from before, if there are any."""
         found: list[Output] = [] if self._is_reported else [ScheduleChanged(self.until)]
         self._is_reported = True
         return found
@@ -95,7 +96,8 @@ class Schedule:
 
     def answered(self, data: bytes) -> list[Output]:
         """Reads a line of type ``user``: the result of a call."""
-        # A call may never get a result. Results of other calls, which can be large, are not decoded because of it.
+        # A call may never get a result. Results of other calls, which can be large, must not be decoded because of such
+        # a call.
         if not self._calls or not any(id.decode() in self._calls for id in ANSWERED.findall(data)):
             return []
         line = decoded(data, _Line)

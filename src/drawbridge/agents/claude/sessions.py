@@ -18,8 +18,8 @@ from drawbridge.agents.base import Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WORKTREES = "--claude-worktrees-"
-"""``/.claude/worktrees/`` in the form that it has in the name of a directory of conversations: EnterWorktree creates
-worktrees there."""
+"""``/.claude/worktrees/``, where EnterWorktree creates worktrees, as it is written in the name of a conversation
+directory."""
 LONGEST_TITLE = 120
 HEAD_BYTES = 65_536
 """How many bytes at the beginning of a file are searched for a title."""
@@ -39,8 +39,8 @@ def directory_of(path: Path) -> Path:
 
 
 def file_of(path: Path, session_id: str) -> Path:
-    """The file of a conversation of the project directory. It moves to another directory when the agent enters a git
-    worktree (2.1.329). Blocking."""
+    """The file of a conversation of the project directory. The file moves to another directory when the agent enters a
+    git worktree (2.1.329). Blocking."""
     usual = directory_of(path) / f"{session_id}.jsonl"
     if ID.fullmatch(session_id) is None or os.path.exists(usual):
         return usual
@@ -63,6 +63,19 @@ def listed(path: Path, limit: int) -> list[Remembered]:
         if ID.fullmatch(entry.name[:-6]) and (head := _head(Path(entry.path))).is_of(path):
             found.append(Remembered(entry.name[:-6], status.st_mtime, head.title))
     return found
+
+
+def directories(limit: int) -> list[tuple[Path, float]]:
+    """The directories of the conversations that were active last, with the time; without worktrees that Claude Code
+    created. Blocking."""
+    newest = []
+    for directory in (config() / "projects").glob("*"):
+        if WORKTREES not in directory.name and (entries := _entries(directory)):
+            status, entry = max(entries, key=lambda found: found[0].st_mtime)
+            newest.append((status.st_mtime, entry.path))
+    newest.sort(reverse=True)
+    heads = [(_head(Path(file)), time) for time, file in newest[:limit]]
+    return [(Path(head.directory), time) for head, time in heads if head.directory and head.directory.startswith("/")]
 
 
 def _entries(directory: Path) -> list[tuple[os.stat_result, os.DirEntry[str]]]:

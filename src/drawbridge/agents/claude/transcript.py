@@ -1,4 +1,4 @@
-"""Reads Claude Code's own record of a session, one line at a time, in the form of the history and of clients. Pure.
+"""Reads Claude Code's own record of a session, one line at a time, and converts it for the history and clients. Pure.
 
 The record is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. The lines
 contain far more than messages (whole requests, copies of files): only the messages themselves are used.
@@ -60,7 +60,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A message as it would be in the CLI's stream: ``data`` is a JSON object in one line."""
+    """A message as it would be in the CLI's stream: ``data`` is a JSON object on one line."""
 
     uuid: str
     data: bytes
@@ -68,10 +68,12 @@ class Message(Struct, frozen=True):
     results: tuple[Result, ...] = ()
     interrupted: bool = False
     text: str = ""
-    """The agent's text in it."""
+    """The agent's text in the message."""
     foreign: bool = False
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
+    failure: str | None = None
+    """The CLI's name for why a request to the model has failed, if the message reports that; "" if it has none."""
 
 
 class Mode(Struct, frozen=True):
@@ -98,6 +100,8 @@ class _Line(Struct, rename="camel"):
     is_meta: bool = False
     is_sidechain: bool = False
     is_compact_summary: bool = False
+    is_api_error_message: Any = False
+    error: Any = None
     entrypoint: str = ""
     attachment: Raw = Raw(b"null")
     message: Raw = Raw(b"null")
@@ -191,8 +195,8 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 
 def _queued(found: _Line) -> Prompt | None:
-    """A prompt that was typed while the agent worked and was taken with a tool's result; the record has it as an
-    attachment."""
+    """A prompt that was typed while the agent worked, and that it received with a tool's result; the record contains it
+    as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None
@@ -214,7 +218,7 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     data: dict[str, Any] = {
         "type": found.type,
         "message": found.message,
-        # For a subagent's message: the record does not contain which call started the subagent.
+        # For a subagent's message: the record does not name the call that started the subagent.
         "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
         "session_id": session_id,
         "uuid": found.uuid,
@@ -232,7 +236,14 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
         text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
         foreign=_foreign(found),
         ends_turn=ends and not found.is_sidechain,
+        failure=_failure(found),
     )
+
+
+def _failure(found: _Line) -> str | None:
+    if found.is_api_error_message is not True:
+        return None
+    return found.error if isinstance(found.error, str) else ""
 
 
 def _change(result: Raw) -> _Change | None:

@@ -1,5 +1,5 @@
 """Codex as the server runs it: ``codex exec --json``, one process per prompt (measured with 0.169.0). It never asks:
-its sandbox, which the permission mode chooses, decides what it may do.
+its sandbox, which the permission mode selects, decides what it may do.
 """
 
 from __future__ import annotations

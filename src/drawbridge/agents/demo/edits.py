@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 LARGEST: Final = 64 * 1024
-"""Bytes of the largest file that it changes."""
+"""The maximum size of a file that the agent changes, in bytes."""
 
 COMMENTS: Final = {".py": "# {}", ".sh": "# {}", ".toml": "# {}", ".js": "// {}", ".ts": "// {}", ".go": "// {}"}
 COMMENTS_MORE: Final = {".rs": "// {}", ".c": "/* {} */", ".css": "/* {} */", ".lua": "-- {}", ".html": "<!-- {} -->"}
@@ -26,8 +26,8 @@ def short(words: str) -> str:
 
 
 def for_prompt(words: str, directory: str) -> Edit:
-    """The edit for a prompt: it adds a line to the file that the prompt names, or else to the first suitable file, or
-    else it creates a new file."""
+    """The edit for a prompt: it adds a line to the file that the prompt names, otherwise to the first suitable file; if
+    there is no such file, it creates a new one."""
     fit = sorted(path for path in Path(directory).iterdir() if _is_fit(path))
     named = [path for path in fit if path.name in words]
     for path in [*named, *fit]:
@@ -43,7 +43,7 @@ def for_prompt(words: str, directory: str) -> Edit:
 
 
 def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
-    """Applies the edit. Returns the problem, in which case nothing was written, or None."""
+    """Applies the edit. Returns None, or the problem if nothing was written."""
     path = Path(str(given.get("file_path")))
     if not path.resolve().is_relative_to(Path(directory).resolve()):
         return "I only write in the directory that I was started in."
@@ -78,7 +78,7 @@ def _read(path: Path) -> str | None:
 
 
 def _ending(text: str) -> str:
-    """As many of the last lines as are needed to be unique in the text."""
+    """The end of the text: as many of its last lines as are needed to be unique in it."""
     lines = text.splitlines(keepends=True)
     endings = ("".join(lines[-number:]) for number in range(1, len(lines) + 1))
     return next((ending for ending in endings if text.find(ending) + len(ending) == len(text)), text)

@@ -74,7 +74,7 @@ class Agent:
         self._said.put(None)
 
     def _take(self, seconds: float | None) -> None:
-        """Waits at most this many seconds for the next message, and handles it."""
+        """Waits for the next message, at most ``seconds`` (None: without a limit), and handles it."""
         try:
             message = self._said.get(timeout=seconds)
         except queue.Empty:
@@ -231,7 +231,7 @@ class Agent:
     # Messages from the agent.
 
     def _tell(self, text: str, pace: float | None = None) -> str:
-        """Sends a text: word by word if partial messages are enabled, then the whole. ``pace``: seconds per word."""
+        """Sends a text: word by word if partial messages are enabled, then as a whole. ``pace``: seconds per word."""
         self._wait(0)
         words = text.split(" ")
         pace = WORD_SECONDS if pace is None else pace

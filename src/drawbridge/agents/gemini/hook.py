@@ -1,6 +1,6 @@
 """Gemini CLI's hooks: what they send, and how they are answered. Loaded at every guard call, so it imports nothing.
 
-Source: ``docs/hooks/reference.md`` of 0.61.0 (``ask`` is not documented there, but the program supports it).
+Source: ``docs/hooks/reference.md`` of version 0.61.0 (``ask`` is not documented there, but the program supports it).
 """
 
 TYPE_CHECKING = False

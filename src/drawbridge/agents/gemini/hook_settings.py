@@ -1,7 +1,7 @@
 """Gemini CLI's hooks in its settings.
 
-Sources: 0.61.0 and its ``docs/hooks`` (comments are fine, a byte order mark is not; matchers are regular expressions
-that match anywhere in a name; timeouts are in milliseconds).
+Sources: version 0.61.0 and its ``docs/hooks`` (comments are fine, a byte order mark is not; matchers are regular
+expressions that match anywhere in a name; timeouts are in milliseconds).
 """
 
 from __future__ import annotations

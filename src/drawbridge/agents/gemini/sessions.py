@@ -28,7 +28,7 @@ def spare(home: Path, session_id: str) -> None:
     """Prevents the loss of a conversation that is resumed in the minute in which it began.
 
     ``session/load`` first creates a new file for it, named after the minute, and so overwrites the file that it is
-    about to read (0.61.0). Therefore that file is renamed to the minute before; the CLI finds it by its content.
+    about to read (0.61.0). So that file is renamed to the previous minute; the CLI finds it by its content.
     """
     if not ID.fullmatch(session_id):
         return
@@ -44,6 +44,15 @@ class GeminiSessionFiles(Struct, frozen=True):
     """The conversations in ``home``, the CLI's directory."""
 
     home: Path
+
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        """The directories of the conversations that were active last, with the time. Blocking."""
+        found = []
+        for root in self.home.glob("tmp/*/.project_root"):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                if times := [file.stat().st_mtime for file in root.parent.glob("chats/session-*.jsonl")]:
+                    found.append((Path(root.read_text().strip()), max(times)))
+        return sorted(found, key=lambda one: one[1], reverse=True)[:limit]
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
         """The conversations, the newest first. Blocking."""

@@ -1,9 +1,9 @@
 --- Shared by methods that read or replace a whole text: what a save would write, and changes that keep marks and views.
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
-local PAIRED = 200 -- lines of one edit; more are replaced at once, and marks inside them are lost
+local PAIRED = 200 -- lines of one edit; more are replaced together, and marks inside them are lost
 local BOM = '\239\187\191'
 
--- Names that mean something else to iconv than to Neovim: what Neovim means by them.
+-- Encodings whose names mean something else to iconv: the names that iconv has for them.
 local BYTE_ORDERS = { ['utf-16'] = 'utf-16be', ['ucs-2'] = 'utf-16be', ['ucs-2le'] = 'utf-16le' }
 
 local function is_utf8(encoding)
@@ -52,7 +52,7 @@ local function is_taken_over(buf)
   return vim.bo[buf].buftype ~= ''
 end
 
---- The number of bytes that both begin with; it never ends inside a multibyte character.
+--- The length of the common beginning in bytes, which never ends inside a multibyte character.
 local function common_start(a, b)
   local count, most = 0, math.min(#a, #b)
   while count < most and a:byte(count + 1) == b:byte(count + 1) do

@@ -1,6 +1,7 @@
---- The beginning of each request from the guard to Neovim: this file and the method's own file run as one chunk, with the
---- method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md has the methods.
---- Works from Neovim 0.7 on, without our plugin. Every edit of an agent waits for it: keep it small.
+--- The beginning of each request from the guard to Neovim: this file and the method's own file run as one chunk, with
+--- the method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md
+--- describes the methods. Works from Neovim 0.7 on, without our plugin. Every edit of an agent waits for it: keep it
+--- small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
@@ -63,7 +64,7 @@ local function answer(result)
   )
 end
 
---- The path without links; if it does not exist yet, the resolved path of the part that does, followed by the rest.
+--- The path with links resolved; if it does not exist yet, the resolved path of the part that exists, and the rest.
 local function canonical(path, again)
   local rest, up, went_up = '', 0, false
   for _ = 1, 100 do -- links may lead in a circle
@@ -156,7 +157,7 @@ local function written_since(buf)
   return first and found and found.mtime.sec + found.mtime.nsec / 1e9 > first + 1 + TICK
 end
 
---- Notes what Neovim can't report later, at the moment when it happens.
+--- Records what Neovim can't report later, at the moment when it happens.
 local function watch(guard)
   local group = api.nvim_create_augroup('drawbridge_guard', {})
   local function on(events, callback)
@@ -176,7 +177,7 @@ local function watch(guard)
     local before, now = VISUAL[vim.v.event.old_mode:sub(1, 1)], VISUAL[vim.v.event.new_mode:sub(1, 1)]
     local buf = api.nvim_get_current_buf()
     if now and not before then
-      -- An operator may have changed the text by the time that the mode ends.
+      -- An operator may have changed the text by the time the mode ends.
       guard.left, guard.entered = nil, { buf = buf, tick = api.nvim_buf_get_changedtick(buf) }
     elseif before and not now and guard.entered and guard.entered.buf == buf then
       guard.left = guard.entered

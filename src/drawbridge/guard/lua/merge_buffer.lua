@@ -1,4 +1,4 @@
---- Merges a change of the file on disk into the unsaved text, which stays unsaved.
+--- Merges a change to the file on disk into the unsaved text, which stays unsaved.
 local function refuse(reason)
   return answer({ merged = false, reason = reason })
 end

@@ -17,15 +17,15 @@ local function attempt(buf, command, event, callback)
   return not ok and (tostring(problem):match('E%d+: [^\n]*') or tostring(problem)) or nil
 end
 
---- Whether Neovim itself would report that the file has changed since it was read. Saving can't find out: it would ask the
---- user.
+--- Whether Neovim itself would report that the file has changed since it was read. A save can't find that out: it would
+--- ask the user.
 local function is_newer(buf)
   if guard.stamps[buf] ~= stamp(buf) then
     return true
   elseif guard.sure[buf] then
     return false
   end
-  -- "File exists" (E13): it did not when the buffer was created. The attempt ends before anything is written.
+  -- "File exists" (E13): the file did not exist when the buffer was created. The attempt ends before a write.
   local confirm, newer = vim.o.confirm, false
   vim.o.confirm = false
   local problem = attempt(buf, 'silent write', 'BufWriteCmd', function()
@@ -68,7 +68,7 @@ local reason = obstacle(buf)
 if reason then
   return refuse(reason)
 end
--- With "!" Neovim does not ask; everything that it would ask or refuse was checked before.
+-- With "!" Neovim does not ask; everything that it would ask about or refuse was checked before.
 reason = attempt(buf, 'silent lockmarks write!')
 if reason or vim.bo[buf].modified then
   return refuse(reason or 'Neovim did not save it')

@@ -56,7 +56,7 @@ local function selected(place)
     cut_block(lines, lines[1], last, { from = from, to = to, curswant = place.curswant })
   elseif place.kind == 'v' then
     if from[2] + #lines - 1 == to[2] then
-      -- If both ends are the same, that character is selected even so.
+      -- If both ends are the same, that character is still selected.
       local exclusive = vim.o.selection == 'exclusive' and (from[2] ~= to[2] or from[3] ~= to[3])
       lines[#lines] = last:sub(1, to[3] - 1 + (exclusive and 0 or #character_at(last, to[3])))
     end

@@ -1,4 +1,4 @@
---- Shows a notice of one line. Longer ones, and two at once, would end in "Press ENTER".
+--- Shows a one-line notice. Longer ones, and two at once, would end in "Press ENTER".
 local function fitted(text)
   local room = math.max(vim.v.echospace, 10)
   return fn.strdisplaywidth(text) <= room and text or fn.printf('%.' .. room - 3 .. 'S...', text)

@@ -1,7 +1,7 @@
 --- The state of the requested files, and of everything else that `want` lists.
 local REMEMBERED = 50 -- files
 
---- The buffers of the file that the user works on; while a terminal or another special buffer is current, of the last one.
+--- The buffers of the file that the user is working on, or of the last one while a special buffer is current.
 local function in_front()
   for _, buf in ipairs({ api.nvim_get_current_buf(), fn.winbufnr(fn.winnr('#')) }) do
     if buf > 0 and is_file(buf) then
@@ -37,7 +37,7 @@ local function standing(bufs)
   return all or vim.NIL
 end
 
---- Stores the buffer's current diagnostics for the method `diagnostics`.
+--- Stores the buffer's current diagnostics for the `diagnostics` method.
 local function remember(buf)
   -- Accessing `vim.diagnostic` would load it: if it is not loaded, there are no diagnostics.
   guard.before[buf] = package.loaded['vim.diagnostic'] and vim.diagnostic.get(buf) or {}

@@ -1,7 +1,8 @@
-"""The tools that an agent may call on the editor: one explicit tuple, and the only place where results are wrapped.
+"""The tools that Claude Code may call on the editor, in one explicit tuple. Gemini CLI's are in ``gemini``.
 
-A tool is one short function and the struct of its arguments; the struct both validates the arguments and defines the schema
-in ``tools/list``. Tools are grouped by the editor's feature that they need. Pure: all I/O is in the ``ToolContext``.
+A tool is one short function and the struct of its arguments; the struct both validates the arguments and defines the
+schema in ``tools/list``. Tools are grouped by the editor feature that they need. Pure: all I/O is in the
+``ToolContext``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors and warnings of the editor's language tools."""
+"""Errors and warnings from the editor's language tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class GetDiagnostics(Arguments, frozen=True):
 
 
 async def get_diagnostics(context: ToolContext, arguments: GetDiagnostics) -> Content:
-    """Returns a list of files. A requested file is in it even without problems, with its URI as it was given."""
+    """Returns a list of files. It contains a requested file even if that has no problems, with the URI as it was
+    given."""
     if arguments.uri:
         path = context.workspace.resolve(arguments.uri)
         found = () if context.workspace.privacy.hides(path) else await context.workspace.editor.diagnostics(path)

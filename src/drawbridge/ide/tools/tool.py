@@ -24,7 +24,7 @@ class ToolContext(Protocol):
     workspace: Workspace
 
     async def check_readable(self, path: str) -> None:
-        """Raises ``UnusableFile`` when ``path`` is not a text file that can be opened."""
+        """Raises ``UnusableFile`` if ``path`` is not a text file that can be opened."""
         ...
 
     async def review(self, path: str, new_text: str, title: str) -> Decision:

@@ -1,4 +1,5 @@
-"""Blobs: large input that clients upload in pieces. Stored in files for an hour, bounded in size and number."""
+"""Blobs: large input that clients upload in pieces. They are stored in files until an hour after their last use, and
+limited in size and number."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ KEPT_SECONDS: Final = 3_600.0
 """Seconds that a blob is kept after its last use."""
 
 DEEPER: Final = 500
-"""A client's JSON may be nested by this many levels less than what can be parsed, since it is passed on inside other
-messages."""
+"""A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
+other messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
-"""The device that has uploaded a blob (None for the owner), and the blob's id: each device has its own."""
+"""The device that has uploaded a blob (None for the owner), and the blob's id, which is unique only for that device."""
 
 
 class _Blob(Struct):
@@ -60,14 +61,16 @@ class Blobs:
         self._blobs: dict[Key, _Blob] = {}
         self._names = map(str, itertools.count())
         self._putting = asyncio.Lock()
-        """Pieces are written one after the other: each is checked against the room that the last one has left."""
+        """Pieces are written one at a time, because each is checked against the room that the previous ones have
+        left."""
         for left in directory.iterdir():
             left.unlink()
 
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
-        """Appends a piece at ``offset`` (bytes), where the last one ended; ``offset`` 0 restarts an unfinished blob.
+        """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
+        blob.
 
-        ``device``: the id of the device that sends it, or None for the owner. Raises ``ClientError``.
+        ``device``: the id of the device that sends the piece, or None for the owner. Raises ``ClientError``.
         """
         key = device, blob_id
         async with self._putting:
@@ -92,13 +95,13 @@ class Blobs:
         return BlobStored(blob_id, offset + len(data), last)
 
     async def read(self, blob_id: str, device: str | None) -> bytes:
-        """Returns all bytes of a finished blob that ``device`` has uploaded. It is kept, since a request may be sent twice.
-        Raises BLOB_NOT_FOUND."""
+        """Returns all bytes of a finished blob that ``device`` has uploaded. The blob is kept, because a request may be
+        sent twice. Raises BLOB_NOT_FOUND."""
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def take(self, blob_id: str, device: str | None) -> bytes:
-        """Like ``read``, but without waiting: for a decision, nothing may happen between the check of its scope and its
-        use."""
+        """Like ``read``, but without waiting: for a decision, nothing may happen between the scope check and the use of
+        the blob."""
         return _content(self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:
@@ -147,7 +150,7 @@ def _content(file: Path) -> bytes:
 
 
 def _is_full(blobs: Collection[_Blob], size: int, part: float) -> bool:
-    """Whether one more of this size would exceed ``part`` of the limits."""
+    """Whether one more blob of this size would exceed ``part`` of the limits."""
     return sum(blob.size for blob in blobs) + size > ALTOGETHER * part or len(blobs) + 1 > MOST * part
 
 
@@ -169,7 +172,8 @@ def no_blob() -> ClientError:
 
 
 def json_object(data: bytes, field: str) -> Raw:
-    """A client's JSON object as one line that every agent can read and every history can store. Raises ``ClientError``."""
+    """A client's JSON object as one line that every agent can read and every history can store. Raises
+    ``ClientError``."""
     try:
         msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from drawbridge.core.addresses import place
 from drawbridge.server.app.core import Core
 from drawbridge.server.app.outbox import Outbox, Writers
 from drawbridge.server.auth.entrance import Entrance
@@ -21,16 +23,16 @@ from drawbridge.transport.http_app import WebSocket
 logger = logging.getLogger("drawbridge.server")
 
 AUTH_SECONDS: Final = 5.0
-"""Seconds from the open WebSocket to the token."""
+"""Seconds within which the token must arrive after the WebSocket is opened."""
 
 SIGNING_SECONDS: Final = 60.0
-"""Seconds from the challenge to its signature."""
+"""Seconds within which the signature must arrive after the challenge."""
 
 AUTH_BYTES: Final = 4_096
-"""Bytes of one message of a client that has not signed in."""
+"""The maximum length of a message from a client that has not signed in, in bytes."""
 
 UNFINISHED_BYTES: Final = 4 * AUTH_BYTES
-"""Bytes that are kept of an unfinished message of a client that has not signed in."""
+"""The maximum number of bytes that are kept of an unfinished message from a client that has not signed in."""
 
 UNAUTHORIZED: Final = 4401
 DISMISSED: Final = 4403
@@ -41,8 +43,8 @@ TOO_OFTEN: Final = 4429
 class Client:
     """A ``Subscriber``. Until ``let_in``, it has no permissions, and a few seconds to sign in.
 
-    ``host``: the name by which it has reached the server. ``certificate``: the SHA-256 of the certificate of its connection,
-    None without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
+    ``host``: the name by which it has reached the server. ``certificate``: the SHA-256 of the certificate of its
+    connection, None without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Client:
     ) -> None:
         self.id = id
         self.address = address
+        self.place = place(address)
         self.name = address or "unknown"
         self.host = host
         self.certificate = certificate
@@ -72,6 +75,7 @@ class Client:
         self._ended = ended
         self._myself = (self,)
         self._requests = 0
+        self._made_at = asyncio.get_running_loop().time()
         websocket.limit_unfinished(UNFINISHED_BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._expect_within(AUTH_SECONDS, "the token did not arrive in time")
@@ -102,8 +106,13 @@ class Client:
         return self.identity
 
     @property
+    def is_new(self) -> bool:
+        """Whether its token may still be on its way (``GRACE_SECONDS``)."""
+        return asyncio.get_running_loop().time() - self._made_at < GRACE_SECONDS
+
+    @property
     def audited(self) -> dict[str, Any]:
-        """The fields of an audit line that name this client."""
+        """The fields of an audit log entry that identify this client."""
         device_id = self.identity.device_id if self.identity is not None else None
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
@@ -123,7 +132,7 @@ class Client:
             self._expect_within(SIGNING_SECONDS, "the signature did not arrive in time")
 
     def next_correlation_id(self) -> str:
-        """An id for one request, which its log lines and its error have in common."""
+        """An id for one request, which the request's log lines and its error share."""
         self._requests += 1
         return f"{self.id}-{self._requests}"
 
@@ -144,7 +153,7 @@ class Client:
         self.close_after(DISMISSED, why.text)
 
     def close_after(self, code: int, reason: str) -> None:
-        """Closes the connection once everything that was sent in this iteration of the event loop was passed on to
+        """Closes the connection once everything that was sent in this iteration of the event loop has been passed on to
         it."""
         self._writers.flush()
         self.close(code, reason)
@@ -175,23 +184,33 @@ class Client:
         self.close(TOO_SLOW, "too slow: connect again and join with after_seq")
 
 
-STRANGERS: Final = 32
-"""The maximum number of open WebSockets that have not signed in; if there are more, the oldest is closed."""
+STRANGERS: Final = 128
+"""The maximum number of open WebSockets that have not signed in."""
+
+PLACE_STRANGERS: Final = 64
+"""The maximum number of open WebSockets from one place (``core.addresses``) that have not signed in."""
+
+GRACE_SECONDS: Final = 1.0
+"""Seconds that each new WebSocket gets to send its token, however many others there are: enough for a network with a
+round trip of 400 ms."""
 
 TRY_LATER: Final = 1013
 
+CROWDED: Final = "too many clients without a token"
+
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
-"""The error code of a client that could not sign in → how its connection is closed; otherwise with ``UNAUTHORIZED``."""
+"""The error code for a client that could not sign in → the close code of its connection. For other errors, the close
+code is ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks of which clients may still be connected."""
+"""Seconds between checks of whether clients may stay connected."""
 
 
 class Clients:
-    """Iterates over the clients that have signed in."""
+    """All connected clients. Iterating yields those that have signed in."""
 
     def __init__(self, entrance: Entrance, core: Core, writers: Writers) -> None:
-        """``writers``: write to all clients."""
+        """``writers``: collect and write the frames for all clients."""
         self.writers = writers
         self._entrance = entrance
         self._core = core
@@ -205,8 +224,8 @@ class Clients:
         return len(self._known)
 
     def add(self, client: Client, identity: Identity | None) -> None:
-        """Adds a client whose connection has been opened. ``identity``: of the token in its request; None without a
-        token."""
+        """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
+        without a token."""
         self._entrance.connected(client.address)
         if identity is not None:
             try:
@@ -214,9 +233,31 @@ class Clients:
             except ClientError as full:  # others have connected since its request was accepted
                 client.close(TRY_LATER, full.text)
             return
+        if not self._make_room(client.place):
+            client.close(TRY_LATER, CROWDED)
+            return
         self._strangers[client] = None
-        if len(self._strangers) > STRANGERS:
-            next(iter(self._strangers)).close(TRY_LATER, "too many clients without a token")
+
+    def _make_room(self, of: str) -> bool:
+        """Makes room for one more client that has not signed in: if there are too many, closes one that has had its
+        time: the oldest one from the place ``of``, or, if the limit of all places is reached, from the place that has
+        the most. Returns False if none of them has had its time.
+        """
+        mine = [stranger for stranger in self._strangers if stranger.place == of]
+        if len(mine) >= PLACE_STRANGERS:
+            crowd = mine
+        elif len(self._strangers) >= STRANGERS:
+            crowd = list(self._strangers)
+        else:
+            return True
+        over = [stranger for stranger in crowd if not stranger.is_new]
+        if not over:
+            return False
+        crowds = Counter(stranger.place for stranger in crowd)
+        gives_way = max(over, key=lambda stranger: crowds[stranger.place])
+        self._strangers.pop(gives_way, None)  # its connection takes a moment to end
+        gives_way.close(TRY_LATER, CROWDED)
+        return True
 
     def let_in(self, client: Client, identity: Identity) -> None:
         """Signs a client in. Raises ``ClientError`` if there are too many clients."""
@@ -228,7 +269,7 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and all of whose requests are done. This is the last call for it."""
+        """Removes a client that has disconnected, once all its requests are done. This is the last call for it."""
         self._strangers.pop(client, None)
         self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
@@ -246,7 +287,8 @@ class Clients:
                 client.dismiss(why)
 
     def send_stats(self, stats: Stats) -> None:
-        """A device that is confined to some projects receives only the part about those."""
+        """Sends the statistics to the clients that follow them. A device that is confined to some projects receives
+        only the part about those."""
         whole = Frame(update("stats", stats), ephemeral=True)
         for client in self:
             if "stats" in client.topics:

@@ -31,7 +31,7 @@ def _is_typed(command: commands.Execute) -> bool:
     return command.project_id.startswith(TERMINAL_PREFIX)
 
 
-# There is no annotation: with one, mypy would take a row's type variables from it, and check nothing.
+# Without an annotation: with one, mypy would infer the rows' type variables from it and check nothing.
 # fmt: off
 COMMANDS: Final = (
     Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),

@@ -1,8 +1,9 @@
-"""Executes the requests of one client in order. A client need not wait for an answer before its next request.
+"""Executes the requests of one client in order. A client does not have to wait for a reply before it sends its next
+request.
 
-Slow requests run beside the others. Until a client has signed in, signing in is all that it can do. An
-unexpected error affects one request: it is logged under the request's correlation id, the client is sent
-INTERNAL_ERROR, and the next request follows.
+Slow requests run concurrently with the others. Until a client has signed in, it can only sign in. An unexpected error
+affects one request: it is logged under the request's correlation id, the client receives INTERNAL_ERROR, and the next
+request is executed.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from drawbridge.server.protocol.messages import Answer, Frame, encode, error
 from drawbridge.transport.http_app import WebSocket
 
 INBOX: Final = 64
-"""Requests of one client that may be queued; above that, nothing more is read from the client."""
+"""The number of queued requests from one client above which nothing more is read from the client."""
 
 ASIDE: Final = 16
-"""The maximum number of slow requests from one client that run at once, beside its other requests."""
+"""The maximum number of slow requests from one client that run at the same time, in addition to its other requests."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -64,7 +65,7 @@ class Connection:
     def received(self, text: str) -> None:
         if self.client.is_closed:
             return
-        if self._silent:  # a client is sent nothing before its first message
+        if self._silent:  # a client receives nothing before its first message
             self._silent = False
             self.client.topics.add("stats")
         self._inbox.append(text)
@@ -83,7 +84,7 @@ class Connection:
         self.client.end()
 
     async def done(self) -> None:
-        """Returns when none of its requests is being worked on."""
+        """Returns when none of the client's requests is being executed."""
         await self._tasks.wait()
 
     # inside
@@ -98,7 +99,7 @@ class Connection:
                 else:
                     self._read_on()
                     await self._take(text, correlation_id)
-            # Most requests are answered without waiting, so other clients get their turn between two of them. The
+            # Most requests are answered without waiting. This gives other clients their turn between two of them; the
             # requests keep the order of the inbox.
             await asyncio.sleep(0)
         self._working = False
@@ -139,7 +140,7 @@ class Connection:
         if self.client.is_dismissed:
             return
         project_id = getattr(command, "project_id", None) or None
-        # If what follows from the request fails, the request has been answered: that error does not name a request.
+        # If what follows from the request fails, the request has already been answered: that error does not name it.
         with (
             self._reported(correlation_id, lambda: None, project_id),
             contextlib.ExitStack() as after_reply,

@@ -1,7 +1,7 @@
 """The commands that concern projects and their agents: the only layer between the sockets and the sessions.
 
-Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. What concerns other
-clients is sent to them by the project, as one frame for all.
+Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. The project sends
+other clients what concerns them, as one frame for all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -52,7 +52,7 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 COUNTING_SECONDS: Final = 2.0
-"""Seconds that a request for the usage waits until the runs of older histories are counted."""
+"""The maximum number of seconds that a request for the usage waits for the runs of older histories to be counted."""
 
 _NO_WISH = msgspec.structs.asdict(Options())
 
@@ -185,14 +185,14 @@ class Core:
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
-        """An image that a prompt of the history names."""
+        """An image that a prompt in the history refers to."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
         return data
 
     def asks(self, agent: str) -> bool:
-        """Whether the agent of that name can ask for approvals."""
+        """Whether the agent with this name can ask for approval."""
         return self.context.asks(agent)
 
     def _session_in_place(self, project_id: str) -> Session:
@@ -215,8 +215,8 @@ class Core:
         project = await self.projects.create(command.path, command.agent)
         if command.join:
             self.audience.join(project.id, client)
-        # Clients that follow all projects are notified; the client that requested it has it in the reply, as the
-        # specification shows.
+        # Clients that follow all projects are notified; the client that requested the project receives it in the reply,
+        # as the specification shows.
         project.store.announce(ProjectCreated(project.info()), client)
         return messages.updated("project_state", project.shown(), project.id)
 
@@ -254,7 +254,8 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """With ``since`` alone, returns the specification's bare array if it fits into a frame; otherwise a page."""
+        """Without a field other than ``since``, returns the specification's bare array if it fits into a frame;
+        otherwise a page."""
         project = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
@@ -293,7 +294,7 @@ class Core:
         self, command: commands.SessionMessages, client: Subscriber
     ) -> Answer[replies.SessionMessagesPage]:
         session = self.all_sessions.get(command.project_id)
-        # The history of a terminal session has been copied from the agent's record.
+        # The history of a terminal session is already a copy of the agent's record.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
         parts = await self.searching.all_parts(session)
@@ -354,7 +355,8 @@ class Core:
 
         def suggested() -> replies.Places:
             deleted = [(Path(one.path), one.last_active) for one in self.projects.deleted()]
-            return places.suggested(self.context.places, projects, [*in_terminals, *deleted], client.sees)
+            stored = conversations.directories(self.context.agents.values(), places.MOST_RECENT)
+            return places.suggested(self.context.places, projects, [*in_terminals, *deleted, *stored], client.sees)
 
         return Answer(type="place_list", data=await asyncio.to_thread(suggested))
 
@@ -440,6 +442,8 @@ class Core:
         ]
         if not command.steer:
             await project.settle()  # an agent may lose its conversation then, and with it the mode of that conversation
+        options = msgspec.structs.asdict(command.options)
+        wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
             prompt=command.prompt,
@@ -447,7 +451,8 @@ class Core:
             client_id=client.id,
             request_id=command.request_id,
             agent=command.agent,
-            options=self._allowed(command.options, project, command.agent or project.data.agent),
+            options=self._allowed(wishes, project, command.agent or project.data.agent),
+            wishes=frozenset(wishes),
             attachments=tuple(attachments),
         )
         if not attachments:
@@ -471,9 +476,9 @@ class Core:
         await project.settle()  # nothing may come between this and the prompt
         return project.execute(order, client, queue=command.queue)
 
-    def _allowed(self, options: Options, project: ManagedSession, agent: str) -> Options:
-        """The settings of a run: each as the client requests it, or else the project's default; never above the ceilings."""
-        wishes = {name: value for name, value in msgspec.structs.asdict(options).items() if value != _NO_WISH[name]}
+    def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
+        """The settings of a run: what the client requests, otherwise the project's defaults; always within the
+        ceilings."""
         asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
         found = self.context.within(asked, agent)
         # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
@@ -575,7 +580,7 @@ class Core:
                 by=client.name,
                 client_id=client.id,
                 request_id=command.request_id,
-                options=self._allowed(Options(), project, project.data.agent),
+                options=self._allowed({}, project, project.data.agent),
             )
             return await project.submit_review(order, command.drafts, command.text, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
@@ -618,13 +623,13 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
-        """Whether this server accepts messages of this type at all: some types must be allowed by its owner."""
+        """Whether this server accepts messages of this type at all: the server's owner must allow some types."""
         ceilings = self.context.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 
     @property
     def modes(self) -> list[str]:
-        """The modes that ``set_mode`` accepts."""
+        """The modes that ``set_mode`` accepts, in addition to an agent's own modes."""
         return modes(self.context.ceilings)
 
     async def set_mode(self, command: commands.SetMode, client: Subscriber) -> Answer[Nothing]:

@@ -1,4 +1,4 @@
-"""Executes a client's command: checks its scope, calls the handler, writes the audit log and reports errors."""
+"""Executes a client's command: checks its scope, calls the handler, writes to the audit log and reports errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     possible."""
     reply: Reply[R]
     audit: Audit[C, R] | None = None
-    """The line of the audit log that is written once it is done; None if it does not change anything."""
+    """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
     """Whether the client's next requests do not wait for it; a function decides that for each command."""
     signs_in: bool = False
@@ -66,7 +66,8 @@ AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """``rows``: the commands that the server accepts. ``core`` or ``server``, whichever the row names, has the handler."""
+    """``rows``: the commands that the server accepts. The row determines whether ``core`` or ``server`` has the
+    handler."""
 
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
@@ -96,7 +97,8 @@ class Dispatch:
         return aside if isinstance(aside, bool) else aside(command)
 
     async def sign_in(self, text: str, client: Client) -> tuple[Command, Answer[Any]]:
-        """Handles a message of a client that has not signed in. Raises ``ClientError`` if the client must be disconnected."""
+        """Handles a message of a client that has not signed in. Raises ``ClientError`` if the client must be
+        disconnected."""
         try:
             command = self.parse(text)
         except ClientError:
@@ -115,7 +117,8 @@ class Dispatch:
     ) -> Answer[Any]:
         """Executes a command. Raises only ``ClientError``; an unexpected error is logged under the correlation id.
 
-        ``after_reply`` receives what follows from the command. The caller closes it once the reply or the error was sent.
+        ``after_reply`` receives what follows from the command. The caller closes it once the reply or the error has
+        been sent.
         """
         correlation.set(correlation_id)
         row = self._rows[type(command)]
@@ -158,7 +161,7 @@ class Dispatch:
         """Checks whether this client may send this command for this project. Only this method decides that. Raises
         ``ClientError``.
 
-        Returns the approval that the command decides, if that is open.
+        Returns the approval request that the command decides on, if it is open.
         """
         identity = client.known
         scopes.check_only(identity, command, row.name)
@@ -190,7 +193,7 @@ class Dispatch:
         return asked
 
     def _instead(self, command: commands.PermissionResponse, identity: Identity) -> Mapping[str, Any] | None:
-        """The input that the tool is to run with instead of the agent's."""
+        """The input that the tool is to run with instead of the agent's; None if it is unchanged."""
         if command.updated_input_blob is not None:
             return _object(self._blobs.take(command.updated_input_blob, identity.device))
         return _object(msgspec.json.encode(command.updated_input)) if command.updated_input is not None else None

@@ -1,4 +1,5 @@
-"""A client joins a session: one snapshot, then the records after its cursor, then the stream; without gaps or duplicates."""
+"""A client joins a session: one snapshot, then the records after its cursor, then the stream; without gaps or
+duplicates."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from drawbridge.server.sessions.session import Session
 logger = logging.getLogger("drawbridge.server")
 
 PAGE: Final = 200
-"""Records that are sent at a time to a client that is catching up."""
+"""The number of records that are sent at a time to a client that is catching up."""
 
 PAGE_BYTES: Final = 512 * 1024
 
 
 class Joining:
-    """Clients that are still being sent what they missed."""
+    """The clients that are still receiving the records that they missed."""
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
@@ -32,8 +33,8 @@ class Joining:
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def join(self, project: Session, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
-        """Joins a client to a session. Returns the snapshot, which the stream follows, from ``after_seq`` or else from
-        the snapshot on."""
+        """Joins a client to a session. Returns the snapshot. The stream follows it, beginning after ``after_seq`` if
+        that is given, otherwise after the snapshot."""
         self.leave(project, client)
         snapshot = project.snapshot()
         if after_seq is None or after_seq >= snapshot.last_seq:
@@ -66,7 +67,8 @@ class Joining:
                 self._failed(project, client)
 
     async def _catch_up(self, project: Session, client: Subscriber, seq: int, sent: tuple[Event, ...]) -> None:
-        """Sends the records on disk, as fast as the client reads; then the client joins the others in the same loop iteration.
+        """Sends the records on disk, as fast as the client reads. When none is left, the client joins the others in the
+        same iteration of the event loop.
 
         ``sent``: what the snapshot contained in addition to the history. What has changed in it since is sent at the
         end.
@@ -81,7 +83,7 @@ class Joining:
                     logger.warning(
                         "%s: record %d of its history was not written by Drawbridge; it was skipped", project.id, seq
                     )
-            if not page.records:  # up to ``last_seq`` they are damaged; one may have been written since
+            if not page.records:  # the records up to ``last_seq`` are damaged; more may have been written since
                 seq = last_seq
             await client.room()
             if project.history.closed:  # deleted: the client has been notified

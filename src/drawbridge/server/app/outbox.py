@@ -1,8 +1,8 @@
 """The frames that wait to be sent to a client: bounded, and written once in each iteration of the event loop.
 
-A frame is encoded as a WebSocket message once, and so are the frames of one iteration that the same clients receive.
-For a slow client, frames that are of no use later (partial text, statistics) are left out first; then the client is
-disconnected, and can reconnect with its cursor.
+Each frame is encoded as a WebSocket message only once, and the frames of one iteration that the same clients receive
+are joined only once. For a slow client, frames that are of no use later (partial text, statistics) are left out first.
+If that is not enough, the client is disconnected, and can reconnect with its cursor.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from drawbridge.server.protocol.messages import Frame, Subscriber
 from drawbridge.transport.http_app import WebSocket
 
 LIMIT: Final = 8 * 1024 * 1024
-"""Bytes that may wait for one client."""
+"""The maximum number of bytes that wait for one client."""
 
 EPHEMERAL_LIMIT: Final = 256 * 1024
 """If more bytes than this wait for a client, ephemeral frames are left out."""
 
 BATCH: Final = 256 * 1024
-"""Bytes passed to a connection in one iteration of the loop: the rest can still be left out."""
+"""After this many bytes, nothing more is passed to a connection in one iteration of the loop, so that the rest can
+still be left out."""
 
 ROOM: Final = 512 * 1024
 """``room`` returns once fewer bytes than this wait."""
@@ -41,7 +42,8 @@ class Addressee(Protocol):
 
 
 class Writers:
-    """Collects the frames for all clients during one iteration of the loop, and writes them at its end in the same order."""
+    """Collects the frames for all clients during one iteration of the loop, and writes them at its end in the same
+    order."""
 
     def __init__(self) -> None:
         self._collected: list[tuple[Frame, Sequence[Addressee]]] = []
@@ -54,7 +56,7 @@ class Writers:
         self._collected.append((frame, audience))
 
     def broadcast(self, audience: Sequence[Subscriber], frame: Frame) -> None:
-        """Like ``collect``: all subscribers of a server are its clients."""
+        """Like ``collect``, for subscribers: all subscribers of a server are its clients."""
         self.collect(cast("Sequence[Addressee]", audience), frame)
 
     def flush(self) -> None:

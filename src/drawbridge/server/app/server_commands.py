@@ -1,4 +1,5 @@
-"""The commands that concern the server itself: signing in, health, topics, blobs, directories, notifications to browsers."""
+"""The commands that concern the server itself: signing in, health, topics, blobs, directories, notifications to
+browsers."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ RECORD_KEPT_SECONDS: Final = 10.0
 class ServerCommands:
     """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
 
-    ``agents``: the names of the agents that can be run; ``with_image_input``: of those that accept images. ``scopes``:
-    the scope of each command. ``health`` returns the current numbers. ``push``: None if the server does not send
-    notifications to browsers. ``push_test`` sends one, and returns the problem if there is one. ``machine``: the
+    ``agents``: the names of the agents that can be run; ``with_image_input``: the names of those that accept images.
+    ``scopes``: the scope of each command. ``health`` returns the current numbers. ``push``: None if the server does not
+    send notifications to browsers. ``push_test`` sends one, and returns the problem if there is one. ``machine``: the
     server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns the web UI's
     addresses for other machines, the best one first, and ``programs`` the agents' programs; both may block.
     """
@@ -113,7 +114,7 @@ class ServerCommands:
         return Answer(type="paired", data=paired)
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
-        """Signs a client in; one that has signed in already keeps its identity. ``name``: the name that the owner's
+        """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
         client chooses. Raises ``ClientError``."""
         if client.identity is None:
             self._clients.let_in(client, identity)
@@ -249,7 +250,7 @@ class ServerCommands:
         return Answer(type="device_revoked", data=replies.DeviceRevoked(revoked.id, revoked.name))
 
     async def pair_create(self, command: commands.PairCreate, client: Client) -> Answer[replies.PairCreated]:
-        """The code's device never outlives the token of the device that creates it."""
+        """The token of the device that uses the code never outlives the token of the device that creates the code."""
         devices, at = self._managed_by(client), now()
         # Before the code is stored: without its link the client would never learn the code.
         page = await self._page(command.origin, client)
@@ -345,7 +346,7 @@ class ServerCommands:
 
 
 MOST: Final = 1_000
-"""Names in one reply."""
+"""The maximum number of names in one reply."""
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:

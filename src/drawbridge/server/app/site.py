@@ -1,8 +1,8 @@
-"""What the server serves over HTTP: the WebSocket of its clients, the web UI, its health and its certificate authority.
+"""What the server serves over HTTP: the clients' WebSocket, the web UI, its health and its certificate authority.
 
-The web UI's files are read from the package once; a request's path never opens a file. They need no token, since they
-are the same for everybody. The policy in their headers lets the web UI load only from this server, run only scripts
-that are among these files, and never make HTML from text (Trusted Types).
+The web UI's files are read from the package once; a request's path never opens a file. They don't require a token,
+because they are the same for everybody. The policy in their headers restricts the web UI: it can load only from this
+server, run only scripts that are among these files, and never make HTML from text (Trusted Types).
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class Answer(Struct, frozen=True):
 
 
 class _File:
-    """A file of the web UI. It is compressed at its first request: most servers serve few of the hundred files."""
+    """A file of the web UI. It is compressed when it is first requested, because most servers serve few of the hundred
+    files."""
 
     def __init__(self, type: str, body: bytes) -> None:
         self.type = type
@@ -117,7 +118,7 @@ class Page:
     """The web UI's response for each path."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
-        """``folder``: the output of the build of web/; by default, the one in this package."""
+        """``folder``: the build output of web/; by default, the one in this package."""
         self._files: dict[str, _File] = {}
         built = files("drawbridge").joinpath("page") if folder is None else folder
         for entry in built.iterdir() if built.is_dir() else ():
@@ -131,7 +132,8 @@ class Page:
         return path in self._files
 
     def answer(self, head: Head) -> Answer:
-        """Responds to a GET or HEAD of a known path. Browsers revalidate each time, and unchanged files are not sent again."""
+        """Responds to a GET or HEAD of a known path. Browsers revalidate each time, and unchanged files are not sent
+        again."""
         file = self._files[head.path]
         headers = [("ETag", file.tag), ("Cache-Control", "no-cache"), ("Vary", "Accept-Encoding"), *SECURITY]
         if file.tag in head.tokens("if-none-match"):
@@ -146,7 +148,8 @@ class Page:
 PATH: Final = "/ws"
 HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
-"""The path of the certificate authority's public certificate, which a phone has to trust. It needs no token."""
+"""The path of the certificate authority's public certificate, which a phone has to trust. It does not require a
+token."""
 
 NO_AUTHORITY: Final = b"This server's certificate was not issued by its own certificate authority.\n"
 
@@ -164,15 +167,15 @@ class ServerSite:
         dispatch: Dispatch,
         authority: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """``authority``: the public certificate (PEM) of the server's own authority, which anybody may download; None without
-        one."""
+        """``authority``: the public certificate (PEM) of the server's own authority, which anybody may download; None
+        without one."""
         self._entrance = entrance
         self._clients = clients
         self._dispatch = dispatch
         self._authority = authority
         self._page = Page()
         self._life = secrets.token_hex(4)
-        """Part of each client's id: after a restart, a page must not mistake another client's id for its own."""
+        """Part of each client's id: after a restart, a web UI must not mistake another client's id for its own."""
         self._numbers = count(1)
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

@@ -1,7 +1,7 @@
-"""The numbers of the server and its descendants: its health on request, statistics every ten seconds for clients that follow
-them, and metrics for Prometheus on a separate port of the loopback interface, without a token.
+"""Numbers about the server: its health on request, statistics about the server and its descendants every ten seconds
+for clients that follow them, and metrics for Prometheus on a separate port of the loopback interface, without a token.
 
-The metrics do not contain the name of a project, a path or a client.
+The metrics do not contain the names of projects or clients, or any paths.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from drawbridge.transport.http_server import Exchange, HttpServer, Peer, ServerO
 EVERY_SECONDS: Final = 10.0
 
 LOW_DISK: Final = 500 * 1024 * 1024
-"""Free bytes on the disk with the data, below which health is "degraded"."""
+"""If fewer bytes than this are free on the disk with the data, health is "degraded"."""
 
 
 class Monitor:
@@ -68,7 +68,7 @@ class Monitor:
         self._looked = time.monotonic()
 
     async def report(self, clients: Clients) -> None:
-        """Sends the statistics to the clients that follow them. Nothing is measured if there are none."""
+        """Sends the statistics to the clients that follow them. If no client does, nothing is measured."""
         if clients.follows("stats"):
             cpu, memory = await asyncio.to_thread(self._measure)
             states = self._states()
@@ -94,7 +94,8 @@ class Monitor:
         )
 
     def _measure(self) -> tuple[float, int]:
-        """CPU use in percent of one core since the last call, and resident memory in MB, of the server and its descendants."""
+        """CPU use in percent of one core since the last call, and resident memory in MB, of the server and its
+        descendants."""
         used: dict[tuple[int, float], float] = {}
         memory = 0
         with contextlib.suppress(psutil.Error):

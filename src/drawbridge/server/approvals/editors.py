@@ -62,7 +62,8 @@ class Person:
 
 
 class _Offer:
-    """An open approval, and the editors that show it. ``besides``: the id of a process whose own editor shows it anyway."""
+    """An open approval request, and the editors that show it. ``besides``: the id of a process whose own editor shows
+    it anyway."""
 
     def __init__(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         self.approval = approval
@@ -73,7 +74,7 @@ class _Offer:
 
 
 class Editors:
-    """All connected editors, and the approvals that they show. The "editors" receiver of the event bus."""
+    """All connected editors, and the approval requests that they show. The "editors" receiver of the event bus."""
 
     def __init__(self) -> None:
         self._editors: list[Editor] = []
@@ -82,7 +83,7 @@ class Editors:
     # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """Shows an open approval. Does nothing if it does not propose a change to a text."""
+        """Shows an open approval request. Does nothing if it does not propose a change to a text."""
         if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
@@ -90,9 +91,8 @@ class Editors:
             self._show(offered, editor)
 
     def published(self, announced: Announced) -> None:
-        """The "editors" receiver of the event bus: an approval that is resolved or withdrawn is closed in every editor,
-        and
-        each editor is notified when a review has changed."""
+        """The "editors" receiver of the event bus: an approval request that is resolved or withdrawn is closed in every
+        editor, and each editor is notified when a review has changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")
@@ -109,7 +109,7 @@ class Editors:
                 editor.send(wire.ReviewChanged(project, by))
 
     def _close(self, approval_id: str, *, written: bool) -> None:
-        """``written``: the agent may write the file now."""
+        """Closes an approval request in every editor. ``written``: whether the agent may write the file now."""
         offered = self._offered.pop(approval_id, None)
         for editor in offered.editors if offered else ():
             editor.send(wire.Withdraw(approval_id, written))
@@ -117,8 +117,8 @@ class Editors:
     # Called by editors.
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has identified itself, or updates it after its report has changed. Shows it the
-        approvals that it may show now."""
+        """Adds an editor whose bridge has identified itself, or updates it after its report has changed. Sends it the
+        approval requests that it may show now."""
         if editor not in self._editors:
             self._editors.append(editor)
         for offered in self._offered.values():

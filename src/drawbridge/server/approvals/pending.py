@@ -1,5 +1,5 @@
-"""One approval, as the server stores it and as clients see it; and a surface: where an approval is shown apart from
-clients, or where an agent waits for it, and where its decision has to arrive. Pure.
+"""One approval request, as the server stores it and as clients see it; and the surfaces other than clients: those where
+a request is shown, or where an agent waits for the decision. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from drawbridge.server.protocol.messages import shortened
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """How an approval ended: ``by`` whom and how (``decision``) it was resolved, or the ``reason`` it was withdrawn."""
+    """How an approval request ended: ``by`` whom and how (``decision``) it was resolved, or the ``reason`` why it was
+    withdrawn."""
 
     by: str | None = None
     decision: str | None = None
@@ -28,7 +29,8 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 
 class PendingApproval(Approval[Decision]):
-    """An approval, its request as the history stores it (``request``), and the agent's own id of the question."""
+    """An approval request: its content as the history stores it (``request``), and the agent's own id for the
+    question."""
 
     def __init__(self, request: ApprovalRequested, question_id: str, created_at: str, seq: int = 0) -> None:
         super().__init__(request.approval_id)
@@ -68,7 +70,7 @@ class PendingApproval(Approval[Decision]):
         self.seq = seq or 0
 
     def verdict(self, client_id: str | None = None) -> Verdict:
-        """How it ended. ``client_id``: the connection that decided."""
+        """How the request ended. ``client_id``: the connection that decided."""
         if self.decision is None:
             return Verdict(reason=self.reason)
         return Verdict(self.decided_by, "allow" if self.decision.allow else "deny", client_id=client_id)
@@ -81,7 +83,7 @@ def permission_request(
     seq: int,
     limit: int = messages.FRAME_BYTES - messages.ROOM,
 ) -> Any:
-    """An approval as clients see it: a ``PermissionRequest``, or the JSON of its preview if that has more than
+    """An approval request as clients see it: a ``PermissionRequest``, or the JSON of its preview if that has more than
     ``limit`` bytes. ``created_at`` and ``seq`` are those of its record.
     """
     proposal = request.proposal
@@ -115,7 +117,7 @@ class Surface(Protocol):
 
     pid: int | None
     in_editor: bool
-    """Whether this surface itself shows the approval in an editor."""
+    """Whether this surface itself shows the request in an editor."""
     known_as: str
     """A key by which the question is recognized when another connection reports it again; empty if it can't be
     recognized."""
@@ -125,7 +127,7 @@ class Surface(Protocol):
         ...
 
     def closed(self) -> None:
-        """Closes the approval: the decision is no longer needed, or the agent has received it through another
+        """Closes the request: its decision is no longer needed, or the agent has received it through another
         surface."""
         ...
 
@@ -153,7 +155,7 @@ class ExpectedSurface:
     known_as = ""
 
     def __init__(self, pid: int | None, *, is_certain: bool) -> None:
-        """``is_certain``: whether it is known to be this process that has asked."""
+        """``is_certain``: whether this process is known to be the one that asked."""
         self.pid = pid
         self.is_certain = is_certain
         self.in_editor = pid is None  # only a bridge asks for an agent whose process is not known

@@ -1,6 +1,6 @@
 """Marks the parts of a tool call that a person should look at twice, such as ``sudo`` or a write outside the project. Pure.
 
-The marks are a help for reading, not a check: a command without marks may do anything. What is inside quotes is marked as
+The marks are a reading aid, not a check: a command without marks may do anything. What is inside quotes is marked as
 well, since a shell may run it (``sh -c "sudo …"``).
 """
 
@@ -36,13 +36,14 @@ TEXTS: Final = {
 """Code → the words for people."""
 
 SCANNED: Final = 50_000
-"""Characters of a command that are searched. Searching more would take the server's time from other clients."""
+"""The maximum number of characters of a command that are searched. Searching more would take the server's time from
+other clients."""
 
 EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
 
 RESOLVED: Final = 50
-"""Paths of one command whose links are followed."""
+"""The maximum number of paths in one command whose links are followed."""
 
 _SUDO: Final = frozenset({"sudo", "doas", "pkexec"})
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "pwsh"})
@@ -67,7 +68,8 @@ _FORCES_CLEAN: Final = re.compile(r"--force\Z|-[^\Wf]*f\w*\Z")
 _OPENS_TO_ALL: Final = re.compile(r"0?[0-7]?777\Z|(a|o|ugo)?\+[rxX]*w[rwxX]*\Z")
 
 _LONGEST_PATH: Final = 4096
-"""Characters of a directory that a command's ``cd`` can lead to (Linux's ``PATH_MAX``)."""
+"""The maximum length of the path of a directory that a command's ``cd`` can lead to, in characters (Linux's
+``PATH_MAX``)."""
 
 
 class Token(NamedTuple):
@@ -223,7 +225,7 @@ def _risk_of_pipe(tokens: Sequence[Token], at: int) -> tuple[str | None, Token |
 
 
 def _last_option(rest: Sequence[Token], letters: str, words: tuple[str, ...]) -> Token | None:
-    """The last of the options that have one of these letters, or are one of these words."""
+    """The last of the options that contain one of these letters, or are one of these words."""
     found = None
     for one in rest:
         text = one.text

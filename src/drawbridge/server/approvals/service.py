@@ -1,4 +1,4 @@
-"""The approvals of one session: requested, decided or withdrawn once, recorded, and reported on every surface."""
+"""The approval requests of one session: each is resolved or withdrawn once, recorded, and reported on every surface."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from drawbridge.server.protocol.messages import Answer, Subscriber
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST_NAME: Final = 200
-"""Characters of a tool's name in lists."""
+"""The maximum length of a tool's name in lists, in characters."""
 
 REMEMBERED: Final = 200
 """The maximum number of closed approval requests that are remembered, to answer decisions that arrive too late."""
 
 
 class Approvals:
-    """Iterates over the open approvals, the oldest first. Each has surfaces, the first of which has reported it.
+    """Iterates over the open approval requests, the oldest first. Each has surfaces, the first of which has reported
+    it.
 
-    ``root``: the project's directory.
-    ``write`` and ``record`` are those of the session's store. ``verdicts``: how the approvals of earlier processes of
-    the server ended. ``decide`` handles a decision from an editor like a client's.
+    ``root``: the project's directory. ``write`` and ``record`` are those of the session's store. ``verdicts``: how the
+    requests of earlier server processes ended. ``decide`` handles a decision from an editor like a client's.
     """
 
     def __init__(
@@ -66,16 +66,17 @@ class Approvals:
         return len(self._open)
 
     def find(self, approval_id: str) -> PendingApproval | None:
-        """The open approval with that id."""
+        """The open approval request with this id; None if it is not open."""
         return self._open.get(approval_id)
 
     def surfaces(self, approval: PendingApproval) -> Sequence[Surface]:
-        """The surfaces of an open approval; empty for any other approval."""
+        """The surfaces of an open approval request; empty for any other request."""
         return self._surfaces.get(approval.id, ())
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
-        """Opens an approval: an agent waits at ``surface``. ``agent``: its name. ``offered``: whether editors also show
-        it, if it is about a text; the editor of the agent's own process does not.
+        """Opens an approval request: an agent waits at ``surface``. ``agent``: the agent's name. ``offered``: whether
+        editors also show the request, if it proposes a change to a text; the editor of the agent's own process does
+        not.
         """
         request = approval.request
         found = words(request, agent, self._root, _real)
@@ -90,7 +91,7 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
-        """Restores an approval from before a restart, in any state. It is not reported again."""
+        """Restores an approval request from before a restart, in any state. The request is not reported again."""
         if not approval.is_open:
             self._remember(approval)
             return
@@ -113,11 +114,11 @@ class Approvals:
         return True
 
     def remove(self, approval: PendingApproval, surface: Surface) -> None:
-        """Removes a surface through which the agent can no longer be reached; it still can through another one."""
+        """Removes a surface through which the agent can no longer be reached; another surface still reaches it."""
         self._surfaces[approval.id].remove(surface)
 
     def release(self) -> None:
-        """Forgets all approvals, because the server is shutting down. Open ones stay open in the history."""
+        """Forgets all approval requests, because the server is shutting down. Open ones stay open in the history."""
         self._open.clear()
         self._surfaces.clear()
         self._closed.clear()
@@ -128,7 +129,7 @@ class Approvals:
         """Accepts the first decision: it is recorded, the other surfaces are notified, and the agent receives it
         through the surface that asked (``at``: the surface that delivers it itself instead). Also returns that surface.
 
-        Raises ``ClientError`` for any other decision, and for one that can't be written: the approval stays open, since
+        Raises ``ClientError`` for any other decision, and for one that can't be written: the request stays open, since
         an agent must not receive a decision that is not in the history.
         """
         approval = self._decidable(approval_id, decision)
@@ -162,7 +163,7 @@ class Approvals:
         return approval, answer, asking
 
     def withdraw(self, approval: PendingApproval, reason: str) -> bool:
-        """Withdraws the approval. Returns whether it was still open."""
+        """Withdraws the request. Returns whether it was still open."""
         if not approval.withdraw(reason):
             return False
         surfaces = self._close(approval)
@@ -172,16 +173,16 @@ class Approvals:
         return True
 
     def waiting(self) -> list[messages.Waiting]:
-        """The open approvals as lists contain them."""
+        """The open requests as lists contain them."""
         return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
-        """The open approvals as a snapshot contains them: in ``room`` bytes altogether."""
+        """The open requests as a snapshot contains them: in ``room`` bytes altogether, as previews if necessary."""
         each = room // max(len(self), 1) - messages.ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
     def _decidable(self, approval_id: str, decision: Decision) -> PendingApproval:
-        """The open approval with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
+        """The open request with this id. Raises ``ClientError`` if it is not open, or the decision does not fit it."""
         approval = self._open.get(approval_id)
         if approval is not None and decision.updated_input is not None and not approval.request.changeable:
             text = "This agent does not accept an edited input. The request stays open: allow it unchanged, or deny it."
@@ -208,7 +209,7 @@ class Approvals:
         return ClientError("APPROVAL_RESOLVED", f"{verdict.by} has already answered.", details=given)
 
     def _close(self, approval: PendingApproval, client_id: str | None = None) -> list[Surface]:
-        """Removes it from the open approvals. Returns its surfaces."""
+        """Removes the request from the open ones. Returns its surfaces."""
         del self._open[approval.id]
         self._remember(approval, client_id)
         return self._surfaces.pop(approval.id)
@@ -224,7 +225,7 @@ def _path(approval: PendingApproval) -> str | None:
 
 
 def _has_answers(given: msgspec.Raw | None) -> bool:
-    """Whether the input of an agent's questions contains answers. Without them the agent ignores that it was allowed."""
+    """Whether the input of an agent's questions contains answers. Without them, the agent ignores the approval."""
     try:
         changed = None if given is None else msgspec.json.decode(bytes(given))
     except (msgspec.MsgspecError, RecursionError):
@@ -257,11 +258,11 @@ def _encode(value: Any) -> bytes:
 
 
 MOST: Final = 50
-"""The maximum number of texts of one approval that are followed although their fields' names do not show that they are
+"""The maximum number of texts of one request that are followed although their fields' names do not show that they are
 paths."""
 
 _LONGEST_PATH: Final = 4_096
-"""Characters of a text that may be a path."""
+"""The maximum length of a text that may be a path, in characters."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
 """The name of a field that contains a path contains one of these."""
@@ -300,7 +301,7 @@ def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None)
     """Each path that leads through a symbolic link, as it is written, with its target. No file is opened.
 
     ``given``: the tool's input, any text of which may be a path; ``root``: the project's directory, from which relative
-    paths start; ``named``: other paths of the approval, such as its proposal's.
+    paths start; ``named``: other paths of the request, such as its proposal's.
     """
     found: dict[str, str] = {}
     paths: dict[str, None] = dict.fromkeys(filter(None, named))
@@ -335,7 +336,7 @@ def _normal(path: str) -> str:
 
 
 def _real(path: str) -> str:
-    """The path with its links followed; a path that is not possible is only normalized."""
+    """The path with its links followed; an impossible path is only normalized."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

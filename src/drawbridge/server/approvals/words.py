@@ -1,4 +1,4 @@
-"""The words of an approval: what the agent wants, what to look at twice, and what "always" would mean. Pure.
+"""The words of an approval request: what the agent wants, what to look at twice, and what "always" would mean. Pure.
 
 The server computes them once, so that all clients use the same ones. Paths are as the agent wrote them: a client makes
 misleading characters visible.
@@ -22,10 +22,11 @@ from drawbridge.server.protocol.messages import Always, Kind, Risk, Title
 from drawbridge.text.counts import counted
 
 LONGEST_PATH: Final = 4_096
-"""Characters of a path in a title: clients show it nowhere else. No file has a longer path (PATH_MAX)."""
+"""The maximum length of a path in a title, in characters: clients show it nowhere else. No file has a longer path
+(PATH_MAX)."""
 
 LONGEST_NAME: Final = 200
-"""Characters of a tool's name in a title."""
+"""The maximum length of a tool's name in a title, in characters."""
 
 MOST_RISKS: Final = 20
 
@@ -43,7 +44,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Glob": "search",
     "Read": "read",
 }
-"""Claude Code's tools → the kinds of their approvals."""
+"""Claude Code's tools → the kinds of their approval requests."""
 
 ACP_KINDS: Final[Mapping[str, Kind]] = {
     "edit": "edit",
@@ -55,7 +56,7 @@ ACP_KINDS: Final[Mapping[str, Kind]] = {
     "read": "read",
     "ExitPlanMode": "plan",
 }
-"""The Agent Client Protocol's kinds of tool calls → the kinds of their approvals."""
+"""The Agent Client Protocol's kinds of tool calls → the kinds of their approval requests."""
 
 VERBS: Final[Mapping[str, str]] = {
     "edit": "wants to edit",
@@ -96,7 +97,7 @@ EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "WebFetch": ("url", "prompt"),
     "WebSearch": ("query",),
 }
-"""The fields that a person may change in a tool's input. In other tools' inputs, these are all texts."""
+"""The fields that a person may change in a tool's input. In other tools' inputs, all text fields may be changed."""
 
 SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
     "session": ("for this session", ""),
@@ -121,7 +122,7 @@ class Words(Struct, frozen=True):
 
 
 def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -> Words:
-    """The words of an approval. ``agent``: the agent's name. ``root``: the project's directory."""
+    """The words of an approval request. ``agent``: the agent's name. ``root``: the project's directory."""
     given = request.given or {}
     is_acp = request.form == "acp"
     paths = _paths(request, given)
@@ -157,7 +158,7 @@ def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, age
             return Title(f"{agent} wants to search the web")
         case "command" | "fetch" | "search":
             return Title(f"{agent} {VERBS[kind]}")
-        case "overwrite" if request.proposal is None:  # it is not known whether there is a file
+        case "overwrite" if request.proposal is None:  # it is not known whether the file exists
             return Title(f"{agent} wants to write", paths[0] if paths else None)
     if len(paths) > 1:
         return Title(f"{agent} {VERBS[kind]} {counted(len(paths), 'file')}")
@@ -231,8 +232,8 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
-    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or as an option of ACP.
-    Directories in ``root`` are left out, as they change nothing: the agent has them anyway, and would ask again.
+    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or as an ACP option.
+    Directories in ``root`` are left out because they change nothing: the agent has them anyway, and would ask again.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])

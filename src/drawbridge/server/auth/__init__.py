@@ -1,1 +1,1 @@
-"""Authentication and authorization: who may connect, what they may do, and the audit log of it."""
+"""Authentication and authorization: who may connect, what they may do, and the audit log."""

@@ -1,5 +1,5 @@
-"""Who may use the server: the tokens of the owner and of devices, and from which web pages and for which host names and
-addresses requests are accepted."""
+"""Who may use the server: the tokens of the owner and of devices, the web pages that may send requests, and the host
+names and addresses for which requests are accepted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is a loopback address: a server there is reached from this machine only."""
+    """Whether ``host`` is a loopback address: a server there can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -88,7 +88,8 @@ FOREIGN_NAME: Final = Refusal(
 
 
 def owner_token(path: Path) -> str:
-    """The token in the file, which is created with a new token if it is missing. Only the owner can read it (0600)."""
+    """The token in the file, which is created with a new token if it is missing. Only the owner can read the file
+    (0600). Raises ``BadSetting`` if it does not contain a token."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -129,8 +130,9 @@ class OwnNames:
     def dialled(self, host: str, port: int, default_port: int) -> bool:
         """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
 
-        This is stricter than for a request: no other spelling of a name is accepted, and no other port, where another
-        program may listen. A public name may belong to a proxy or a router with its own port.
+        This check is stricter than the one for requests: it does not accept other spellings of a name, or other ports,
+        where another program may listen. With a public name, any port is accepted: the name may belong to a proxy or a
+        router with its own port.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)
@@ -196,7 +198,7 @@ class Access:
         return None
 
     def address(self, head: Head) -> str:
-        """The client's address: the peer's, or the one that a trusted proxy reports, also through a chain of them."""
+        """The client's address: the peer's, or the one that a trusted proxy, or a chain of them, reports."""
         found = head.peer
         reported = [_bare(one) for one in head.tokens("x-forwarded-for")]
         while reported and self._is_proxy(found) and is_address(reported[-1]):
@@ -211,7 +213,7 @@ class Access:
         return is_address(address) and any(ipaddress.ip_address(address) in network for network in self._proxies)
 
     def shown(self, head: Head) -> Identity | None:
-        """The identity of the token in the request's head; None if a token is needed and there is none. Raises
+        """The identity of the token in the request's head; None if a token is required but missing. Raises
         ``ClientError``."""
         if self._token is None:
             return owner("")
@@ -234,7 +236,7 @@ class Access:
         return self._devices.identify(token)
 
     def pair(self, code: str, name: str | None) -> tuple[Device, str]:
-        """Pairs a device by a one-time code. Returns the device and its token. Raises ``ClientError``."""
+        """Pairs a device with a one-time code. Returns the device and its token. Raises ``ClientError``."""
         if self._devices is None:
             raise ClientError(
                 "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."

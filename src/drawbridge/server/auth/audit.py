@@ -1,8 +1,9 @@
 """The audit log: who signed in, who was refused, who started a run, and who decided on what. Each entry is one line of
 JSON, for the owner.
 
-``audit.jsonl`` (0600) in the data directory only grows; at 10 MB it becomes ``audit.jsonl.1`` and so on. No command of a client
-reads, changes or removes it. It contains the names of people, projects, tools and files; never contents, prompts or secrets.
+``audit.jsonl`` (0600) in the data directory only grows; at 10 MB it becomes ``audit.jsonl.1`` and so on. No client
+command reads, changes or removes it. It contains the names of people, projects, tools and files; never contents,
+prompts or secrets.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
 
 TEXT: Final = 300
-"""Characters that are kept of a text from outside."""
+"""The maximum number of bytes that are kept of a text from outside."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Audit:
-    """The audit log of one data directory; several processes may write to it. A failed write is logged, and stops
-    nothing."""
+    """The audit log of one data directory; several processes may write to it. A failed write is logged and has no other
+    effect."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE
 
     def write(self, event: str, **fields: Any) -> None:
-        """Appends a line. ``fields`` that are None are left out."""
+        """Appends an entry. ``fields`` that are None are left out."""
         kept = {name: _short(value) for name, value in fields.items() if value is not None}
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = msgspec.json.encode({"time": moment, "event": event, **kept}) + b"\n"
@@ -80,4 +81,4 @@ class Audit:
 
 
 def _short(value: Any) -> Any:
-    return value[:TEXT] if isinstance(value, str) else value
+    return value.encode(errors="replace")[:TEXT].decode(errors="ignore") if isinstance(value, str) else value

@@ -1,6 +1,6 @@
-"""What the audit log contains of a client's command: who, where, which tool and file; no content. Pure.
+"""What the audit log records about a client's command: who, where, which tool and file; never contents. Pure.
 
-Which commands are audited is in their rows (``app.command_table``).
+The commands' rows (``app.command_table``) determine which commands are audited.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ def _nothing(command: object, reply: object, asked: ApprovalRequested | None) ->
 
 
 class Audit(Struct, Generic[C, R], frozen=True):
-    """The audit line of a command that was executed: its ``event``, and ``fields`` in addition to the project and the
-    sender.
+    """The audit log entry for a command that was executed: its ``event``, and ``fields`` in addition to the project and
+    the sender.
 
-    ``fields`` is called with the command, the data of its reply, and the approval that it decides, if that is open.
+    ``fields`` is called with the command, the data of its reply, and the approval request that it decides on, if that
+    is open.
     """
 
     event: str
@@ -44,13 +45,13 @@ class Audit(Struct, Generic[C, R], frozen=True):
 
 
 def done(audit: Audit[C, R], command: C, answer: Answer[R], asked: ApprovalRequested | None) -> dict[str, Any]:
-    """The fields of the audit line of a command that was executed."""
+    """The fields of the audit log entry for a command that was executed."""
     project_id = answer.project_id or getattr(command, "project_id", None)
     return {"project_id": project_id, **audit.fields(command, answer.data, asked)}
 
 
 def refused(error: ClientError, name: str | None, command: commands.Command | None) -> dict[str, Any] | None:
-    """The fields of the audit line of a command that was refused; None if the refusal is not in ``SECURITY``.
+    """The fields of the audit log entry for a command that was refused; None if the refusal is not in ``SECURITY``.
 
     ``name``, ``command``: None if the message could not be parsed.
     """
@@ -92,7 +93,7 @@ def agent_interrupt(command: commands.AgentInterrupt, reply: object, asked: Appr
 
 
 class OfSession(Protocol):
-    """A command that names a session; None is the project's own session."""
+    """A command that names a session; None means the project's current session."""
 
     @property
     def session_id(self) -> str | None: ...

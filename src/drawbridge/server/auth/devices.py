@@ -1,10 +1,12 @@
 """Devices: each has a name, a scope and a token, which is issued, listed and revoked separately; and the one-time codes
-by which a person pairs a device.
+with which a person pairs a device.
 
-``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. Commands of the owner and the
-running server both write it, each under a lock; a running server sees such changes when it next reads the file.
+``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
+the running server both write the file, each under a lock; the server sees the commands' changes when it next reads the
+file.
 
-A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``rate_limits``), so 40 bits are enough.
+A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``rate_limits``), so 40 bits are
+enough.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ UNNAMED: Final = "device"
 
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``hash``: SHA-256 of the secret, which has 256 random bits: a slower hash is not needed. ``made_by``: as in ``Code``."""
+    """``hash``: SHA-256 of the secret, which has 256 random bits: a slower hash is not needed. ``made_by``: as in
+    ``Code``."""
 
     id: str
     name: str
@@ -87,11 +90,11 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A pairing code, which becomes a device once. ``lifetime``: seconds for which the device's token is valid;
-    ``expires``: when it expires in any case, which is when the device that made the code expires.
+    """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
+    valid; ``expires``: when the token expires in any case, because the token of the device that made the code does.
 
-    ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code is
-    valid only as long as its maker is.
+    ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
+    is valid only as long as its maker is.
     """
 
     hash: str
@@ -148,8 +151,8 @@ class Devices:
             return added(file, name, scope, projects, now() + lifetime if lifetime else None)
 
     def revoke(self, which: str, *, by_name: bool = True) -> Device:
-        """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises ``BadArgument``
-        if no valid device has it."""
+        """Revokes a device by its id or, with ``by_name``, its name, and the pairing codes that it made. Raises
+        ``BadArgument`` if there is no such device, or its token was already revoked."""
         with self.changed() as file:
             for place, device in enumerate(file.devices):
                 if which in (device.id, device.name if by_name else None) and device.revoked is None:
@@ -181,7 +184,7 @@ class Devices:
         return refusal_of(self._devices.get(device_id))
 
     def identity_of(self, device_id: str) -> Identity | None:
-        """The identity of a device; None if its token is not, or no longer, valid."""
+        """The identity of a device; None if its token is not valid."""
         return self._devices[device_id].identity if self.refusal(device_id) is None else None
 
     def _is_whole(self) -> bool:
@@ -236,8 +239,8 @@ class Devices:
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
         """The file's contents, to be changed; written when the block ends without an error.
 
-        ``lasting``: synced to disk, so that a power cut does not restore a revoked device. ``patience``: seconds to wait for
-        another process's lock.
+        ``lasting``: synced to disk, so that a power cut does not restore a revoked device. ``patience``: seconds to
+        wait for another process's lock.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -344,10 +347,10 @@ def new_code(
     lifetime: timedelta | None = None,
     maker: Identity | None = None,
 ) -> str:
-    """Creates a code for a device of this name (None if the device chooses its name). ``maker``: the client that requests it;
-    None for the owner. The device never outlives a maker that expires.
+    """Creates a code for a device with this name (None if the device chooses its name). ``maker``: the client that
+    requests it; None for the owner. The device never outlives a maker that expires.
 
-    Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is not.
+    Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is no longer valid.
     """
     if name is not None and not is_name(name):
         raise BadArgument("--name", "must be 1 to 60 printable characters.")
@@ -357,7 +360,7 @@ def new_code(
     with devices.changed() as file:
         file.codes = [one for one in file.codes if at - one.until < CODE_REMEMBERED]
         device = _device(file, own)
-        # It may have been revoked since the request arrived.
+        # The maker may have been revoked since the request arrived.
         if own is not None and (refusal := refusal_of(device)) is not None:
             raise refusal
         seconds = lifetime.total_seconds() if lifetime else None
@@ -444,7 +447,7 @@ def pairing_link(page: str, code: str, fingerprint: str | None) -> str:
 
 def qr_modules(text: str) -> list[str]:
     """The QR code of the text, row by row: "1" for a dark module, without the quiet zone."""
-    import segno  # takes a third of the time in which the server starts
+    import segno  # importing it takes a third of the server's startup time
 
     made = segno.make(text, error="l", micro=False)
     return ["".join("1" if module else "0" for module in row) for row in made.matrix]

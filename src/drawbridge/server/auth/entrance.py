@@ -27,11 +27,12 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""Connections from one address: at once, and per second. Connections from this machine are not counted: configure
-proxies that run on it."""
+"""Connections without a valid token from one address: at once, and per second. Connections from this machine are not
+counted, so proxies on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty."""
+"""Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty
+requests."""
 
 FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures from one address, including this machine's."""
@@ -50,19 +51,19 @@ ALL_WRONG_CODES: Final = (1_000, 10.0)
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""Audit lines about refused requests from one device. By flooding the audit log, a device could rotate out what it did
-before."""
+"""Audit log entries about refused requests from one device. Without a limit, a device could flood the audit log until
+the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
-"""Audited commands from one device. With its connections and prompts, it writes at most about seven lines a second in
-the long run: it takes a day to rotate out what it did before (ten files of 10 MB).
+"""Audited commands from one device. With its connections and prompts, it causes at most about seven entries a second in
+the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)
-"""Connections from one device. Each writes two lines into the audit log."""
+"""Connections from one device. Each causes two entries in the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
-"""Audit lines about refused connections, from all addresses together."""
+"""Audit log entries about refused connections, from all addresses together."""
 
 RETRY_SECONDS: Final = 30
 
@@ -70,10 +71,10 @@ logger = logging.getLogger("drawbridge.server")
 
 
 OWNERS_PART: Final = 8
-"""One client in this many is reserved for the owner."""
+"""One in this many client slots is reserved for the owner."""
 
 DEVICES_PART: Final = 8
-"""One client in this many may belong to the same device; ``LEAST_PER_DEVICE`` in any case."""
+"""One device may use one in this many client slots, but always at least ``LEAST_PER_DEVICE``."""
 
 LEAST_PER_DEVICE: Final = 4
 
@@ -85,7 +86,7 @@ NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
 
 
 class ClientLimits(Struct, frozen=True):
-    """The limits of clients at once, in total and per address, and of prompts per device and minute."""
+    """The maximum numbers of simultaneous clients, in total and per address, and of prompts per device and minute."""
 
     clients: int = 256
     per_address: int = 64
@@ -93,7 +94,8 @@ class ClientLimits(Struct, frozen=True):
 
     @property
     def of_devices(self) -> int:
-        """The limit of clients at once of all devices together: the rest is reserved for the owner's clients."""
+        """The maximum number of simultaneous clients of all devices together; the rest is reserved for the owner's
+        clients."""
         return self.clients - self.clients // OWNERS_PART
 
     @property
@@ -120,10 +122,11 @@ class Entrance:
         self._refusals = Buckets(*REFUSALS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
-        """Limits the log lines for refused connections: per address, each reason is logged once in a while."""
+        """Limits the log lines for refused connections: per address, each reason is logged at most once in
+        ``RETRY_SECONDS``."""
         self._here: Counter[str] = Counter()
         self._signed_in: Counter[str] = Counter()
-        """The clients of each device or SSH key, and of the owner ("")."""
+        """The number of clients of each device or SSH key, and of the owner ("")."""
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -159,16 +162,16 @@ class Entrance:
             return self._access.identify(token)
 
     async def by_code(self, code: str, name: str | None, address: str, *, enters: bool) -> tuple[Identity, str]:
-        """Pairs a device. Returns its identity and its token. ``enters``: whether it is to be admitted at once, so that
-        there has to be room for it. Raises ``ClientError``; the code stays valid if there is no room."""
+        """Pairs a device. Returns its identity and its token. ``enters``: whether the device is to be admitted at once,
+        which requires room for it. Raises ``ClientError``; the code stays valid if there is no room."""
         key = place(address)
-        # One after the other: a wrong code is counted before the next one is checked.
+        # One at a time, so that a wrong code is counted before the next one is checked.
         async with self._pairing:
             refused = self._wrong_codes.look(key, now()) or self._all_wrong_codes.look("", now())
             if refused is not None:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
-                # Before the code is used up: a device that is refused can try again with it.
+                # Before the code is used up, so that a device that is refused can try again with it.
                 room = self._place_for_newcomer(address) if enters else contextlib.nullcontext()
                 with room, self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)
@@ -182,7 +185,7 @@ class Entrance:
         return device.identity, token
 
     def nonce(self) -> str:
-        """Checks that a challenge may be issued. Raises ``ClientError`` if the server does not accept SSH keys."""
+        """Returns a nonce for a challenge. Raises ``ClientError`` if the server does not accept SSH keys."""
         return self._access.nonce()
 
     def certificate(self) -> str | None:
@@ -199,13 +202,15 @@ class Entrance:
             return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The owner's clients are counted by address."""
+        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The owner's clients are counted by
+        address."""
         refused = self._prompts.take(identity.device_id or place(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
 
     def count_change(self, identity: Identity, address: str) -> None:
-        """Counts a command that is audited, unless it is the owner's. Raises ``ClientError`` if a device sends too many."""
+        """Counts a command that is audited, unless it is the owner's. Raises ``ClientError`` if a device sends too
+        many."""
         refused = None if identity.device is None else self._changes.take(identity.device, now())
         if refused is not None:
             raise self._too_often("commands", refused, address, identity.name)
@@ -215,7 +220,7 @@ class Entrance:
         return self._access.refusal_of(identity)
 
     def connected(self, address: str) -> None:
-        """Counts a connection of the address, until ``disconnected``."""
+        """Counts a connection from the address, until ``disconnected``."""
         self._here[place(address)] += 1
 
     def disconnected(self, address: str) -> None:
@@ -293,7 +298,7 @@ class Entrance:
             )
 
     def _log_refusal(self, head: Head, code: str) -> None:
-        """Logs and audits a refusal; repeated refusals of an address are one line."""
+        """Logs and audits a refusal; the same one for the same address at most once in ``RETRY_SECONDS``."""
         address = self.address(head)
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)
@@ -321,10 +326,16 @@ class Entrance:
     def _too_many_clients(self, head: Head) -> Refusal | None:
         address = self.address(head)
         key, local = place(address), is_loopback(address)
-        refusal = self._over(self._handshakes, "handshakes", head)
+        try:
+            identity = self._access.shown(head)
+        except ClientError:
+            identity = None  # it is refused for that later
+        # A valid token is not counted: a neighbor must not lock a device out.
+        refusal = self._over(self._handshakes, "handshakes", head) if identity is None else None
         if refusal is not None:
             return refusal
-        full = self._full_for(head)
+        # A client that sends its token later is checked then.
+        full = None if identity is None else self._full(identity)
         if full is not None:
             self._log_refusal(head, full[0])
             return Refusal(503 if full[0] == "TOO_MANY_CLIENTS" else 429, ": ".join(full), RETRY_SECONDS)
@@ -336,14 +347,6 @@ class Entrance:
                 RETRY_SECONDS,
             )
         return None
-
-    def _full_for(self, head: Head) -> tuple[str, str] | None:
-        """Like ``_full``, for the token in the request's head. A client that sends its token later is checked then."""
-        try:
-            identity = self._access.shown(head)
-        except ClientError:
-            return None  # it is refused for that
-        return None if identity is None else self._full(identity)
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
@@ -383,14 +386,13 @@ class Entrance:
             self.note("limited", what="refusals")
 
     def note(self, event: str, **fields: Any) -> None:
-        """Writes a line into the audit log."""
+        """Writes an entry to the audit log."""
         if self._audit is not None:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """Writes events that no command has caused into the audit log, as the event bus's "audit" receiver. Commands
-        are audited
-        where they arrive."""
+        """The event bus's "audit" receiver: writes to the audit log the events that no command has caused. Commands are
+        audited where they arrive."""
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)

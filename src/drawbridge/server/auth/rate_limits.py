@@ -23,14 +23,15 @@ class _Bucket(Struct):
 
 
 class Refused(Struct, frozen=True):
-    """``seconds``: until the key may try again. ``first``: the attempt of this key just before was not refused."""
+    """``seconds``: the time until the key may try again. ``first``: whether this is the key's first refusal in a
+    row."""
 
     seconds: float
     first: bool
 
 
 class Buckets:
-    """Each key may do a thing ``burst`` times at once, and ``per_second`` times in the long run."""
+    """Each key is allowed ``burst`` attempts at once, and ``per_second`` attempts per second in the long run."""
 
     def __init__(self, burst: float, per_second: float, table: int = TABLE) -> None:
         self._burst = float(burst)
@@ -50,7 +51,7 @@ class Buckets:
         return refused
 
     def look(self, key: str, now: float) -> Refused | None:
-        """What ``take`` would return; counts nothing."""
+        """What ``take`` would return, without counting an attempt."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.reported = False
@@ -74,7 +75,7 @@ class Buckets:
         return min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._rate)
 
     def _forget(self, now: float) -> None:
-        """Removes keys whose bucket is full again: they are like unknown ones."""
+        """Removes keys whose bucket is full again: they are treated like unknown ones."""
         self._swept = now
         full = [key for key, bucket in self._buckets.items() if self._filled(bucket, now) >= self._burst]
         for key in full:

@@ -19,16 +19,16 @@ Scope = Literal["view", "approve", "run", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """From least to most: each includes those before it.
 
-``view`` reads. ``approve`` decides on approvals and stops runs. ``run`` starts runs in the projects that exist.
-``admin`` creates and deletes projects.
+``view`` reads. ``approve`` decides on approval requests and stops runs. ``run`` starts runs in the projects that exist.
+``admin`` does everything else, such as creating projects and managing devices.
 """
 
 DECIDES: Final[Scope] = "approve"
-"""Needed to decide on approvals."""
+"""Needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""Needed to decide on an approval in any way: also with a different input, or for more than one call, which amounts to
-starting a run. Also needed to remove prompts from the queue."""
+"""Needed to decide on an approval request without restrictions, that is, also with a different input or for more than
+one call, which amounts to starting a run. Also needed to remove prompts from the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """The fields that ``approve`` may change in the input of a proposal: the text, but not which file.
@@ -41,10 +41,11 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The identity of a connection. ``projects``: directories; only projects in them are visible. None for all projects.
+    """The identity of a connection. ``projects``: directories; only projects in them are visible. None for all
+    projects.
 
     ``device_id`` and ``key`` (the fingerprint of an SSH key) are None for the owner's own token. ``only``: the project
-    and the approval that the token of a notification is for; None for all other tokens.
+    and the approval request that a notification's token is for; None for all other tokens.
     """
 
     name: str
@@ -64,8 +65,8 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None for a project without a directory). The directory may have
-        become a link to one that it may not see."""
+        """Whether it may see a project at ``path`` (None for a project without a directory). The target of ``path`` is
+        checked, too, because the directory may have become a link to one that it may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))
@@ -83,8 +84,8 @@ def owner(name: str) -> Identity:
 
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval, and the command is not a plain decision on it:
-    the notification shows what the agent asks, and no other input.
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval request, and the command is not a plain
+    decision on it: the notification shows only what the agent asks.
     """
     if identity.only is None:
         return
@@ -98,7 +99,8 @@ def check_only(identity: Identity, command: commands.Command, what: str) -> None
 
 
 def check(identity: Identity, needed: Scope, what: str) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if the device may never do this. ``what``: the type of the command."""
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the scope does not include ``needed``. ``what``: the type of the
+    command."""
     if not identity.may(needed):
         raise out_of_scope(identity, needed, what)
 

@@ -44,7 +44,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Entry(Struct, frozen=True):
-    """A line of the file. ``name``: its comment, if that is a valid name, or else the fingerprint."""
+    """A line of the file. ``name``: its comment, if that is a valid name, otherwise the fingerprint."""
 
     fingerprint: str
     name: str
@@ -56,7 +56,8 @@ class BadSignature(Exception):
 
 
 class Keys:
-    """The keys in a file, which is read again when it changes. Raises ``BadSetting`` if the file can't be used."""
+    """The keys in a file, which is read again when it changes. ``look`` raises ``BadSetting`` if the file can't be
+    used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -98,18 +99,19 @@ class Keys:
 
 
 NO_CERTIFICATE: Final = "-"
-"""Represents the certificate if the connection has no TLS."""
+"""Represents the certificate if the connection does not use TLS."""
 
 
 def challenge(host: str, certificate: str | None, nonce: str) -> bytes:
-    """The text to sign: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None without TLS)
-    are those of the connection as the client itself sees it: a signature made for another server is not accepted here.
+    """The text to sign: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None
+    without TLS) are those of the connection as the client itself sees it: a signature made for another server is not
+    accepted here.
     """
     return f"drawbridge-login-v2\n{host}\n{certificate or NO_CERTIFICATE}\n{nonce}\n".encode()
 
 
 def earlier_challenge(host: str, nonce: str) -> bytes:
-    """The text that older clients sign, without the certificate. It is recognized only for a clear error."""
+    """The text that older clients sign, without the certificate. It is recognized only to report a clear error."""
     return f"drawbridge-login-v1\n{host}\n{nonce}\n".encode()
 
 

@@ -1,12 +1,13 @@
-"""The certificates of the server: that of its own authority, and the one that the authority issues for this machine, so that
+"""The server's certificates: that of its own authority, and the one that the authority issues for this machine, so that
 traffic is encrypted from the first start.
 
-A phone that trusts the authority accepts every later certificate of this server. The authority can only certify this machine's
-own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280, 4.2.1.10): a device that trusts it
-accepts nothing else, even if its key were stolen.
+A phone that trusts the authority accepts every later certificate of this server. The authority can only certify this
+machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280, 4.2.1.10): a device
+that trusts the authority accepts nothing else from it, even if its key is stolen.
 
-The key of the server's certificate is created once and kept when the certificate is renewed: clients that pinned the key need
-not pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has to be renewed.
+The key of the server's certificate is created once and kept when the certificate is renewed: clients that have pinned
+the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has
+to be renewed.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ class Certificate:
         self.authority = authority_of(self._directory) if self._directory is not None else None
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Makes new connections get this certificate from now on. Raises ``BadSetting``."""
+        """Makes new connections use this certificate from now on. Raises ``BadSetting``."""
         self.shown = self._load(context)
 
     def _load(self, context: ssl.SSLContext) -> str:

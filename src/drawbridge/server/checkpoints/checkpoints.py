@@ -1,14 +1,14 @@
 """The files of a project before and after each run, kept by git: what a run changed can be seen and reverted.
 
 A checkpoint is a commit that only a private ref points to (``refs/drawbridge/<project>/<run>/before`` and ``…/after``),
-in the repository of the project's git work tree, or else in a private one (``private.py``). It is made with its own
-index, so the user's index, branches and stash are never touched. git runs confined and without the repository's
+in the repository of the project's git work tree or, without one, in a private one (``private.py``). It is made with its
+own index, so the user's index, branches and stash are never touched. git runs confined and without the repository's
 configuration (``git.py``). A checkpoint contains neither what git ignores nor nested repositories (including
-submodules); what of these was there before a run stays as it is, even if the run makes git track it.
+submodules). Such files that existed before a run stay as they are, even if the run makes git track them.
 
 Filters (Git LFS, git-crypt) never run. A file that has one is kept as its bytes in the work tree, so that it is shown
 and reverted exactly. Such files are read for every checkpoint, so only ``FILTERED_BYTES`` of them are. The larger ones
-that are unchanged according to the user's index are in the checkpoint as what their filter made of them. If a run
+that are unchanged according to the user's index are in the checkpoint in the form that their filter produced. If a run
 changes one of these, its content before the run is not known, and reverting the run is refused.
 """
 
@@ -57,7 +57,7 @@ logger = logging.getLogger("drawbridge.server")
 T = TypeVar("T")
 
 LARGEST_LIST: Final = 200_000
-"""Bytes of the list of files, as JSON: it fits into a frame together with the diff."""
+"""The maximum size of the list of files as JSON, in bytes, so that it fits into a frame together with the diff."""
 
 NO_REPOSITORY: Final = "The project is not in a git work tree, so changes made by runs can't be determined."
 NO_GIT: Final = (
@@ -71,7 +71,8 @@ INDEX: Final = "checkpoint.index"
 """The file with the index of the last checkpoint."""
 
 KEPT_RUNS: Final = 50
-"""Runs of a project whose checkpoints are kept; those of older runs are dropped, and git collects them in its own time."""
+"""The number of runs of a project whose checkpoints are kept; those of older runs are dropped, and git garbage-collects
+them later."""
 
 AUTHOR: Final = {
     f"GIT_{role}_{what}": value
@@ -84,7 +85,7 @@ FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)",
 """Lists the files of the index for which ``.gitattributes`` names a filter, including one without a value."""
 
 FILTERED_BYTES: Final = 32 * MB
-"""Bytes of files with a filter that are read for each checkpoint, the smallest files first."""
+"""The maximum number of bytes of files with a filter that are read for each checkpoint, the smallest files first."""
 
 MERGED: Final = ("there", "made", "was")
 """The names of the files for a merge, in the order in which ``git merge-file`` expects them."""
@@ -103,7 +104,8 @@ Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
 """Receives each checkpoint that was stored: git, the run, when, and the commit."""
 
 REVIEW: Final = "review"
-"""The name in the project's refs below which those of its review are. They are not dropped when runs end."""
+"""The part of the names of the refs of a project's review (``refs/drawbridge/<project>/review/…``). These refs are not
+dropped when runs end."""
 
 
 class Changed(Exception):
@@ -131,9 +133,9 @@ class Filtered(msgspec.Struct, frozen=True):
 class _Left(msgspec.Struct, frozen=True):
     """What the last checkpoint left for the next one. Its index, with the files as they were, is in ``INDEX``.
 
-    ``theirs``: the digest of the user's index that it was made from. ``ignoring``: the ``.gitignore`` files when it was
-    made: it contains nothing that they ignore, unless the user tracks it. ``read``: the files with a filter that it
-    contains as their bytes; no other file had a filter.
+    ``theirs``: the digest of the user's index that the checkpoint was made from. ``ignoring``: the ``.gitignore`` files
+    when the checkpoint was made: it contains nothing that they ignore, unless the user tracks it. ``read``: the files
+    with a filter that it contains as their bytes; no other file had a filter.
     """
 
     repository: Repository
@@ -144,7 +146,7 @@ class _Left(msgspec.Struct, frozen=True):
 
 
 class _Before(msgspec.Struct, frozen=True):
-    """What was there in addition to the checkpoint before a run. ``outside``: the paths that were not part of it.
+    """What existed before a run in addition to its checkpoint. ``outside``: the paths that are not in the checkpoint.
     ``ignoring``: as in ``_Left``, None if it is not known. ``folders``: the directories with files of the checkpoint,
     relative to the project."""
 
@@ -157,7 +159,7 @@ class _Before(msgspec.Struct, frozen=True):
 
 class _Collected(msgspec.Struct, frozen=True):
     """The files at one moment, in git's index. ``filtered``: the files with a filter; None if the index is based on the
-    one of ``left``: then git has yet to be asked for them. ``theirs`` and ``ignoring``: as in ``_Left``, None if no
+    one of ``left``, in which case git has yet to list them. ``theirs`` and ``ignoring``: as in ``_Left``, None if no
     index can be left for the next checkpoint."""
 
     filtered: Filtered | None
@@ -219,7 +221,7 @@ class Checkpoints:
         return find(directory) if self._private is None else self._private.repository()
 
     async def stored(self) -> None:
-        """Returns when what ``begin`` has started is completed."""
+        """Returns once everything that ``begin`` has started is completed."""
         await self._storing.wait()
 
     @contextlib.asynccontextmanager
@@ -247,7 +249,7 @@ class Checkpoints:
 
     async def begin(self, run_id: str) -> bool:
         """Like ``take(run_id, "before")``, but returns as soon as git has the state of the files: later changes do not
-        become part of the checkpoint. It is stored in the background, before any other operation begins."""
+        become part of the checkpoint. The checkpoint is stored in the background, before any other operation begins."""
         await self._storing.wait()
         collected: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         storing = self._storing.start(self._complete(run_id, collected), f"the checkpoint before {run_id}")
@@ -295,8 +297,8 @@ class Checkpoints:
                 return True
 
     async def _begin_with_repository(self) -> None:
-        """Before a run, a directory that has become a git work tree changes to that repository, and the private one is
-        removed, unless its review has something to decide. Raises ``TooLarge``."""
+        """Before a run, switches a directory that has become a git work tree to that repository and removes the private
+        one, unless its review has something to decide. Raises ``TooLarge``."""
         if self._private is None:
             return
         self._private.check_again_later()
@@ -384,8 +386,8 @@ class Checkpoints:
         return git_index.listings(self._directory.resolve(), folders)
 
     async def _beside(self, git: Git, run_id: str, known: Mapping[str, git_index.Listing]) -> _Before:
-        """The paths in the project that are not in git's index. ``known``: listings of folders that were made
-        already."""
+        """The paths in the project that are not in git's index. ``known``: the listings that were already made, by
+        folder."""
         found = await asyncio.to_thread(self._look_beside, git, run_id, known)
         if found is not None:
             return found
@@ -454,9 +456,9 @@ class Checkpoints:
             self._left = left
 
     async def _filters(self, git: Git, left: _Left, known: Mapping[str, str]) -> Filtered:
-        """The files with a filter, for a checkpoint that is based on the index of the last one. ``known``: their
-        entries in its own index. A file that has got its filter since then, and that git has not read since, may be in
-        it as what a filter made of it."""
+        """The files with a filter, for a checkpoint that is based on the index of the last one. ``known``: the entries
+        of these files in the new index. If a file got its filter after the last checkpoint and its entry is unchanged,
+        the entry may contain what the filter made of the file, so the file counts as unread."""
         new = known.keys() - left.read
         earlier: dict[str, tuple[int, bytes]] = {}
         if new:
@@ -503,7 +505,7 @@ class Checkpoints:
         else:
             words += ["--", "."]
         code, _, complaint = await git.run(*words, stdin=chosen)
-        if code not in (0, 1):  # 1: some could not be read, or are a repository without a commit
+        if code not in (0, 1):  # 1: some files could not be read, or are a repository without a commit
             raise GitFailed(f"git add exited with code {code}: {complaint.strip()[:500]}")
 
     def _smallest(self, paths: Iterable[str]) -> frozenset[str]:
@@ -516,9 +518,9 @@ class Checkpoints:
         return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)
 
     async def _even_out(self, git: Git, run_id: str, before: str) -> bool:
-        """Corrects git's index, since what git ignores may have changed: what was in ``before`` stays part of it, and
-        what was there but not in ``before`` does not become part of it. Returns whether anything that git ignores by
-        now was added to it."""
+        """Corrects git's index, since what git ignores may have changed: files in ``before`` stay in the index, and
+        files that existed then but are not in ``before`` stay out of it. Returns whether a file that git now ignores
+        was added to the index."""
         options = ("--cached", "--name-status", "--no-renames", "--ignore-submodules=all", "--relative", "-z")
         code, output, complaint = await git.run("diff-index", *options, before, "--", ".")
         if code:
@@ -570,7 +572,7 @@ class Checkpoints:
             return await self._shown(git, run_id, await self._changed(git, before, after), before, after)
 
     async def _changed(self, git: Git, before: str, after: str) -> list[tuple[str, str]]:
-        """git's marks and the paths of what differs; the paths are relative to the project."""
+        """The files that differ: pairs of git's mark and the path, which is relative to the project."""
         return _marked(await git.read(*PATCH, "--name-status", "--relative", "-z", before, after, "--", "."))
 
     async def _shown(self, git: Git, run_id: str, listed: list[tuple[str, str]], before: str, after: str) -> RunChanges:
@@ -582,7 +584,7 @@ class Checkpoints:
 
     async def revert(self, run_id: str) -> RunChanges:
         """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint`` or
-        ``GitFailed`` with nothing changed, unless git itself was ended while it wrote the files."""
+        ``GitFailed`` without changing anything, unless git itself was ended while it was writing the files."""
         async with self._working() as git:
             git, before, after = await self._both(git, run_id)
             return await self._revert(git, run_id, before, after)
@@ -606,16 +608,16 @@ class Checkpoints:
 
     @contextlib.asynccontextmanager
     async def beside(self) -> AsyncIterator[Git]:
-        """git for what may take minutes and neither reads nor writes files or checkpoints: operations on these continue
-        meanwhile. Raises ``NoCheckpoint`` or ``GitFailed``."""
+        """git for an operation that may take minutes and neither reads nor writes files or checkpoints: other
+        operations continue meanwhile. Raises ``NoCheckpoint`` or ``GitFailed``."""
         async with self._opened() as git:
             if git is None:
                 raise await self._nothing()
             yield git
 
     async def current(self, git: Git, since: str) -> tuple[str, Filtered]:
-        """The current files as a tree, to be compared with the checkpoint ``since``, and the files with a filter. From
-        then on, git's index is this tree."""
+        """The current files as a tree, to be compared with the checkpoint ``since``, and the files with a filter.
+        Afterwards, git's index matches this tree."""
         filtered = await self._look(git, since)
         await self._even_out(git, "", since)
         return (await git.read("write-tree")).strip(), filtered
@@ -672,7 +674,7 @@ class Checkpoints:
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, git: Git, complaint: str, known: Sequence[str]) -> list[str]:
-        """The files that git complains about, or all that the run changed if that is not known."""
+        """The files that git complains about, or all that the run changed if those are not known."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
         prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
         words = [shown_path(path) for path in known]
@@ -700,7 +702,8 @@ class Checkpoints:
                 await self._remove(git, await self._names(git))
 
     async def _drop_old(self, git: Git, active: str) -> None:
-        """Drops the checkpoints of older runs, and of those that ended without a second one. ``active``: the latest."""
+        """Drops the checkpoints of older runs, and of runs that ended without a second checkpoint. ``active``: the
+        latest run."""
         private = self._private if git.repository.private else None
         is_full = private is not None and await asyncio.to_thread(private.is_full)
         names = await self._names(git)
@@ -763,7 +766,7 @@ async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: M
 
 
 def _check_known(unread: frozenset[str], changed: Iterable[str]) -> None:
-    """Raises ``NoCheckpoint`` if the run changed a file whose content before it was not read."""
+    """Raises ``NoCheckpoint`` if the run changed a file whose previous content was not read."""
     lost = sorted(shown_path(path) for path in unread.intersection(changed))
     if lost:
         names = ", ".join(lost[:NAMED]) + (" and others" if len(lost) > NAMED else "")
@@ -793,8 +796,8 @@ def _keep(index: Path, kept: Path) -> None:
 
 
 def _clash(there: str, made: str, was: str) -> int | None:
-    """The first line of ``there``, from 1, that was changed where undoing the run, from ``made`` to ``was``, changes
-    something. None if there is no such line."""
+    """The first line of ``there``, from 1, that was changed in a place where undoing the run (from ``made`` to ``was``)
+    changes something. None if there is no such line."""
     lines = split(made)[0]
     undone = hunks.diff(lines, split(was)[0])
     for hunk in hunks.diff(lines, split(there)[0]):

@@ -7,10 +7,10 @@ version of git adds more. So git works in Drawbridge's own git directory, made f
 list of ignored files are links to the repository's, the configuration is Drawbridge's. A filter without a configured
 program passes the bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never
 requested. Only ``git config --list`` and, if that complains, ``git rev-parse --git-dir`` read the repository's
-configuration. They run nothing, and of what the first prints, only the settings in ``KEPT`` are used: line endings,
-ignored files, what the file system can do. (To
-know where a push goes, the remotes are read as well.) The one exception is ``as_person``, for a commit or a push that a
-person has requested: it is made with the user's configuration and hooks.
+configuration. They run nothing, and from the output of the first one, only the settings in ``KEPT`` are used: line
+endings, ignored files, what the file system can do. (To know where a push goes, the remotes are read as well.) The one
+exception is ``as_person``, for a commit or a push that a person has requested: it is made with the user's configuration
+and hooks.
 
 The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since starting a
 supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
@@ -29,6 +29,7 @@ import shutil
 import signal
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,8 +52,12 @@ SECONDS: Final = 30.0
 SETTINGS_SECONDS: Final = 5.0
 """Seconds to read the configuration. An agent can write it, and can include a pipe there that nobody writes to."""
 
+SEARCH_SECONDS: Final = 5.0
+"""Seconds to search a work tree for the file that git waits for."""
+
 LARGEST_FILE: Final = 1_000_000
-"""Bytes of each of git's own files that is read for every operation: its configuration and its lists of patterns."""
+"""The maximum size of each of git's own files that are read for every operation (its configuration and its lists of
+patterns), in bytes."""
 
 LEAVE_SECONDS: Final = 5.0
 """Seconds for the shell to end after its last command, or after it was killed."""
@@ -74,7 +79,10 @@ KEPT: Final = frozenset(
         "trustctime",
     )
 )
-"""The user's settings that keep their meaning. None of them can name a program."""
+"""The user's settings that also apply to Drawbridge's git. None of them can name a program."""
+
+PATTERNS: Final = (".gitignore", ".gitattributes")
+"""The files that git reads in each directory of a work tree."""
 
 NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
 
@@ -89,24 +97,25 @@ FORMATS: Final = ("sha1", "sha256")
 OURS: Final = ("core.safecrlf=false", "core.quotePath=off", "gc.auto=0", "protocol.allow=never")
 
 LARGEST_OUTPUT: Final = 100 * MB
-"""Bytes of one command's output that the server reads into its memory. An agent writes some of it: the configuration,
-for example."""
+"""The maximum size of one command's output that the server reads into its memory, in bytes. Some output, such as the
+configuration, is written by an agent."""
 
 LARGEST_DIFF: Final = 400_000
-"""Bytes of a diff that are shown."""
+"""The maximum number of bytes of a diff that are shown."""
 
 ESCAPED: Final = 600_000
-"""Bytes of the diff as JSON, where each control character takes six bytes."""
+"""The maximum size of the diff as JSON, in bytes; each control character takes six of them."""
 
 MOST_CONFIGURATION_FILES: Final = 50
-"""Files that are checked before a run for changes to the configuration; with more, it is read for every checkpoint."""
+"""The maximum number of files that are checked before a run for changes to the configuration. If there are more, the
+configuration is read for every checkpoint."""
 
 LONGEST_COMPLAINT: Final = 65_536
 
 IDENTIFIER: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 FOLDER: Final = "drawbridge-git-"
-"""How the names of folders for one operation begin."""
+"""The prefix of the names of folders for one operation."""
 
 LOCAL: Final = frozenset(
     "GIT_" + name
@@ -134,7 +143,7 @@ LOCAL: Final = frozenset(
 """Variables about one repository (``git rev-parse --local-env-vars``), which may not be the one in use."""
 
 LONGEST_POINTER: Final = 8192
-"""Bytes of a file that names a git directory."""
+"""The maximum size of a file that names a git directory, in bytes."""
 
 
 Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
@@ -144,15 +153,23 @@ class GitFailed(Exception):
     """A git command failed. The text contains git's own message and is for the log."""
 
 
+class TookTooLong(GitFailed):
+    """A git command did not end in time."""
+
+
 class NoCheckpoint(Exception):
     """No checkpoint exists. The text gives the reason and is for people."""
 
 
+_waited_for: dict[Path, Path] = {}
+"""The root of a work tree → a file in it that git has waited for: as long as it is there, no operation waits for it again."""
+
+
 class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: the arguments for its command line; ``id_bytes``: the
-    size of an object id. ``files``: the files that the configuration was read from or would be, and those for ignored
-    files and attributes outside of the work tree, each with a value that changes with it; None if these files are not
-    known.
+    size of an object id. ``files``: the files that the configuration was read from, or would be if they existed, and
+    those for ignored files and attributes outside the work tree, each with a value that changes with it; None if these
+    files are not known.
     """
 
     words: tuple[str, ...]
@@ -217,12 +234,41 @@ def _odd_file(repository: Repository) -> str | None:
     for directory, names in (
         (repository.common, ("config", "packed-refs", "info/exclude", "info/attributes", "objects/info/alternates")),
         (repository.own, ("HEAD", "commondir", "config.worktree")),
-        (repository.root, (".gitignore", ".gitattributes")),
+        (repository.root, PATTERNS),
     ):
         for name in names:
             if _is_odd(directory / name, LARGEST_FILE if name != "packed-refs" else LARGEST_OUTPUT):
                 return f"git's file {name} is not a small regular file"
+    found = _waited_for.get(repository.root)
+    if found is not None and _is_odd(found):
+        return _named(found, repository)
+    _waited_for.pop(repository.root, None)
     return None
+
+
+def _odd_below(repository: Repository) -> str | None:
+    """What is wrong with a list of patterns in a directory of the work tree, for which git may have waited; None if none is
+    found in ``SEARCH_SECONDS``. Blocking."""
+    until = time.monotonic() + SEARCH_SECONDS
+    for place, folders, files in os.walk(repository.root):
+        if time.monotonic() > until:
+            break
+        if ".git" in (*folders, *files) and Path(place) != repository.root:  # git reads nothing in a repository inside
+            folders.clear()
+            continue
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in PATTERNS:
+            file = Path(place, name)
+            if name in files and _is_odd(file):
+                _waited_for[repository.root] = file
+                return _named(file, repository)
+    return None
+
+
+def _named(odd: Path, repository: Repository) -> str:
+    path = os.fsencode(odd.relative_to(repository.root)).decode(errors="replace")
+    return f"git's file {path} is not a small regular file"
 
 
 def _is_odd(file: Path, largest: int = LARGEST_FILE) -> bool:
@@ -301,7 +347,7 @@ class Git:
         """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
         has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
         if odd := await asyncio.to_thread(_odd_file, self.repository):
-            raise NoCheckpoint(f"Checkpoints are not available here: {odd}.")
+            raise _not_read(odd)
         current = known is not None and await asyncio.to_thread(known.are_current)
         self.settings = known if known is not None and current else await self._read_settings()
         await asyncio.to_thread(_make, self.folder, self.repository, self.settings.format)
@@ -349,7 +395,7 @@ class Git:
         named = _with_files(chosen)
         for name in NAMES_A_FILE:
             if await asyncio.to_thread(_is_odd, Path(named[name].removeprefix("="))):
-                raise NoCheckpoint(f"Checkpoints are not available here: {name} is not a small regular file.")
+                raise _not_read(f"{name} is not a small regular file")
         given = (*OURS, *(name + value for name, value in named.items() if name in KEPT))
         files = _configuration_files(self.repository, items)
         if files is not None:
@@ -370,8 +416,14 @@ class Git:
     async def run(
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates."""
-        return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
+        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates. Raises
+        ``NoCheckpoint`` if git has waited for a file, such as a pipe; otherwise ``GitFailed``."""
+        try:
+            return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
+        except TookTooLong:
+            if odd := await asyncio.to_thread(_odd_below, self.repository):
+                raise _not_read(odd) from None
+            raise
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Runs git and returns its output. Raises ``GitFailed`` if it fails."""
@@ -389,7 +441,7 @@ class Git:
         return _output(words, *await self.once(*words))
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
-        """Changes the index for these paths, which are relative to the directory. Raises ``GitFailed``."""
+        """Changes the index for these paths, which are relative to the project. Raises ``GitFailed``."""
         named = "\0".join(paths)
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)
@@ -397,10 +449,10 @@ class Git:
     async def as_person(self, script: str, seconds: float, what: str) -> tuple[int, str]:
         """Runs a shell script in the root of the work tree, in which ``$git`` is the user's own git: with their
         configuration, identity, hooks and signing, but with the limits of an agent. Returns its exit code and the end
-        of its output. ``what``: the words for it in an error.
+        of its output. ``what``: how an error refers to the script.
 
-        After ``seconds``, what the script runs gets SIGTERM, but not the script itself. Raises ``GitFailed`` if it does
-        not end then.
+        After ``seconds``, what the script runs gets SIGTERM, but not the script itself. Raises ``GitFailed`` if the
+        script still does not end.
         """
         given = environment(os.environ, str(self.repository.root), "")
         removed = ["LC_ALL", *(name for name in os.environ if name not in given)]
@@ -441,8 +493,8 @@ class Git:
         return code, *(await asyncio.to_thread(self._finished, words))
 
     async def _line(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
-        """Runs a line in the shell. Returns its exit code. ``terminates``: whether what has not ended in time gets
-        SIGTERM first. Raises ``GitFailed``."""
+        """Runs a line in the shell. Returns its exit code. ``terminates``: whether a program that has not ended in time
+        gets SIGTERM and some more time. Raises ``GitFailed``."""
         assert self._shell.stdin is not None
         try:
             self._shell.stdin.write(os.fsencode(f"{line}; echo $?\n"))
@@ -453,13 +505,13 @@ class Git:
         except OSError:
             code = b""
         if code is None:
-            raise GitFailed(f"git took more than {seconds:g} s for: {what}")
+            raise TookTooLong(f"git took more than {seconds:g} s for: {what}")
         if not code.strip().isdigit():
             raise GitFailed(f"git was killed by a signal during: {what}")
         return int(code)
 
     async def _reply(self, seconds: float) -> bytes | None:
-        """The next line that the shell prints; None if there is none in time."""
+        """The next line that the shell prints; None if it prints none in time."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
         try:
@@ -482,6 +534,10 @@ class Git:
         return said.read_bytes().decode(errors="surrogateescape"), complained
 
 
+def _not_read(reason: str) -> NoCheckpoint:
+    return NoCheckpoint(f"Checkpoints are not available here: {reason}.")
+
+
 def _output(words: Sequence[str], code: int, said: str, complaint: str) -> str:
     """The output of a command. Raises ``GitFailed`` if its exit code is not 0."""
     if code:
@@ -499,9 +555,9 @@ async def opened(
     find: Callable[[Path], Repository | None] = find,
 ) -> AsyncIterator[Git | None]:
     """git for one operation in ``directory``; None if it is not in a work tree or git is not installed. ``endings``:
-    the tasks in which the processes are ended, so that this is completed if the operation is canceled; they must not be
-    canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them. ``find``:
-    finds the repository of ``directory``.
+    the tasks in which the processes are ended, so that this is completed even if the operation is canceled; these tasks
+    must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
+    ``find``: finds the repository of ``directory``.
 
     Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
     """
@@ -561,7 +617,7 @@ def remove_left_folders() -> None:
 
 
 async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: int, mark: str) -> None:
-    """Waits for the end of everything; kills what does not end."""
+    """Waits until every process has ended; kills those that do not end in time."""
     try:
         async with asyncio.timeout(LEAVE_SECONDS):
             await shell.wait()
@@ -573,7 +629,8 @@ async def _ended(shell: asyncio.subprocess.Process, pipe: SupervisorPipe, pid: i
 
 
 def _make(folder: Path, repository: Repository, format: str) -> None:
-    """Drawbridge's own git directory, as ``git-new-workdir`` makes one, but without the configuration and the hooks."""
+    """Makes Drawbridge's own git directory, like ``git-new-workdir`` does, but without the configuration and the
+    hooks."""
     git = folder / "git"
     (git / "info").mkdir(parents=True)
     (folder / "home").mkdir()
@@ -587,7 +644,7 @@ def _make(folder: Path, repository: Repository, format: str) -> None:
 
 
 def _setting(item: str) -> tuple[str, str]:
-    """The name of a setting, and "=value"; a setting without a value is true and has no "=", as ``git -c`` takes it."""
+    """The name of a setting, and "=value"; a setting without a value is true and has no "=", as ``git -c`` expects."""
     name, separator, value = item.partition("\n")
     return name, "=" + value if separator else ""
 

@@ -17,7 +17,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 LARGEST_INDEX: Final = 64 * 1024 * 1024
-"""Bytes; about 600,000 files. The paths of the files, and of the directories that they are in, are limited to this size too."""
+"""In bytes; enough for about 600,000 files. The paths of the files, and of the directories that contain them, are
+limited to this size too."""
 
 GITLINK: Final = 0o160000
 
@@ -38,8 +39,8 @@ NO_INDEX: Final = Index({}, b"")
 
 
 def read(file: Path, id_bytes: int) -> Index | None:
-    """The index in ``file``; ``NO_INDEX`` if there is no such file. None for one that is damaged, too large, split or
-    sparse: only git can say what it contains. ``id_bytes``: the size of an object id, 20 or 32. Blocking."""
+    """The index in ``file``; ``NO_INDEX`` if there is no such file. None for an index that is damaged, too large, split
+    or sparse: only git can read those. ``id_bytes``: the size of an object id, 20 or 32. Blocking."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -63,7 +64,7 @@ def may_have_repositories(file: Path) -> bool:
 
 
 def _parsed(data: bytes, id_bytes: int) -> Index:
-    """Parses an index. Raises ``ValueError``, ``IndexError`` or ``struct.error`` unless it is whole and of a known
+    """Parses an index. Raises ``ValueError``, ``IndexError`` or ``struct.error`` unless it is complete and of a known
     kind."""
     version = int.from_bytes(data[4:8], "big")
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
@@ -109,7 +110,8 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
-    """Raises ``ValueError`` for an extension that changes which files there are: its name begins in lower case."""
+    """Raises ``ValueError`` for an extension whose name begins with a lowercase letter: such an extension changes which
+    files there are."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
             raise ValueError("it requires an extension that is not supported")

@@ -40,37 +40,39 @@ IGNORED: Final = (
     # other version control, and what desktops and editors leave
     *(".hg/", ".svn/", ".jj/", ".bzr/", ".DS_Store", "Thumbs.db", "*.swp", "*.swo"),
 )
-"""What is left out, as in a ``.gitignore``; the directory's own ones can include some of it again (``!build/``)."""
+"""What is left out, as in a ``.gitignore``; the directory's own ``.gitignore`` files can include some of it again
+(``!build/``)."""
 
 CONFIGURATION: Final = "[core]\n\tbare = false\n\trepositoryFormatVersion = 0\n\tsharedRepository = 0600\n"
-"""With the last line no other user can read what git writes there."""
+"""Because of the last line, no other user can read what git writes there."""
 
 ATTRIBUTES: Final = "* -text -ident -filter -working-tree-encoding !eol !crlf !diff !merge !whitespace\n"
 """No file is converted, whatever ``.gitattributes`` says."""
 
 LARGEST_FILE: Final = 10 * MB
-"""Bytes; a larger file is left out, unless an earlier checkpoint of the same run contains it."""
+"""In bytes; a larger file is left out, unless an earlier checkpoint of the same run contains it."""
 
 MOST_LARGE: Final = 1_000
-"""Large files and nested repositories that are left out one by one."""
+"""The maximum number of large files and nested repositories that are left out one by one."""
 
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 300 * MB
 """The maximum number of files, and of bytes of all files together."""
 
 LIST_SECONDS: Final = 5.0
-"""Seconds in which git has to list the files."""
+"""The number of seconds that git may take to list the files."""
 
 REST_SECONDS: Final = 600.0
 """Seconds for which a directory that was too large is not checked before a run: each check would delay the run."""
 
 MOST_STORED: Final = 2_000 * MB
-"""Bytes of the repository; with more, only the latest run's checkpoints and the review are kept."""
+"""The maximum size of the repository, in bytes; beyond it, only the latest run's checkpoints and the review are
+kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""Objects that are no longer in any checkpoint are removed once an hour, or if the repository has more files than
-this."""
+"""Objects that are no longer in any checkpoint are removed once an hour, or if the repository has more object files
+than this."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
@@ -79,7 +81,7 @@ ADVICE: Final = (
 
 
 class TooLarge(NoCheckpoint):
-    """The directory is over a limit."""
+    """The directory exceeds a limit."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"Too large to review: {why} {ADVICE}")
@@ -100,9 +102,9 @@ class PrivateRepository:
         return self._place.is_dir()
 
     def repository(self) -> Repository | None:
-        """The repository for the checkpoints of the directory: the private one if it exists, else that of a git work tree, else
-        a new private one. None in a directory that belongs to git. Blocking. Raises ``NoCheckpoint``, ``GitFailed`` or
-        OSError."""
+        """The repository for the checkpoints of the directory: the private one if it exists, otherwise that of a git
+        work tree or, without one, a new private one. None in a directory that belongs to git. Blocking. Raises
+        ``NoCheckpoint``, ``GitFailed`` or OSError."""
         if not self.exists:
             found = find(self._directory)
             if found is not None or in_git_directory(self._directory):
@@ -135,9 +137,10 @@ class PrivateRepository:
         new.rename(self._place)
 
     def successor(self) -> Repository | None:
-        """The git work tree that the directory has become part of since the private repository was made. Blocking.
+        """The git work tree that the directory has become part of since the private repository was created. Blocking.
 
-        Only a real ``.git`` directory counts: a file or a link of that name could be an agent's and lead anywhere.
+        Only a real ``.git`` directory counts: an agent could have created a file or a link with that name that leads
+        anywhere.
         """
         found = find(self._directory) if self.exists else None
         own = found.root / ".git" if found is not None else None
@@ -153,7 +156,7 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """Checks a directory again that was too large. Raises ``TooLarge`` if it still is."""
+        """Checks again a directory that was too large. Raises ``TooLarge`` if it still is."""
         if self._too_large is not None:
             await self.selection(git)
 
@@ -198,7 +201,7 @@ class PrivateRepository:
         return left_out
 
     async def forget_ignored(self, git: Git) -> None:
-        """Removes from git's index what is ignored by now."""
+        """Removes from git's index what git now ignores."""
         listed = await git.read("ls-files", "-z", "--cached", "--ignored", "--exclude-standard", "--", ".")
         await git.update("--force-remove", filter(None, listed.split("\0")))
 
@@ -215,7 +218,7 @@ class PrivateRepository:
             await git.read("repack", "-a", "-d", "-q", "--window=0", "--depth=0")
             await git.read("prune", "--expire=now")
             await asyncio.to_thread((self._place / "collected").touch, PRIVATE_FILE)
-        except (GitFailed, OSError) as error:
+        except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("the private repository of %s was not cleaned up: %s", self._directory, error)
 
     def _is_due(self) -> bool:

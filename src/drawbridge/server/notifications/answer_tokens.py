@@ -1,7 +1,7 @@
-"""Tokens that are in notifications: each lets the browser that was notified decide on one approval, and nothing else.
+"""Tokens in notifications: each lets the browser that was notified decide on one approval request, and do nothing else.
 
 The token is only in the encrypted push, so the browser's service worker does not need the device's token. Its hash is
-kept in memory: the approvals of a server that has ended are withdrawn, or requested again.
+kept only in memory, because the approval requests of a server that has ended are withdrawn, or made again.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class AnswerTokens:
         return token
 
     def find(self, token: str) -> Answerable | None:
-        """What the token is for; None if it is not a valid one.
+        """What the token is for; None if it is not valid.
 
-        It stays valid after the decision: a second attempt is answered with the decision that was made.
+        It stays valid after the decision: a second attempt receives the decision that was made.
         """
         with self._lock:
             until, answerable = self._issued.get(hashed(token), (0.0, None))

@@ -1,9 +1,10 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
-They contain the project's name, and the tool of an approval, or how a run ended and how much there is to review; never
-a path, a prompt or an agent's text, since they leave this machine through third-party services. The exception is a push
-to a browser whose user has turned on actions in notifications: it contains the command of an approval request, if that
-is short, so that the user can decide on it without opening the web UI. A push is encrypted for its browser.
+They contain the project's name, and the tool of an approval request, or how a run ended and how much there is to
+review; never a path, a prompt or an agent's text, since they leave this machine through third-party services. The
+exception is a push to a browser whose user has turned on actions in notifications: it contains the command of an
+approval request, if that is short, so that the user can decide on it without opening the web UI. A push is encrypted
+for its browser.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event,
 from drawbridge.server.protocol.messages import IN_TERMINAL, ReviewChanged
 
 LONGEST_NAME: Final = 60
-"""Characters that are shown of a project's or a tool's name."""
+"""The maximum number of characters that are shown of a project's or a tool's name."""
 
 OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
-"""How a run ended → the text. Interrupted and killed runs are left out: the person who did it knows."""
+"""How a run ended → the text. Interrupted and killed runs are left out: the person who did that knows."""
 
 
 SHELL: Final = "Bash"
 
 LONGEST_COMMAND: Final = 120
-"""Characters of a command that a phone shows in full."""
+"""The maximum length of a command that a phone shows in full, in characters."""
 
 
 class Notice(Struct, frozen=True):
-    """``approval_id``: the approval that an agent waits for; empty if there is none. ``command``: what the approval is
-    about, if that is a command which a notification shows in full. ``review``: whether it is about the review, and
-    leads there.
+    """``approval_id``: the approval request that an agent waits for; empty if there is none. ``command``: the command
+    that the request is about, if a notification can show it in full. ``review``: whether the notification is about the
+    review, and opens it.
     """
 
     project_id: str
@@ -50,8 +51,8 @@ class Notice(Struct, frozen=True):
 
 
 def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged | None = None) -> Notice | None:
-    """The notification of an event of the project in ``directory``; None if nobody has to be notified. ``review``: what there
-    is to review after a run; None if there is nothing.
+    """The notification for an event of the project in ``directory``; None if nobody has to be notified. ``review``:
+    what there is to review after a run; None if there is nothing.
     """
     project = _name(directory.name)
     match event:
@@ -75,7 +76,7 @@ def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged
 
 
 def closed(event: Event) -> str | None:
-    """The id of the approval that this event has resolved or withdrawn; None for any other event."""
+    """The id of the approval request that this event has resolved or withdrawn; None for any other event."""
     match event:
         case ApprovalResolved() | PermissionWithdrawn():
             return event.approval_id
@@ -83,7 +84,8 @@ def closed(event: Event) -> str | None:
 
 
 def whole_command(asked: ApprovalRequested) -> str:
-    """The command that an approval is about, if a notification can show it, and there is nothing else to see; otherwise ""."""
+    """The command that an approval request is about, if a notification can show it, and a person does not have to see
+    anything else; otherwise ""."""
     if asked.tool_name != SHELL or asked.proposal is not None or asked.link_targets or asked.blocked_path:
         return ""
     if asked.risks:  # the web UI marks them, and a notification can't

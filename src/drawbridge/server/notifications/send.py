@@ -1,7 +1,7 @@
 """Sends notifications: by Web Push to the browsers that have subscribed, and to the owner's webhook.
 
-Notifications are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a push
-service that does not answer does not delay the webhook. A failed notification is retried twice. If too many are
+Notifications are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a
+push service that does not answer does not delay the webhook. A failed notification is retried twice. If too many are
 waiting, further ones are dropped and logged.
 """
 
@@ -36,7 +36,7 @@ PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
 
 PATIENCE: Final = 3.0
-"""Seconds that a person who has the web UI open has to answer an approval request before others are notified."""
+"""Seconds that a person who has the web UI open has to answer an approval request before notifications are sent."""
 
 REVIEW_SECONDS: Final = 3.0
 """Seconds that the notification of a run's end waits for the numbers of the review: they follow the checkpoint after
@@ -124,8 +124,8 @@ class Sender:
 
 
 class Notifier:
-    """``published`` receives the events about approvals, runs and reviews. ``public`` and ``host``: names of this machine, for
-    the address at which push services can complain.
+    """``published`` receives the events about approval requests, runs and reviews. ``public`` and ``host``: names of
+    this machine, for the contact address that push services receive.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Notifier:
         self._next_tests: dict[str | None, float] = {}
         """Device → when it may send another test; infinite during one."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
-        """The timers of approvals that nobody has been notified of yet, by approval id."""
+        """The timers of approval requests that nobody has been notified of yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
         """By project: a run's end that waits for the numbers of the review."""
         self._reviews: dict[str, ReviewChanged] = {}
@@ -186,7 +186,7 @@ class Notifier:
         without a checkpoint, the review may be open, because of earlier runs or because somebody has opened it during
         this one.
         """
-        self._notify_of_end(project_id)  # of the run before, whose notification must not be lost
+        self._notify_of_end(project_id)  # the previous run's notification must not be lost
         loop = asyncio.get_running_loop()
         later = loop.call_later(self._review_seconds, self._notify_of_end, project_id)
         self._ends[project_id] = later, announced
@@ -199,7 +199,7 @@ class Notifier:
             self._notify_of_end(project_id)
 
     def _notify_of_end(self, project_id: str) -> None:
-        """Notifies of the end of a run, if one waits."""
+        """Sends the notification of a run's end, if one waits."""
         if project_id not in self._ends:
             return
         later, announced = self._ends.pop(project_id)
@@ -216,8 +216,8 @@ class Notifier:
             self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, notification))
 
     async def test(self, browser: Subscription) -> str | None:
-        """Sends a notification, once. Returns the problem, as a sentence for people; None if the push service has accepted
-        it. Raises ``ClientError`` if the device sends tests too often.
+        """Sends a notification, once. Returns the problem, as a sentence for people; None if the push service has
+        accepted it. Raises ``ClientError`` if the device sends tests too often.
 
         Any device may send a test, so a test that fails is the device's problem, not the server's.
         """
@@ -260,8 +260,8 @@ class Notifier:
         return None
 
     def identify(self, token: str) -> Identity | None:
-        """The identity for a notification's token: that of its device, limited to one approval. None if the token is
-        not valid, the browser has unsubscribed, or its device may no longer decide.
+        """The identity for a notification's token: that of its device, limited to one approval request. None if the
+        token is not valid, the browser has unsubscribed, or its device may no longer decide.
         """
         found = self._tokens.find(token)
         if found is None or not any(one.endpoint == found.endpoint and one.actions for one in self.subscriptions):

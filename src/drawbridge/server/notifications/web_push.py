@@ -37,8 +37,8 @@ SERVICES: Final = (
     "push.apple.com",
     "notify.windows.com",
 )
-"""The push services of Chrome and its derivatives, Firefox, Safari and Edge. A device chooses the address that this server
-posts to: any other address could be one inside the server's own network."""
+"""The push services of Chrome and its derivatives, Firefox, Safari and Edge. A device chooses the address that this
+server posts to: any other address could be one inside the server's own network."""
 
 OF_ONE_DEVICE: Final = 10
 """The maximum number of a device's subscriptions; if there are more, the oldest is removed. A browser creates a new one
@@ -51,8 +51,8 @@ _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 ENDPOINT: Final = re.compile(
     rf"https://(?P<host>{_LABEL}(?:\.{_LABEL})+)(?::443)?(?P<target>/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)"
 )
-"""The only form that is accepted, spelled out: an HTTP library may read a backslash, a user name, a control character, a
-trailing dot or a fragment differently from a check before it.
+"""The only form that is accepted, spelled out: an HTTP library may read a backslash, a user name, a control character,
+a trailing dot or a fragment differently from a check before it.
 """
 
 
@@ -143,7 +143,7 @@ class Subscriptions:
                 self._write(msgspec.structs.replace(self._file, subscriptions=kept))
 
     def _checked(self, new: Subscription) -> Subscription:
-        """Checks a subscription. Returns it with the endpoint that is posted to. Raises ``ClientError``."""
+        """Checks a subscription. Returns it with the endpoint to post to. Raises ``ClientError``."""
         endpoint = self._posted_to(new.endpoint)
         if endpoint is None:
             text = "data.endpoint: this is not the address of a push service for Chrome, Firefox, Safari or Edge."
@@ -216,9 +216,10 @@ DOTTED: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
 
 def contact(public: Sequence[str], host: str) -> str:
-    """The host name in the contact address for push services: a public one, or else the machine's own.
+    """The host name in the contact address for push services: a public one, otherwise the machine's own.
 
-    They refuse names without a dot, such as most machines have: ``.invalid`` (RFC 2606) marks a name that is not reachable.
+    Push services refuse names without a dot, which most machines have: ``.invalid`` (RFC 2606) marks a name that is not
+    reachable.
     """
     dotted = next((name for name in (*public, host) if DOTTED.fullmatch(name)), None)
     return dotted or f"{re.sub(r'[^A-Za-z0-9-]+', '-', host).strip('-') or 'drawbridge'}.invalid"

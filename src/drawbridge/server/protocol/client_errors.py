@@ -14,7 +14,7 @@ from drawbridge.core.errors import BadMessage, DrawbridgeError, HistoryNotWritte
 
 
 class Kind(Struct, frozen=True):
-    """``meaning``: one sentence for the documentation. ``retryable``: the same request may succeed later, unchanged."""
+    """``meaning``: the text in the documentation. ``retryable``: the same request may succeed later, unchanged."""
 
     meaning: str
     retryable: bool = False
@@ -145,13 +145,14 @@ CODES: Final[Mapping[str, Kind]] = {
     "SHUTTING_DOWN": Kind("The server is shutting down; connect again later.", retryable=True),
     "INTERNAL_ERROR": Kind("An internal server error; its log has the details under `correlation_id`.", retryable=True),
 }
-"""All codes. ``retryable`` is the default, which a single error may override."""
+"""All codes. A single ``ClientError`` may override the ``retryable`` of its code."""
 
 
 class ClientError(Exception):
     """Why a client's request was refused or failed. ``text``: what failed, what was left unchanged, what to do next.
 
-    Neither the text nor ``details`` names a path that the client did not give. ``field`` is a path in the message, such as
+    The server puts an absolute path neither into the text nor into ``details``, unless the client gave the path; what
+    git and its hooks printed (``details.output``) may contain one. ``field`` is a path in the message, such as
     ``data.options.add_dirs[0]``.
     """
 

@@ -30,18 +30,18 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Instant = Annotated[datetime, Meta(tz=True)]
 Topic = Literal["stats", "projects", "approvals"]
 Kind = Literal["prompt", "answer", "tool", "result", "decision", "error"]
-"""The kinds of texts that can be searched: a person's prompt, the agent's text, a tool's input, its result, the comment of a
-decision, and the error of a run."""
+"""The kinds of texts that can be searched: a person's prompt, the agent's text, a tool's input, its result, the comment
+of a decision, and the error of a run."""
 
 
 class Command(Struct, kw_only=True):
-    """``request_id`` is that of the message; it is not in its ``data``."""
+    """``request_id``: the id of the request, which is in the message beside ``data``."""
 
     request_id: str | None = None
 
 
 class InProjects(Command, kw_only=True):
-    """``project_id`` is beside ``data`` or in it; empty: all projects that the client sees."""
+    """``project_id`` is in the message beside ``data``, or in ``data``; empty: all projects that the client sees."""
 
     project_id: str = ""
 
@@ -54,7 +54,8 @@ class ProjectCommand(InProjects, kw_only=True):
 
 
 class Hello(Command, kw_only=True):
-    """``client``: the client's name, which other clients see when it decides something."""
+    """``client``: the name that other clients see when this client decides something. Only a client with the owner's
+    token can choose it; others keep the name of their device or SSH key."""
 
     client: Identifier | None = None
     version: Identifier | None = None
@@ -136,7 +137,8 @@ class ProjectLeave(ProjectCommand):
 
 
 class GetMessages(ProjectCommand, kw_only=True):
-    """With ``since`` alone the reply is the specification's bare array; with any other field it is a page."""
+    """Without a field other than ``since``, the reply is the specification's bare array, if it fits into a message.
+    Otherwise it is a page."""
 
     since: Instant | None = None
     after_seq: Count | None = None
@@ -159,8 +161,8 @@ class AttachmentOf(Struct, frozen=True):
 
 
 class Execute(ProjectCommand, kw_only=True):
-    """``queue`` false: fails with PROCESS_ACTIVE during a run, instead of waiting for its end. ``steer``: sends the prompt into
-    the active run instead.
+    """``queue`` false: the command fails with PROCESS_ACTIVE if a run is active or waits, instead of adding the prompt
+    to the queue. ``steer``: sends the prompt to the agent during the active run, instead of beginning another run.
     """
 
     prompt: Text
@@ -227,15 +229,15 @@ class RunRevert(ProjectCommand, kw_only=True):
 
 
 class ReviewGet(ProjectCommand):
-    """Requests the open review: what runs have changed and nobody has decided, as the files are now."""
+    """Requests the open review: what runs have changed and nobody has decided on, as the files are now."""
 
 
 class ReviewDecide(ProjectCommand, kw_only=True):
-    """Decides a part of the open review: ``hunks`` by their ids, ``files`` by their paths, or ``all``.
+    """Decides on a part of the open review: ``hunks`` by their ids, ``files`` by their paths, or ``all``.
 
-    ``version``: the version of the review that the user has seen. It is required for ``files`` and ``all``, so that
-    nothing is decided that was not shown. ``text``: for a single hunk and without a ``decision``, the text that
-    replaces its new lines.
+    ``version``: the version of the review that the user has seen. It is required for ``files`` and ``all``, so that the
+    decision does not include anything that was not shown. ``text``: for a single hunk and without a ``decision``, the
+    text that replaces its new lines.
     """
 
     decision: Literal["keep", "undo"] | None = None
@@ -325,13 +327,13 @@ class SessionList(ProjectCommand, kw_only=True):
 
 
 class SessionResume(ProjectCommand, kw_only=True):
-    """The next run continues this conversation, no matter who started it."""
+    """The next run continues this conversation, even if it was begun in a terminal."""
 
     session_id: Identifier
 
 
 class SessionFork(ProjectCommand, kw_only=True):
-    """The next run begins a new conversation with the context of this one (default: the project's own)."""
+    """The next run begins a new conversation with the context of this one (default: the project's current one)."""
 
     session_id: Identifier | None = None
 
@@ -354,8 +356,8 @@ class SessionMessages(ProjectCommand, kw_only=True):
 
 
 class SessionExport(ProjectCommand, kw_only=True):
-    """Requests a session, or without ``session_id`` the whole history of the project, as a file: its next piece after
-    the position ``after`` (from an earlier reply)."""
+    """Requests a piece of a file that contains a session, or without ``session_id`` the whole history of the project.
+    ``after``: the position of the piece, from the reply with the previous one; null: the first piece."""
 
     session_id: Identifier | None = None
     format: Literal["markdown", "jsonl"] = "markdown"
@@ -376,7 +378,8 @@ class SessionDelete(ProjectCommand, kw_only=True):
 
 
 class Search(InProjects, kw_only=True):
-    """Requests the records that contain all words of ``query``; if it is empty, all records that have a text.
+    """Requests the texts that contain all words of ``query``, or words that begin with them; if ``query`` is empty, all
+    texts.
 
     ``kinds``: only texts of these kinds. ``before``: the ``next`` of an earlier reply.
     """
@@ -405,10 +408,11 @@ class PermissionResponse(ProjectCommand, kw_only=True):
 
 
 class BlobPut(Command, kw_only=True):
-    """A piece of a blob: ``data`` is base64 (standard alphabet, padded), ``offset`` is the position of its first byte."""
+    """A piece of a blob: ``data`` is base64 (standard alphabet, padded), ``offset`` is the position of its first
+    byte."""
 
     blob_id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
-    """In Python, unlike JSON Schema, ``$`` alone also matches before a line break at the end."""
+    """The pattern excludes a line break at the end: in Python, unlike in JSON Schema, ``$`` also matches before one."""
     offset: Count
     data: bytes
     last: bool = False
@@ -462,7 +466,8 @@ class FileRead(ProjectCommand, kw_only=True):
 
 
 class FileChanges(ProjectCommand, kw_only=True):
-    """Requests what has changed in a file, even a deleted one, since the last commit. ``path``: as for ``file_read``."""
+    """Requests what has changed in a file, even a deleted one, since the last commit. ``path``: as for
+    ``file_read``."""
 
     path: Annotated[PathInProject, Meta(min_length=1)]
 
@@ -483,7 +488,7 @@ class DeviceRevoke(Command, kw_only=True):
 class PairCreate(Command, kw_only=True):
     """Creates a pairing code for one device. ``name``: the device's name; null lets the device choose one. ``origin``:
     the address at which the device will open the web UI, such as ``https://agents.example``; null: the one that this
-    client has connected to.
+    client has connected to. The server uses one of its other addresses instead of a loopback address, if it has any.
     """
 
     scope: Literal["view", "approve", "run", "admin"]
@@ -496,7 +501,7 @@ class AgentList(Command):
 
 
 class Usage(Command, kw_only=True):
-    """Requests what the runs of the last ``days`` have cost, today included."""
+    """Requests what the runs of the last ``days`` days have used, today included."""
 
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
@@ -509,8 +514,9 @@ class PushKey(Command):
 
 
 class PushSubscribe(Command, kw_only=True):
-    """The browser's ``PushSubscription``, which is notified of approval requests and of runs that end. ``actions``: the
-    user wants to decide in notifications, which then contain the command of an approval request if it is short.
+    """Subscribes a browser, by its ``PushSubscription``, to notifications of approval requests and of runs that end.
+    ``actions``: the user wants to decide in notifications, which then contain the command of an approval request if it
+    is short.
     """
 
     endpoint: Text
@@ -530,7 +536,7 @@ class PushTest(Command, kw_only=True):
 
 
 LONGEST_NAME: Final = 80
-"""The maximum number of characters that an error repeats of a name that the client chose."""
+"""The maximum number of characters of a name chosen by the client that an error repeats."""
 
 
 class _Envelope(Struct):
@@ -579,7 +585,7 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
 
 
 def request_id_of(text: str) -> str | None:
-    """The ``request_id`` of a message that could not be parsed; None without one.
+    """The ``request_id`` of a message that could not be parsed; None if the message has none, or an invalid one.
 
     Python's own parser accepts errors in other strings of the message: half of a surrogate pair, a line break.
     """

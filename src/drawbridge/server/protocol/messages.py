@@ -1,7 +1,8 @@
 """The messages that the agent server also sends without a request, and how every message is encoded. Pure.
 
 A message is ``{"type", "project_id"?, "seq"?, "data", "request_id"?}``. Whatever belongs to a project's history has its
-``seq`` at the top level. An agent's own JSON is embedded unchanged: it is never decoded and encoded again.
+``seq`` at the top level. An agent's own JSON is embedded unchanged, without being decoded and encoded again; only if it
+is too large is it decoded, for a preview.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ MESSAGE_BYTES: Final = 1_000_000
 """The maximum size of a client's message, in bytes: the specification's 1 MB."""
 
 FRAME_BYTES: Final = 1_000_000
-"""The maximum size of a message from the server, in bytes. A larger one is sent as a preview; ``blob_get`` returns it
-whole."""
+"""The maximum size of a message from the server, in bytes. A record that is larger is sent as a preview; ``blob_get``
+returns the whole record."""
 
 PIECE_BYTES: Final = 512 * 1024
-"""The maximum size of the piece of a blob in one message, in bytes: in base64, it is within both limits."""
+"""The maximum size of the piece of a blob in one message, in bytes: in base64, it is smaller than ``MESSAGE_BYTES`` and
+``FRAME_BYTES``."""
 
 BLOB_BYTES: Final = 32 * 1024 * 1024
 """The maximum size of a blob that a client uploads, in bytes."""
@@ -106,8 +108,8 @@ class Title(Struct, frozen=True, omit_defaults=True):
 
 class Risk(Struct, frozen=True):
     """A part of the input to look at twice: ``start`` to ``end`` of the text in ``field``, in UTF-16 code units; both
-    are 0 if the whole field is meant. ``field``: its name in ``input``, with a dot before a nested name; empty if no
-    field has the part.
+    are 0 if the whole field is meant. ``field``: the field's name in ``input``, with a dot before a nested name; empty
+    if the part is not in a single field.
     """
 
     code: str
@@ -118,8 +120,9 @@ class Risk(Struct, frozen=True):
 
 
 class Always(Struct, frozen=True, omit_defaults=True):
-    """What ``remember`` would change, in words. ``suggestion``: its index in ``suggestions``. ``saved_in``: the file in
-    which the agent saves it; empty if it lasts only as long as the session.
+    """A change that ``remember`` would make, in words. ``suggestion``: the index in ``suggestions`` of the suggestion
+    that the change comes from. ``saved_in``: the file in which the agent saves the change; empty if the change lasts
+    only as long as the session.
     """
 
     text: str
@@ -173,8 +176,9 @@ class Waiting(Struct, frozen=True):
 DeskState = Literal["working", "waiting", "finished", "ended"]
 
 ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
-"""Modes in which the agent changes files without asking. In auto mode it still asks about plans and what was blocked
-three times in a row, and asks its own questions; hooks can make it ask in any mode."""
+"""Modes in which the agent asks neither before commands nor before changes to files; ``dontAsk`` denies those that its
+permissions do not allow. In auto mode it still asks about plans and what was blocked three times in a row, and asks its
+own questions; hooks can make it ask in any mode."""
 
 IN_TERMINAL: Final = "asked in the terminal: it can now be answered only there"
 """The reason of a withdrawal after which the request can be answered only in the agent's own dialog."""
@@ -188,12 +192,12 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent that a person has started in a terminal on the server's machine.
 
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
-    ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it changes files
-    without asking. ``prompts``: it accepts prompts through ``execute``, since its terminal belongs to an editor with a
-    bridge. ``in_terminal``: an approval request waits that only the agent's own dialog can answer. ``background``: the
-    agent's daemon hosts it, without a terminal. ``background_tasks``: the number of tasks that run while the agent
-    itself waits for the next prompt. ``continued_in``: the id of the session that continues this one, after the user
-    moved it to the background.
+    ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it
+    asks neither before commands nor before changes to files. ``prompts``: it accepts prompts through ``execute``, since
+    its terminal belongs to an editor with a bridge. ``in_terminal``: an approval request
+    waits that only the agent's own dialog can answer. ``background``: the agent's daemon hosts it, without a terminal.
+    ``background_tasks``: the number of tasks that run while the agent itself waits for the next prompt.
+    ``continued_in``: the id of the session that continues this one, after the user moved it to the background.
     """
 
     state: DeskState
@@ -231,11 +235,12 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     first_seq: int = 1
     """The number of the first record that the history still has."""
     cost_usd: float = 0.0
-    """The cost of all its runs in US dollars, as far as the agent reports it."""
+    """The cost of all runs of the project in US dollars, as far as the agent reports it."""
     first_message_time: str | None = None
     last_message_time: str | None = None
     permission_mode: str = "default"
-    """The mode of the running agent, if it reports one; otherwise that of the next run. Not used for terminal sessions."""
+    """The mode of the running agent, if it reports one; otherwise that of the next run. Not used for terminal
+    sessions."""
     modes: list[str] = []
     """The modes that can be chosen, if the agent has reported modes other than Claude Code's."""
     asks: bool = True
@@ -246,12 +251,12 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """When the last run that the agent has scheduled itself begins. The agent's process is kept until then, and for up
     to a minute longer while that run is due."""
     title: str = ""
-    """The title of its current session: the name that a person gave it, or else its first prompt."""
+    """The title of the current session: the name that a person gave the session, or else its first prompt."""
     problem: str | None = None
-    """Why no run is possible in it, as a sentence for people: its directory does not exist, or the owner no longer
-    allows it."""
+    """Why no run is possible in the project, as a sentence for people: the project's directory does not exist, or the
+    owner no longer allows it."""
     review: ReviewNumbers | None = None
-    """How much was to be decided when the server last compared the files; null: it has not compared them yet.
+    """How much there was to decide when the server last compared the files; null: it has not compared them yet.
     ``update/review_changed`` reports changes."""
 
 
@@ -275,9 +280,9 @@ class PromptFile(Struct, frozen=True, omit_defaults=True):
 class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run that is active (``position`` 0) or waits in the queue.
 
-    ``prompt`` is the beginning of its prompt; ``cut`` if there is more. The record ``seq`` of the history has the whole
-    prompt (``prompt_edited`` after an edit). ``by`` and ``client_id``: the client that sent it. ``attachments``: how
-    many it has.
+    ``prompt`` is the beginning of the run's prompt; ``cut`` if there is more. The record ``seq`` of the history has the
+    whole prompt (after an edit, a ``prompt_edited`` record). ``by`` and ``client_id``: the client that sent the prompt.
+    ``attachments``: the number of the prompt's attachments.
     """
 
     run_id: str
@@ -393,7 +398,8 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     retry_at: str | None = None
     """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
     removed_by: str | None = None
-    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: its connection."""
+    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: its
+    connection."""
     client_id: str | None = None
     input_tokens: int | None = None
     """The number of tokens that the models have read, including those from a cache, if the agent reports it."""
@@ -420,8 +426,8 @@ class RunReverted(Struct, frozen=True):
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A person has decided on hunks of the review. ``hunks``, ``files``: how many, and in how many files; ``left``: the
-    number of hunks that are still to be decided. ``by`` null: nobody has decided anything here, but nothing is left to
-    decide.
+    number of hunks that still wait for a decision. ``by`` null: nobody has decided anything in Drawbridge, but nothing
+    is left to decide.
     """
 
     files: int
@@ -433,9 +439,9 @@ class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewChanged(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How much is to be decided in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
-    ``removed``. ``by``, ``client_id``: the client that decided something; null if a run, or somebody else, has changed
-    files.
+    """How much there is to decide in the review: the numbers of ``files``, ``hunks``, and lines ``added`` and
+    ``removed``. ``by``, ``client_id``: the client that decided on something; null if a run, or somebody else, has
+    changed files.
     """
 
     state: Literal["open", "decided"]
@@ -485,8 +491,9 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the branch that
-    it is on (``created``: a new one); ``files``: its paths. ``output``: the end of what git and its hooks printed.
+    """A person has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    branch (``created``: the branch is new); ``files``: the paths of the committed files. ``output``: the end of what
+    git and its hooks printed.
     """
 
     commit: str
@@ -526,8 +533,8 @@ class PermissionResolved(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``hello``.
 
     ``edited``: allowed with a different input from the agent's. Then ``new_text`` is the resulting text of the file, if
-    the approval request is about a change to a file; otherwise ``updated_input`` is that input. Both are left out if
-    they are too large. A ``message`` that is too large for a frame is cut and ends in "…".
+    the approval request is about a change to a file; otherwise ``updated_input`` is that input. Either is left out if
+    it is too large. A ``message`` that is too large for a frame is cut and ends in "…".
     """
 
     approval_id: str
@@ -546,8 +553,9 @@ class PermissionWithdrawn(Struct, frozen=True):
 
 
 class DiskWarning(Struct, frozen=True):
-    """``update/disk_warning``: about a "project" (the history of ``project_id``), all "data" of the server, or the "disk" that
-    contains it. Sent once whenever a threshold is crossed; ``message`` is for people.
+    """``update/disk_warning``: about a "project" (the history of ``project_id``), all "data" of the server, or the
+    "disk" that contains it. Sent when 80 % of a limit, or the limit, is reached, or when little space is free on the
+    disk; again only after the use has been well below that threshold. ``message`` is for people.
     """
 
     scope: Literal["project", "data", "disk"]
@@ -636,8 +644,8 @@ _DEPTHS: Final = (20, 8, 4)
 def shortened(data: bytes, limit: int) -> bytes:
     """JSON of at most ``limit`` bytes that shows what ``data`` contains; ``data`` itself if it is small enough.
 
-    A text that was cut ends in "…". If that is not enough, or ``data`` can't be decoded, the result is JSON with the
-    first bytes: `{"preview": "…"}`.
+    Texts are cut and end in "…"; the last items of lists and objects are left out. If the result is still too large, or
+    ``data`` can't be decoded, it is JSON with the first bytes: `{"preview": "…"}`.
     """
     if len(data) <= limit:
         return data
@@ -738,14 +746,14 @@ def error(
 
 
 ROOM: Final = 2_000
-"""The bytes that are reserved for everything in a message except its one large part."""
+"""The bytes of a message that are reserved for everything except the one part that may be large."""
 
 
 class Frame(Struct, frozen=True):
     """One message for many clients, as it is sent.
 
     ``ephemeral``: useless later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``:
-    its number in the history of its project, if it has one.
+    the number of its record in the history of its project, if it has one.
     """
 
     data: bytes
@@ -788,9 +796,10 @@ class Subscriber(Protocol):
         ...
 
     def send(self, frame: Frame) -> None:
-        """Queues a frame. Never waits and never raises. Frames arrive in the order of the calls."""
+        """Queues a frame. Never waits and never raises. The client receives frames in the order of the calls."""
         ...
 
     async def room(self) -> None:
-        """Returns once most of what was queued is sent, or the client is gone. Used between the pages of a long history."""
+        """Returns once most of what was queued is sent, or the client is gone. Used between the pages of a long
+        history."""
         ...

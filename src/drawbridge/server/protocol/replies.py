@@ -69,12 +69,13 @@ class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 StoredRecord = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/$defs/Record"})]
-"""The bytes of a ``Record`` as they are in the history: they are sent without being decoded."""
+"""The bytes of a ``Record`` as they are in the history, which are sent without being decoded; a preview if they are too
+many for a message."""
 
 
 class HistoryPage(Struct, frozen=True, omit_defaults=True):
-    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null if ``has_more`` is false. ``first_seq``: the
-    first record that the history still has.
+    """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null if ``has_more`` is false. ``first_seq``:
+    the first record that the history still has.
     """
 
     messages: tuple[StoredRecord, ...]
@@ -89,8 +90,8 @@ History = tuple[StoredRecord, ...] | HistoryPage
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
     """The reply to ``execute`` and ``review_submit``. ``position``: the number of runs before this one; 0 if it starts
-    at once. ``images`` and ``files``: as in the prompt's record. ``waiting``: the comments wait for the agent of a
-    terminal session, and their run is not known yet: ``run_id`` is empty."""
+    immediately, or is active already. ``images`` and ``files``: as in the prompt's record. ``waiting``: the comments
+    wait for the agent of a terminal session, and their run is not known yet: ``run_id`` is empty."""
 
     run_id: str
     position: int
@@ -139,7 +140,7 @@ class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``:
     numbers of lines. ``old_mode``, ``new_mode``: as in git, null where the file does not exist. ``binary``: its lines
     are not compared, and it is decided as a whole. ``old_image``, ``new_image``: the versions of the image, if the file
-    is named like one. ``too_large``: its hunks do not fit into the message, and are left out.
+    is named like one. ``too_large``: the file's hunks do not fit into the message, and are left out.
     """
 
     path: str
@@ -176,8 +177,8 @@ class CommitOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What ``review_push`` would do: push the current branch to the ``branch`` of the ``remote``. ``version`` changes with the
-    branch, its last commit and the remote.
+    """What ``review_push`` would do: push the current branch to the ``branch`` of the ``remote``. ``version`` changes
+    when the branch, its last commit or the remote changes.
 
     ``ahead``: the number of commits that the remote's branch does not have, as far as is known; null: the remote does
     not have the branch. ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the
@@ -200,8 +201,8 @@ class Handover(Struct, frozen=True, kw_only=True):
     """Comments that ``by`` has left with the terminal session ``project_id``, as one ``prompt``.
 
     ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are on their way.
-    In the other states they are drafts again: ``unsure`` if the agent may have got them, ``ended`` if the session ended
-    before, ``refused`` if the agent now has more permissions than clients may use.
+    In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if the session
+    ended before, ``refused`` if the agent now has more permissions than clients may use.
     """
 
     project_id: str
@@ -215,11 +216,10 @@ class Review(Struct, frozen=True):
     not fit into the message. ``comments``: with their current lines; ``drafts``: a version that changes with any
     comment that is not sent yet. ``kept``: the paths of files with kept changes that are not in the last commit, as
     many as fit into the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
-    commits.
-    ``push``: null if there is nothing to push or no remote, or if the owner does not allow pushes. ``handover``: the
-    comments that were left with a terminal session; null if there are none, or if the agent has them. ``repository``:
-    where the versions of the files are stored: in the repository of the ``project``, or in a ``private`` one in the
-    server's data, if the directory is not in a git work tree.
+    commits. ``push``: null if there is nothing to push or no remote, or if the owner does not allow pushes.
+    ``handover``: the comments that were left with a terminal session; null if there are none, or if the agent has them.
+    ``repository``: where the versions of the files are stored: in the repository of the ``project``, or in a
+    ``private`` one in the server's data, if the directory is not in a git work tree.
     """
 
     state: Literal["open", "none"]
@@ -256,11 +256,11 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A session in a project's history, or a terminal session.
 
     ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported
-    any. ``title``: the name that a person gave it (then ``named``), or else its first prompt. ``state``: its present
-    state if it is the ``current`` session, which the next run continues; "waiting": for a decision. ``last_line``: the
-    end of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
-    ``first_seq`` and ``last_seq``: its first and last record; records of other sessions may be in between.
-    ``terminal``: a person has started it in a terminal.
+    any. ``title``: the name that a person gave it (then ``named``), or else its first prompt. ``state``: the present
+    state of the ``current`` session, which the next run continues ("waiting": for a decision); "finished" for any
+    other. ``last_line``: the end of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the
+    agent has reported them. ``first_seq`` and ``last_seq``: the session's first and last record; records of other
+    sessions may be in between. ``terminal``: a person has started it in a terminal.
     """
 
     project_id: str
@@ -285,8 +285,8 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SessionsFound(Struct, frozen=True, omit_defaults=True):
-    """``building``: the index of a history is being built, so that older sessions may be missing. ``more``: there are more
-    than ``limit``, or than fit into a message."""
+    """``building``: the index of a history is being built, so that older sessions may be missing. ``more``: there are
+    more than ``limit``, or than fit into a message."""
 
     sessions: list[SessionEntry]
     more: bool = False
@@ -294,8 +294,8 @@ class SessionsFound(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
-    """Records, in order. Those that only the agent itself has stored have the ``seq`` 0. ``before``: the position from
-    which to request the records that precede them; null if there are none."""
+    """Records, in order. Those that only the agent itself has stored have the ``seq`` 0. ``before``: the position with
+    which to request the preceding records; null if there are none."""
 
     session_id: str
     messages: tuple[StoredRecord, ...]
@@ -303,7 +303,8 @@ class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionPiece(Struct, frozen=True, omit_defaults=True):
-    """A piece of the exported file; all pieces in order make it up. ``next``: the position after it; null at the end."""
+    """A piece of the exported file, which is all pieces joined in order. ``next``: the position after it; null at the
+    end."""
 
     name: str
     media_type: str
@@ -337,7 +338,7 @@ class SearchResults(Struct, frozen=True, omit_defaults=True):
 
 
 class BlobStored(Struct, frozen=True):
-    """The reply to ``blob_put``: ``size`` bytes have arrived; ``complete`` once the last piece has."""
+    """The reply to ``blob_put``: ``size`` bytes of the blob have arrived; ``complete``: its last piece has arrived."""
 
     blob_id: str
     size: int
@@ -355,9 +356,10 @@ class BlobPiece(Struct, frozen=True):
 
 
 class Directories(Struct, frozen=True, omit_defaults=True):
-    """The reply to ``dir_list``: the names of the directories in ``path``; for ``path`` "" the allowed roots, as full paths.
+    """The reply to ``dir_list``: the names of the directories in ``path``; for ``path`` "" the allowed roots, as full
+    paths.
 
-    ``more``: the directory has more than are listed.
+    ``more``: the directory contains more directories than are listed.
     """
 
     path: str
@@ -379,8 +381,8 @@ class Place(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it; ``more``: the
-    search for repositories has ended early.
+    """The reply to ``place_list``. ``home``: the home directory of the server's user, if projects may be in it;
+    ``more``: the search for repositories has ended early.
     """
 
     places: list[Place]
@@ -394,8 +396,8 @@ class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``path`` is relative to the project. ``size``: in bytes, only for files. ``status``: how a file differs from the
     last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted.
-    ``link``: it is a symbolic link; kind and size are those of its target, "other" if that is outside the project or
-    does not exist. ``ignored``: git ignores it.
+    ``link``: it is a symbolic link; ``kind`` and ``size`` are those of its target; ``kind`` is "other" if the target is
+    outside the project or does not exist. ``ignored``: git ignores it.
     """
 
     path: str
@@ -407,8 +409,8 @@ class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileEntries(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``file_list``. ``path``: as requested; ``more``: there are further entries; ``git``: the project is in a git
-    work tree, so that ``status`` and ``ignored`` are known.
+    """The reply to ``file_list``. ``path``: as requested; ``more``: there are further entries; ``git``: the project is
+    in a git work tree, so that ``status`` and ``ignored`` are known.
     """
 
     path: str
@@ -418,8 +420,9 @@ class FileEntries(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``file_read``. ``size`` in bytes. A text has ``text``, ``lines`` and ``language``; with ``truncated``,
-    ``text`` is its beginning. An image has ``media_type``; ``blob_get`` of ``blob_id`` returns its bytes.
+    """The reply to ``file_read``. ``size`` in bytes. A text has ``text``, ``lines`` and ``language``; with
+    ``truncated``, ``text`` is its beginning. An image has ``media_type``; ``blob_get`` of ``blob_id`` returns its
+    bytes.
     """
 
     path: str
@@ -493,8 +496,9 @@ class PairCreated(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AgentInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``name`` as in ``execute``; ``title`` for people. ``asks``: it can ask for approvals; ``pictures``: it accepts images
-    with a prompt. ``version``: if it is known without starting the program. ``hint``: what to do if it is not installed.
+    """``name`` as in ``execute``; ``title`` for people. ``asks``: it can ask for approvals; ``pictures``: it accepts
+    images with a prompt. ``version``: if it is known without starting the program. ``hint``: what to do if it is not
+    installed.
     """
 
     name: str
@@ -511,8 +515,8 @@ class AgentList(Struct, frozen=True):
 
 
 class UsageRow(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What the runs of one project have used on one ``day`` of the server's local time. ``path``: the project's directory.
-    Tokens and costs are counted as far as the agents report them.
+    """What the runs of one project have used on one ``day`` in the server's local time. ``path``: the project's
+    directory. Tokens and costs are counted as far as the agents report them.
     """
 
     day: str
@@ -525,8 +529,8 @@ class UsageRow(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True):
-    """The reply to ``usage``, the newest day first. ``since``: the first day that is counted. ``complete``: false while runs of
-    an earlier version of the server are still being counted.
+    """The reply to ``usage``, the newest day first. ``since``: the first day that is counted. ``complete``: false while
+    the runs in older histories are still being counted.
     """
 
     since: str
@@ -535,10 +539,11 @@ class Usage(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True):
-    """The runs that have ended since the server started. ``ended``: their number for each outcome; ``success_rate``:
-    the fraction (0 to 1) that completed.
+    """The projects' runs that have ended since the server started. ``ended``: their number for each outcome;
+    ``success_rate``: the fraction (0 to 1) that completed.
 
-    ``median_seconds`` and ``p95_seconds``: the durations of the latest 1,000 runs; null if none has ended yet.
+    ``median_seconds`` and ``p95_seconds``: the median and the 95th percentile of the durations of the latest 1,000
+    runs; null if none has ended yet.
     """
 
     ended: dict[str, int]
@@ -550,7 +555,7 @@ class Runs(Struct, frozen=True):
 
 class Health(Struct, frozen=True):
     """``status`` "degraded" if ``problems`` (texts for people) is not empty. ``subscriptions``: the number of
-    subscriptions to projects and topics, over all clients.
+    subscriptions of all clients to projects and topics.
     """
 
     status: Literal["ok", "degraded"]
@@ -575,7 +580,8 @@ class Limits(Struct, frozen=True):
 
 
 class DeviceOf(Struct, frozen=True, kw_only=True):
-    """The client's identity. ``projects``: the directories that it is confined to; null if it is not confined."""
+    """The client's identity. ``projects``: the directories that the client is confined to; null if it is not
+    confined."""
 
     name: str
     scope: Literal["view", "approve", "run", "admin"]
@@ -585,7 +591,8 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
 class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
     the agents that can be run; ``pictures``: those that accept images with a prompt. ``features``: the message types
-    that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here.
+    that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here, in
+    addition to an agent's own modes (``modes`` of a project).
     """
 
     server: str
@@ -619,7 +626,8 @@ class SshChallenge(Struct, frozen=True):
 
 
 class Paired(Struct, frozen=True, kw_only=True):
-    """The reply to ``pair``: the only message that contains a token. The connection continues as the new device's."""
+    """The reply to ``pair``: the only message from the server that contains a token. If the client had not signed in,
+    its connection continues as the new device's."""
 
     client_id: str
     client: str

@@ -1,1 +1,2 @@
-"""Reviews: what the runs of a session changed and nobody has decided yet, to be kept, undone or edited hunk by hunk."""
+"""Reviews: what the runs of a session changed and nobody has decided on yet, to be kept, undone or edited hunk by
+hunk."""

@@ -1,10 +1,12 @@
 """The diff between two versions of a file, in hunks that are decided one by one. Pure.
 
-A ``FileChange`` has both versions and the hunks between them. Deciding some of the hunks returns another ``FileChange``: a kept
-hunk is in its old version, too, and an undone one is no longer in its new version. The hunks that remain keep their
-lines and their ids. They are not computed again, since a new comparison might align repeated lines in another way.
+A ``FileChange`` has both versions and the hunks between them. Deciding on some of the hunks returns another
+``FileChange``: a kept hunk is in its old version, too, and an undone one is no longer in its new version. The hunks
+that remain keep their lines and their ids. They are not computed again, since a new comparison might align repeated
+lines in another way.
 
-A line includes its line feed, so that lines put together are the file's text, byte for byte. Only the last line may lack one.
+A line includes its line feed, so that the joined lines are the file's text, byte for byte. Only the last line may lack
+one.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ ALIKE: Final = 0.5
 """The minimum share of a renamed file that is the same in both versions. git's own default."""
 
 MOST_COMPARED: Final = 2_500
-"""Pairs of deleted and added files that are compared; if there are more, only files with the same content count as
-renamed."""
+"""The maximum number of pairs of deleted and added files that are compared; if there are more, only files with the same
+content count as renamed."""
 
 Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
 
@@ -56,8 +58,8 @@ class Version(Struct, frozen=True):
 class Hunk(Struct, frozen=True):
     """A part of a change that is decided as a whole.
 
-    ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its name.
-    ``span``: the lines of both versions, 0-based; the id does not depend on it.
+    ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
+    name. ``span``: its lines in both versions, 0-based; the id does not depend on it.
     """
 
     id: str
@@ -98,7 +100,7 @@ class FileChange(Struct, frozen=True):
 
 
 class Overlapping(Exception):
-    """Both changes of a file are in the same lines."""
+    """Both changes to a file are in the same lines."""
 
 
 class NotEditable(Exception):
@@ -360,7 +362,8 @@ def _replaced(
 def _placed(
     hunks: Sequence[Hunk], old: Iterable[Sequence[str]], new: Iterable[Sequence[str]], decided: Collection[str]
 ) -> list[Hunk]:
-    """The hunks that are left, where they are in both versions now. ``old``, ``new``: the lines that each hunk has there."""
+    """The hunks that are left, with their new places in both versions. ``old``, ``new``: the lines that each hunk has
+    there."""
     result, old_shift, new_shift = [], 0, 0
     for hunk, old_lines, new_lines in zip(hunks, old, new, strict=True):
         span = hunk.span

@@ -23,7 +23,7 @@ from drawbridge.server.reviews.remembered import COMMENTS_BYTES, MOST_COMMENTS, 
 from drawbridge.server.reviews.reviews import HunkGone, NoLines, Open, Review
 
 LONGEST_TEXT: Final = 10_000
-"""Characters of a comment, of its suggestion, and of the lines that it is about."""
+"""The maximum length of a comment, of its suggestion, and of the lines that it is about, in characters."""
 
 
 def submission_key(drafts: str, text: str) -> str:
@@ -39,7 +39,7 @@ class KeptComments(Protocol):
 
     @property
     def handover(self) -> Handover | None:
-        """What waits for the agent of a terminal session, or has waited last."""
+        """What is waiting for the agent of a terminal session, or was waiting last."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
@@ -66,18 +66,19 @@ class Commenting:
 
     @property
     def drafts_version(self) -> str:
-        """Changes with any of the drafts, even if a draft is removed and written again with the same id."""
+        """The version of the drafts. It changes with any of them, even if a draft is removed and written again with the
+        same id."""
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
     async def placed(self, git: Git, review: Open) -> Placed:
-        """The comments at the lines where they are now. Raises ``GitFailed``."""
+        """The comments at their current lines. Raises ``GitFailed``."""
         known = list(self._comments.values())
         begun = {one.comment.comment_id for one in known if one.begun}
         return await self._review.placed(git, review, [one.comment for one in known], begun)
 
     def check_seen(self, drafts: str) -> None:
-        """Raises ``ClientError`` if there are no drafts, or if this is not their version."""
+        """Raises ``ClientError`` if there are no drafts, or if ``drafts`` is not their current version."""
         known = [one.comment for one in self._comments.values()]
         if drafts != self.drafts_version:
             sent = next((one for one in reversed(known) if one.run_id is not None), None)
@@ -104,9 +105,9 @@ class Commenting:
     async def comment(
         self, command: commands.ReviewComment, session: str, asker: Subscriber
     ) -> Answer[ReviewCommented]:
-        """Writes, changes or removes a comment. A repeated request to write a comment gets the same comment as long as
-        that is not removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint`` or ``GitFailed`` without
-        changing anything."""
+        """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment gets the same
+        comment unless that has been removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint`` or
+        ``GitFailed`` without changing anything."""
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)

@@ -62,14 +62,14 @@ def touching(changes: Sequence[Span], lines: Range) -> list[Span]:
 
 def meet(start: int, end: int, other_start: int, other_end: int) -> bool:
     """Whether two ranges of lines (0-based, ends exclusive) have a line in common. An empty range is between two lines,
-    and meets a range that has one of them."""
+    and meets a range that contains one of them."""
     if start == end or other_start == other_end:
         return start <= other_end and other_start <= end
     return start < other_end and other_start < end
 
 
 def prompt_of(comments: Sequence[ReviewComment], text: str = "") -> str:
-    """One prompt with all comments. ``text``: what it begins with.
+    """One prompt with all comments. ``text``: the beginning of the prompt.
 
     No content can look like a heading with its fence, or end a fence, because fences are longer than any run of
     backticks in the contents.

@@ -52,7 +52,7 @@ class NothingToCommit(Exception):
 
 class Blocked(Exception):
     """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: the
-    files that it is about."""
+    files that it concerns."""
 
     def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -78,8 +78,8 @@ class Refused(Exception):
 
 
 class Committed(Struct, frozen=True):
-    """A commit that was made. ``branch``: without "refs/heads/". ``files``: their paths, for people; ``kept``: the paths of the
-    files whose kept changes the branch has now."""
+    """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, for
+    people; ``kept``: the paths of the files whose kept changes the branch now contains."""
 
     commit: str
     branch: str
@@ -193,7 +193,7 @@ async def _check_state(git: Git, head: Head, branch: str | None) -> None:
     if branch is None and not head.ref:
         raise Blocked("detached", "no branch is checked out (detached HEAD). Name a new branch")
     if branch is not None and not head.commit:
-        raise Blocked("unborn", "the repository has no commit yet. Commit on its first branch")
+        raise Blocked("unborn", "the repository has no commits yet. Commit without a new branch first")
     await author_of(git)
 
 
@@ -255,7 +255,7 @@ async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
         text = "another git command is running in the repository, or was killed (index.lock exists)"
         raise Blocked("locked", text) from None
     try:
-        await git.remove_at_end(lock)  # also if the server is killed
+        await git.remove_at_end(lock)  # even if the server is killed
         yield lock
         await git.remove_at_end(None)
     finally:

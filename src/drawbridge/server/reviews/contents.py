@@ -11,10 +11,11 @@ from drawbridge.server.checkpoints.git import Git, GitFailed
 from drawbridge.server.reviews.change_set import REGULAR, Version
 
 LARGEST_TEXT: Final = 1024 * 1024
-"""Bytes of a file whose lines are compared."""
+"""The maximum size of a file whose lines are compared, in bytes."""
 
 LARGEST_TEXTS: Final = 16 * 1024 * 1024
-"""Bytes of all texts that are compared at once; the files that do not fit are decided as a whole."""
+"""The maximum size of all texts that are compared at once, in bytes; the files that do not fit are decided as a
+whole."""
 
 Entry: TypeAlias = str
 """A file in a tree: "mode blob"."""
@@ -105,7 +106,7 @@ async def put(git: Git, new: Mapping[str, Version | None], index: Mapping[str, s
     """Puts versions of some files into the index that the environment ``index`` names. Raises ``GitFailed``."""
     prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
     none = f"0 {'0' * 2 * git.settings.id_bytes}"
-    # Files that are gone come first, because they make room for directories of the same name.
+    # Files that are gone come first, because they make room for directories with the same name.
     lines = [f"{none}\t{prefix}{path}\0" for path, one in new.items() if one is None]
     lines += [f"{one.mode} {one.blob}\t{prefix}{path}\0" for path, one in new.items() if one is not None]
     await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines), environment=index)

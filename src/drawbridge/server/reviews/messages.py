@@ -29,21 +29,21 @@ from drawbridge.server.reviews.reviews import Decided, HunkGone, Open, Outcome, 
 from drawbridge.server.store.texts import clean
 
 LONGEST_OUTPUT: Final = 10_000
-"""Characters that clients receive of the output of git and its hooks."""
+"""The maximum number of characters that clients receive of the output of git and its hooks."""
 
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """Escape sequences for a terminal, such as colors."""
 
 LARGEST_KEPT: Final = 50_000
-"""Bytes of the list of kept files, as JSON."""
+"""The maximum size of the list of kept files as JSON, in bytes."""
 
 LONGEST_TITLE: Final = 200
-"""Characters of the title that is proposed for a pull request."""
+"""The maximum length of the title that is proposed for a pull request, in characters."""
 
 LONGEST_BODY: Final = 10_000
 
 LARGEST_FILE: Final = FRAME_BYTES // 4
-"""Bytes of one file's hunks in a message, as JSON."""
+"""The maximum size of one file with its hunks in a message, as JSON, in bytes."""
 
 IMAGES: Final = {
     "avif": "image/avif",
@@ -187,7 +187,8 @@ def numbers(review: Open, asker: Subscriber | None = None) -> ReviewChanged:
 
 
 def commit_offer(message: str, author: str | Blocked, kept: Mapping[str, tuple[int, int]]) -> replies.CommitOffer:
-    """``author``: the author of a commit, or why nobody can commit. ``kept``: as ``Review.kept`` returns it."""
+    """What clients see of a possible commit. ``author``: its author, or the reason why nothing can be committed.
+    ``kept``: as ``Review.kept`` returns it."""
     lines = {shown_path(path): replies.Lines(*numbers) for path, numbers in kept.items()}
     fitting = {path: lines[path] for path in _fitting(sorted(lines))}
     if isinstance(author, Blocked):

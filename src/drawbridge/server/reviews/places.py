@@ -108,7 +108,8 @@ class _Comparing:
         return None if changes is None else followed(self._lines[comment.blob], changes, lines)
 
     def _answering(self, comment: ReviewComment, place: Range | None, hunks: Iterable[Hunk]) -> list[Hunk]:
-        """The hunks that have changed the lines of a comment since its run began. ``place``: where they are now."""
+        """The hunks that have changed the lines of a comment since its run began. ``place``: where those lines are
+        now."""
         hunks = [hunk for hunk in hunks if hunk.kind in ("lines", "file")]
         before = _blob(self._before.get(comment.run_id or "", {}).get(comment.path))
         after = _blob(self._new.get(comment.path))
@@ -130,7 +131,7 @@ class _Comparing:
         return [hunk for hunk in hunks if any(_meet(hunk.span, change, around=1) for change in changes)]
 
     def _between(self, old: str, new: str | None) -> Sequence[Span] | None:
-        """The changes from one content to another; None if one of them is not text, or not there."""
+        """The changes from one content to another; None if one of them is not text, or does not exist."""
         if new is None or old not in self._lines or new not in self._lines:
             return None
         if (old, new) not in self._changes:

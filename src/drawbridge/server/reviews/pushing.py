@@ -97,7 +97,7 @@ async def target_of(git: Git) -> Target:
     if not head.ref:
         raise CannotPush("detached", "no branch is checked out (detached HEAD)")
     if not head.commit:
-        raise CannotPush("unborn", "the repository has no commit yet")
+        raise CannotPush("unborn", "the repository has no commits yet")
     local = head.ref.removeprefix("refs/heads/")
     items = await git.configuration()
     settings = dict(items)

@@ -13,7 +13,7 @@ from drawbridge.server.protocol.messages import ReviewComment
 MOST_COMMENTS: Final = 200
 
 COMMENTS_BYTES: Final = 200_000
-"""Bytes of all comments of a review, as JSON: the message with the review contains them."""
+"""The maximum size of all comments of a review as JSON, in bytes: the message with the review contains them."""
 
 
 class Remembered(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Remembered(Struct, frozen=True):
         return len(msgspec.json.encode(self.comment)) + 1
 
     def now(self, *, begun: bool = False, **changed: object) -> Remembered:
-        """The comment as it is after a change. ``changed``: the fields of it that are different."""
+        """The comment as it is after a change. ``changed``: its fields that are different."""
         comment = msgspec.structs.replace(self.comment, **changed)
         return Remembered(comment, self.seq, self.changes + 1, begun)
 
@@ -59,7 +59,7 @@ def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | No
 
 
 def send(comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False) -> None:
-    """Marks those of the comments that exist as sent with this run."""
+    """Marks the comments with these ids, as far as they exist, as sent with this run."""
     for id in ids:
         if id in comments:
             comments[id] = comments[id].now(begun=begun, state="sent", run_id=run_id)

@@ -1,4 +1,5 @@
-"""The open review of a directory as clients see it: looked at, decided, commented on, and published to the sessions in it."""
+"""The open review of a directory as clients see it: read, decided, commented on, and published to the sessions in that
+directory."""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ NOTHING_TO_REVIEW: Final = Open().version
 
 
 class Store(Protocol):
-    """What a review uses of a session's store, which is in the layer above it."""
+    """The part of a session's store that a review uses. The store itself is in the layer above."""
 
     @property
     def closed(self) -> bool: ...
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """What is left to decide, as lists show it."""
+        """How much is left to decide, as lists show it."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
@@ -84,13 +85,13 @@ class Reviewing:
         """git's ids of the images that the latest reply names."""
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
-        """Extends the review to a run's checkpoint that was stored. A failure is only logged, as the checkpoint exists.
-        Returns whether it has succeeded."""
+        """Extends the review to a run's checkpoint that was stored. A failure is only logged, because the checkpoint
+        exists. Returns whether it has succeeded."""
         try:
             await self._review.extend(git, run_id, when, commit)
             if when == "after":
                 self._publish(await self._review.stored(git))
-        except (GitFailed, OSError) as error:
+        except (GitFailed, NoCheckpoint, OSError) as error:
             logger.warning("%s: the review was not extended with run %s: %s", self._name, run_id, error)
             return False
         return True
@@ -106,13 +107,14 @@ class Reviewing:
             self._publish(review)
 
     def _publish(self, review: Open) -> None:
-        """Publishes what is to be decided, if it has changed without a decision. A review with nothing left is recorded."""
+        """Publishes how much is left to decide, if that has changed without a decision. A review with nothing left is
+        recorded."""
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
             return
         self._known_version = review.version
         for store in self._stores.values():
-            if store.closed:  # the server shuts down
+            if store.closed:  # the session was deleted, or the server is shutting down
                 continue
             store.review_is(counted(review))
             if not review.files:
@@ -120,7 +122,7 @@ class Reviewing:
             store.announce(numbers(review))
 
     async def get(self, session: str) -> Answer[ReviewReply]:
-        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._checkpoints.operation() as git:
             review = await self._review.current(git, self._checkpoints)
             placed, beside = await self._look_beside(git, review)
@@ -143,7 +145,7 @@ class Reviewing:
     async def image(self, blob: str, largest: int) -> bytes:
         """A version of an image that the review shows. ``blob``: git's id; ``largest``: in bytes. Raises ``ClientError``,
         ``NoCheckpoint``, ``GitFailed`` or OSError."""
-        # git may return any file of the repository: clients may get only what is in the review.
+        # git can return any file of the repository, but clients may only get what is in the review.
         if blob not in self._images:
             raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
         async with self._checkpoints.operation() as git:
@@ -157,9 +159,9 @@ class Reviewing:
     async def decide(
         self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[ReviewReply]:
-        """Decides a part of the review. The decision is recorded in ``session``, and published like every event.
-        ``check_at_rest`` raises ``ClientError`` during a run, in which hunks can only be kept. The caller has to make
-        one decision at a time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
+        event. ``check_at_rest`` raises ``ClientError`` during a run, in which hunks can only be kept. The caller has to
+        make one decision at a time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         own = self._stores.get(session)
         if own is None:  # a terminal session that was removed from the list
             raise no_project()
@@ -183,8 +185,8 @@ class Reviewing:
         return await self._reply(session, review, placed, beside)
 
     async def placed(self, drafts: str) -> Placed:
-        """The comments at the lines where they are now. ``drafts``: the version of the drafts that are to be sent.
-        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises
+        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         self.commenting.check_seen(drafts)
         async with self._checkpoints.operation() as git:
             review = await self._review.current(git, self._checkpoints)

@@ -1,12 +1,13 @@
 """The open review of a session: commits in its repository, and the operations on them.
 
-The diff from *base* to *head* is what the agent changed and nobody has decided. The diff from *start* to *base* is what
-was kept and not committed from the review. All three are commits below a private ref
+The diff from *base* to *head* is what the agent changed and nobody has decided on. The diff from *start* to *base* is
+what was kept and not committed from the review. All three are commits below a private ref
 (``refs/drawbridge/<project>/review/base`` and so on), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
 once it has ended. What changes during a run is the agent's work; what changes at any other time is somebody else's, and
-is absorbed into base and start. A run whose end no server has seen is over the next time that the review is read.
+is absorbed into base and start. A run whose end no server has seen counts as ended the next time that the review is
+read.
 """
 
 from __future__ import annotations
@@ -73,14 +74,14 @@ class Wish(Struct, frozen=True):
 
 
 class Decided(Struct, frozen=True):
-    """Who decided a hunk, and how."""
+    """Who decided on a hunk, and how."""
 
     by: str
     decision: Decision
 
 
 class HunkGone(Exception):
-    """A hunk or a file is no longer in the review. ``decided``: how, if a person has decided the hunk."""
+    """A hunk or a file is no longer in the review. ``decided``: the decision, if a person has decided on the hunk."""
 
     def __init__(self, what: str, decided: Decided | None = None) -> None:
         super().__init__(what)
@@ -97,7 +98,8 @@ class NoLines(Exception):
 
 
 class Open(Struct, frozen=True):
-    """The review at one moment. ``version`` changes with anything in it. ``private``: it is kept in a private repository."""
+    """The review at one moment. ``version`` changes with anything in it. ``private``: whether it is kept in a private
+    repository."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False
@@ -129,14 +131,14 @@ class Outcome(Struct, frozen=True):
 
 
 class _Notes(Struct, frozen=True):
-    """In the message of base: the hunks that were decided, the newest last."""
+    """What the message of base contains: the hunks that were decided, the newest last."""
 
     decided: dict[str, Decided] = {}
 
 
 class _Trees(NamedTuple):
-    """The commits of a review. ``run``: the last run whose changes head contains. ``is_running``: its end has not been
-    seen."""
+    """The commits of a review. ``run``: the last run whose changes head contains. ``is_running``: whether head was
+    recorded before the end of that run."""
 
     start: str
     base: str
@@ -160,8 +162,7 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server has seen; None if any run that has not ended is to count as
-        active."""
+        """The latest run whose beginning this server has seen; None if any run that has not ended counts as active."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
 
@@ -201,8 +202,8 @@ class Review:
 
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
-        ``NotEditable``, ``NoCheckpoint``,
-        ``Changed`` or ``GitFailed`` without changing anything, unless git itself was ended while it wrote the files."""
+        ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``GitFailed`` without changing anything, unless git itself was
+        ended while it was writing the files."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
@@ -240,8 +241,8 @@ class Review:
     async def commit(
         self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
-        """Commits what was kept, or only the ``files`` of it. Raises what ``committing.commit`` raises, without
-        changing anything."""
+        """Commits what was kept, or only the kept changes to ``files``. Raises what ``committing.commit`` raises,
+        without changing anything except for what a hook itself has changed."""
         trees, _ = await self._look(git, checkpoints)
         if trees is None:
             raise NothingToCommit
@@ -436,7 +437,7 @@ class Review:
 
 
 def _chosen(review: Open, wish: Wish, decided: Mapping[str, Decided]) -> dict[str, set[str]]:
-    """The ids of the hunks that are decided, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
+    """The ids of the hunks that the decision applies to, by path. Raises ``HunkGone`` or ``ReviewMoved``."""
     if wish.hunks:
         place = {hunk.id: file.path for file in review.files for hunk in file.hunks}
         chosen: dict[str, set[str]] = {}

@@ -108,13 +108,13 @@ class Audience:
         return {id: client for id, client in self._topics[topic].items() if client.sees(path)}
 
     def can_decide(self, project_id: str, path: Path) -> bool:
-        """Whether a connected client receives this session's approval requests and may decide them."""
+        """Whether a connected client receives this session's approval requests and may decide on them."""
         clients = {**self._topics["approvals"], **self.all_joined(project_id)}.values()
         return any(client.decides and client.sees(path) for client in clients)
 
     def published(self, announced: Announced) -> None:
-        """The "clients" receiver of the event bus. Clients that have joined receive every event, others those of the
-        topics that they follow."""
+        """The "clients" receiver of the event bus. Clients that have joined receive every event; other clients receive
+        the events of the topics that they follow."""
         event, project_id = announced.event, announced.project_id or ""
         # A client can't catch up with a session that was removed.
         is_over = isinstance(event, ProjectGone)
@@ -137,7 +137,7 @@ class Audience:
 
 
 def frame(announced: Announced) -> Frame:
-    """The frame that clients receive when the event happens. An agent's line is in it unchanged."""
+    """The frame that clients receive when the event happens. It contains an agent's line unchanged."""
     seq, timestamp = (announced.seq if isinstance(announced, Stored) else None), announced.timestamp
     project_id, event = announced.project_id, announced.event
     match event:

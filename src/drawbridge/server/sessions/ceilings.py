@@ -1,8 +1,8 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
 A client can ask for less than the owner allows, never for more: an option above its ceiling is refused with an error
-that names it, and an option that a client omits is set to its ceiling, so that omitting it does not avoid it. The same
-ceilings apply to what a decision lets the agent remember.
+that names it, and an option that a client omits gets a value within its ceiling, so that omitting it does not avoid it.
+The same ceilings apply to what a decision lets the agent remember.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ LEAST_USD: Final = 0.01
 """A run is not started if less than this is left of a budget."""
 
 DAYS_KEPT: Final = 3
-"""Days whose costs are kept, so that setting the clock back, or traveling west, does not grant a day's budget twice."""
+"""The number of days whose costs are kept, so that setting the clock back, or traveling west, does not grant a day's
+budget twice."""
 
 _LENIENCE: Final[Mapping[str, int]] = {
     "plan": 0,
@@ -71,19 +72,19 @@ _LENIENCE: Final[Mapping[str, int]] = {
 
 
 class Ceilings(Struct, frozen=True):
-    """The owner's limits; ``None`` and empty tuples mean that there is none. The defaults allow what a person at the
-    terminal would be asked about."""
+    """The owner's limits; ``None`` and empty tuples mean no limit. By default, clients can request everything except
+    skipped permissions, commits, pushes and MCP servers."""
 
     modes: tuple[str, ...] = CLIENT_MODES
     """The modes that clients may choose. Unless these are all modes, a client that chooses none gets "default" if it is
-    among them, or else the first."""
+    among them, and otherwise the first."""
     skip_permissions: bool = False
     commits: bool = False
-    """Whether a client may commit: this runs the hooks and the signing of the user's git."""
+    """Whether a client may commit: this runs the user's git hooks and signs commits as the user's git does."""
     pushes: bool = False
     """Whether a client may push and create pull requests: this uses the user's access to their remotes."""
     mcp_config: bool = False
-    """Whether a client may set MCP servers, which are programs that are started: off unless the owner enables it."""
+    """Whether a client may set MCP servers, which are programs that the agent starts."""
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
@@ -93,7 +94,7 @@ class Ceilings(Struct, frozen=True):
     project_budget_usd: float | None = None
     """US dollars for all runs of one project together."""
     day_budget_usd: float | None = None
-    """US dollars for all runs of one day, local time, in all projects."""
+    """US dollars for all runs on one day (local time) in all projects."""
     restricted: bool = False
     """Whether every run is ``restricted``, whatever the client requests."""
     hours: tuple[int, int] | None = None
@@ -135,7 +136,7 @@ def within(
 
 
 def modes(ceilings: Ceilings) -> list[str]:
-    """The modes that a client may choose."""
+    """The modes that a client may choose for any agent. An agent's own modes are not included."""
     return [mode for mode in (*CLIENT_MODES, BYPASS) if mode_fits(ceilings, mode, own_modes=False)]
 
 
@@ -160,7 +161,7 @@ def checked_model(ceilings: Ceilings, model: str, field: str = "data.options.mod
 
 
 def check_hours(ceilings: Ceilings, now: datetime) -> None:
-    """Raises ``ClientError`` (PERMISSION_DENIED) outside of the hours in which agents may be started."""
+    """Raises ``ClientError`` (PERMISSION_DENIED) outside the hours in which agents may run."""
     if ceilings.hours is not None and not is_open(ceilings.hours, now.hour):
         first, last = ceilings.hours
         raise ClientError("PERMISSION_DENIED", f"The owner lets agents run only from {first}:00 to {last}:00.")
@@ -170,7 +171,7 @@ def check_allowed(
     ceilings: Ceilings, tool_name: str, suggestions: Raw, remember: bool, usable: Callable[[str], bool]
 ) -> None:
     """Checks that clients may allow this tool call and, with ``remember``, let the agent remember ``suggestions``.
-    Raises ``ClientError`` (PERMISSION_DENIED); the approval request stays open then."""
+    Raises ``ClientError`` (PERMISSION_DENIED) and leaves the approval request open."""
     if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
         text = "The owner does not let agents leave plan mode. The request is still open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")
@@ -180,8 +181,8 @@ def check_allowed(
 
 
 def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) -> Iterator[str]:
-    """Describes an agent's suggestions that the owner does not allow to be remembered. They are in Claude Code's format
-    (2.1.329), or unknown.
+    """Describes those of an agent's suggestions that the owner does not allow it to remember. Suggestions are in Claude
+    Code's format (2.1.329), or in an unknown one.
     """
     for one in remembered(suggestions):
         match one:
@@ -214,8 +215,8 @@ def _rule_fits(ceilings: Ceilings, rule: str) -> bool:
 
 
 def _is_one_rule(rule: str) -> bool:
-    """Whether the text is a single rule: of two rules in one text, such as "Bash(git log) Bash(rm *)", a pattern for
-    the first would also accept the second."""
+    """Whether the text is a single rule. If it contained two, such as "Bash(git log) Bash(rm *)", a pattern for the
+    first would also accept the second."""
     name, _, content = rule.partition("(")
     depth = 0
     for at, sign in enumerate(content):
@@ -237,7 +238,7 @@ def _all_modes(ceilings: Ceilings) -> bool:
 
 def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool:
     """Whether clients may choose the mode. ``own_modes``: whether the agent may have its own modes, which are allowed
-    if all other modes are."""
+    if the owner allows all other modes."""
     known = word(mode) if own_modes else mode
     if known == BYPASS:
         return ceilings.skip_permissions
@@ -245,7 +246,8 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
-    """Whether a mode that an agent reports is allowed: one that asks at least as much as an allowed mode is."""
+    """Whether a mode that an agent reports is allowed. A known mode is allowed if it asks at least as much as one of
+    the modes that clients may choose."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)
@@ -306,8 +308,8 @@ class Budgets:
     """The budgets of projects and days in US dollars, and what runs have cost as far as agents report it.
 
     A project's budget is for all its runs, a day's budget for the runs of all projects; a day begins at local midnight.
-    The cost of a run is known when it ends (Claude Code 2.1.329 does not report it sooner), so each run begins with
-    what is left as its own budget: runs at the same time can each spend that amount, but not more.
+    The cost of a run is only known when it ends (Claude Code 2.1.329 does not report it sooner), so each run begins
+    with what is left as its own budget: simultaneous runs can each spend that amount, but not more.
 
     ``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created
     again does not get a new budget.

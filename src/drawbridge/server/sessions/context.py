@@ -1,4 +1,5 @@
-"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and where events are published."""
+"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and where events are
+published."""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ class Limits(Struct, frozen=True):
     runs_at_once: int = 4
     queue: int = 20
     idle_seconds: float = 300.0
-    """Seconds without any output of the agent; not counted while a person is being asked."""
+    """Seconds without any output from the agent; not counted while a person is being asked."""
     total_seconds: float | None = None
     warm_processes: int = 4
     checkpoints: bool = True
     """Whether a checkpoint is taken before and after each run."""
     warm_seconds: float = 1800.0
     memory_bytes: int | None = None
-    """The most resident memory that one agent may use with everything that it has started, in bytes."""
+    """The maximum resident memory of one agent with everything that it has started, in bytes."""
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
     continue_limited: bool = False
@@ -101,16 +102,16 @@ class Context:
         """Project id → the function that stops the project's run, if there is one."""
 
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """Starts an agent's process, which is recorded in case of a crash, and whose memory is watched. Raises
-        ``AgentUnusable`` if agents may not run in the directory: it may have changed since the run was accepted. When
-        the process has exited, the caller has to call ``running.ended``."""
+        """Starts an agent process, records it in case of a crash, and watches its memory. Raises ``AgentUnusable`` if
+        agents may not run in the directory, which may have changed since the run was accepted. When the process has
+        exited, the caller has to call ``running.ended``."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", problem)
         return await self.running.start(partial(self.memory.start, self.agents[agent]), launch, report)
 
     def asks(self, agent: str) -> bool:
-        """Whether the agent of that name can ask for approvals."""
+        """Whether the agent with that name can ask for approval; True if the server does not have that agent."""
         return agent not in self.agents or self.agents[agent].asks
 
     def allows(self, mode: str, agent: str) -> bool:
@@ -125,13 +126,13 @@ class Context:
         return agent in self.agents and self.agents[agent].own_modes
 
     def within(self, options: Options, agent: str) -> Options:
-        """Applies the owner's ceilings to options for the agent of that name. Raises ``ClientError``."""
+        """Applies the owner's ceilings to options for the agent with that name. Raises ``ClientError``."""
         own_modes = self.has_own_modes(agent)
         return within(self.ceilings, options, datetime.now(), self.places.usable, own_modes=own_modes)
 
     def granted(self, directory: str, options: Options) -> Options:
-        """The options with the budget that a run may begin with at this moment. Raises ``ClientError`` if agents may
-        not run in this directory or at this hour, or if a budget is used up."""
+        """The options with which a run may begin now: their budget is at most what is left of the owner's budgets.
+        Raises ``ClientError`` if agents may not run in this directory or at this hour, or if a budget is used up."""
         self.check_place(Path(directory))
         now = datetime.now()
         check_hours(self.ceilings, now)
@@ -148,7 +149,7 @@ class Context:
             raise ClientError("INVALID_PATH", problem)
 
     def spend(self, directory: str, amount: float) -> None:
-        """Counts the cost of a run. If that has used up the day's budget, the other runs are stopped."""
+        """Counts the cost of a run. If the day's budget is then used up, the other runs are stopped."""
         now = datetime.now()
         self.budgets.spend(directory, amount, now)
         try:

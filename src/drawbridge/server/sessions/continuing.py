@@ -1,7 +1,7 @@
-"""Continues a run that ended at a limit of its agent's account, once the limit is reset, if the owner enables that.
+"""Continues a run that ended at a limit of its agent's account, once the limit is reset, if the owner has enabled that.
 
-The plan is stored in the project's metadata, so that it outlives the server. Whatever a person does in the project
-meanwhile cancels it.
+The plan is stored in the project's metadata, so that it outlives the server. A new prompt, an interrupt, or a change to
+another session cancels it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from drawbridge.server.sessions.run import Order, Run
 LIMITED: Final = "AGENT_RATE_LIMITED"
 
 LONGEST_SECONDS: Final = 8 * 86_400.0
-"""The longest delay, in seconds: the longest known limit is a week's."""
+"""The longest delay, in seconds: the longest known limit resets after a week."""
 
 TIMES = 5
-"""How many times in a row a run may continue."""
+"""How many times in a row a run may continue automatically."""
 
 PAUSE_SECONDS = 60.0
-"""The shortest delay before the second time, in seconds; it grows by as much with each further time."""
+"""The shortest delay before a run continues for the second time in a row, in seconds. Each further time adds as
+much."""
 
 LOOK_SECONDS: Final = 60.0
 """Seconds between two checks of the time: the wall clock may be set, and the machine may sleep."""
@@ -44,8 +45,9 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Continuing:
-    """The plan of one project, with its metadata ``data``. ``wanted``: whether the owner enables it. ``execute`` accepts
-    a prompt, or raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active or waits.
+    """The plan of one project, with its metadata ``data``. ``wanted``: whether the owner has enabled continuing.
+    ``execute`` accepts a prompt, or raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active
+    or waiting.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Continuing:
         self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._begun: str | None = None
-        """The last run that continued automatically; ``_times``: how many of them there were in a row."""
+        """The last run that continued automatically; ``_times``: how many there were in a row."""
         self._times = 0
 
     @property
@@ -97,14 +99,16 @@ class Continuing:
         self.look()
 
     def forget(self) -> bool:
-        """Cancels the plan: a person has continued by hand. Returns whether a run was waiting to continue."""
+        """Cancels the plan, because a person has sent a prompt, interrupted, or changed the conversation. Returns
+        whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()
         return waited
 
     def look(self) -> None:
-        """Continues the run if it is time, or else checks again later. On the event loop's thread, also after a restart."""
+        """Continues the run if it is time; otherwise checks again later. Called on the event loop's thread, including
+        after a restart."""
         self.close()
         if self.at is None or not self._wanted:
             return

@@ -16,7 +16,8 @@ from drawbridge.server.protocol.replies import SessionInfo
 IN_USE: Final = (
     "This conversation is open in another process, such as a terminal. Close it there, or fork the conversation."
 )
-"""Two processes would write the same record, and neither would learn what the other does."""
+"""The error for a conversation that another process has open: both processes would write to the same record, and
+neither would see what the other does."""
 
 
 async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> list[SessionInfo]:
@@ -35,6 +36,13 @@ async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> l
         )
         for one in kept
     ]
+
+
+def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
+    """The directories in which the agents have worked, with or without Drawbridge, and when; at most ``limit`` of each
+    agent. Blocking."""
+    kept = [agent.sessions.directories(limit) for agent in agents if agent.sessions is not None]
+    return [(path, _time(seconds)) for found in kept for path, seconds in found]
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:

@@ -1,6 +1,6 @@
 """The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
-Its id is part of the session's memory, which follows from the records; this module has what is not recorded.
+Its id is part of the session's memory, which follows from the records; this module contains what is not recorded.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class CurrentConversation:
         self._worker = worker
         self._forget_state = forget_state
         self.fork_from: str | None = None
-        """The agent's conversation of which the next run continues a copy, if any."""
+        """The agent's conversation that the next run forks, if any."""
         self.is_held = False
-        """Whether nothing may continue it now."""
+        """Whether the conversation must not be continued now."""
 
     @property
     def _memory(self) -> Memory:
@@ -66,7 +66,7 @@ class CurrentConversation:
 
     def identified(self, session_id: str, prompt: str) -> None:
         """Records the conversation that the agent continues, as it has reported. ``prompt``: the prompt of the active
-        run, which is before this in the history."""
+        run, which precedes this record in the history."""
         self.fork_from = None
         before = self._memory.session_id
         if session_id == before:
@@ -105,15 +105,15 @@ class CurrentConversation:
         return reset, self._store.record(reset, asker)
 
     def hold(self) -> None:
-        """Keeps everything from continuing the conversation until ``release``: it is about to be deleted."""
+        """Prevents the conversation, which is about to be deleted, from being continued until ``release``."""
         self.is_held = True
 
     def release(self) -> None:
         self.is_held = False
 
     async def delete(self, parts: Sequence[Part], trash: Path, *, is_current: bool) -> None:
-        """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they name.
-        Raises ``DrawbridgeError``; the conversation can be continued then.
+        """Moves the records of a conversation into the new file ``trash``, and removes the images and files that they
+        name. If this raises ``DrawbridgeError``, the conversation can still be continued.
         """
         if is_current:
             await self._worker.end()

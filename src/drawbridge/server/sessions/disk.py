@@ -1,8 +1,8 @@
 """The disk use of each history and of all the server's data, and the limits for both.
 
 At 80% of a limit a warning is sent; at the limit no run begins, and active runs are stopped. A warning is sent once,
-and again only after the use was well below the limit. The sizes of histories are known without reading the disk; the
-rest is measured now and then.
+and again only after the use has been well below the limit. The sizes of histories are known without reading the disk;
+the rest is measured now and then.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from drawbridge.server.protocol.client_errors import ClientError
 
 WARN_AT: Final = 0.8
 AGAIN_BELOW: Final = 0.9
-"""The share of a limit below which a warning may be sent again."""
+"""A warning may be sent again once the use has been below this share of the threshold that the warning was about."""
 
 LOW_FREE: Final = 500 * MB
 """Free bytes on the disk with the data, below which a warning is sent."""
 
 LEAST_FREE: Final = 32 * MB
-"""Free bytes below which no run begins: its end has to be written too."""
+"""Free bytes below which no run begins: the run's end has to be written too."""
 
 WHOLE: Final = "The server's data"
 
@@ -47,8 +47,8 @@ class Sizes(Struct, frozen=True):
 
 
 class Disk:
-    """``publish`` receives a ``DiskWarning`` when a limit is crossed, with the project and its directory, or without a
-    project and with ``data``."""
+    """``publish`` receives a ``DiskWarning`` when a threshold is crossed: with the project and its directory, or
+    without a project and with ``data``."""
 
     def __init__(self, data: Path, sizes: Sizes, publish: Callable[[Announced], None]) -> None:
         self._publish = publish
@@ -58,11 +58,11 @@ class Disk:
         """Project id → its directory, and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
-        """The limits that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
+        """The thresholds that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:
-        """Sets the size of a project's history, in bytes. May be called from any thread; outside of the main thread,
+        """Sets the size of a project's history, in bytes. May be called from any thread; outside the main thread,
         warnings are only sent at the next ``look``."""
         with self._changing:
             self._total += size - self._size(id)

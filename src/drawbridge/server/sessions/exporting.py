@@ -19,10 +19,11 @@ from drawbridge.server.store.search import Part, Waited
 from drawbridge.server.store.texts import Text, clean, content
 
 LONGEST_VALUE: Final = 20_000
-"""Characters of one text in Markdown, which is for reading; JSON Lines have all of it."""
+"""The maximum number of characters of one text in Markdown, which is for reading. JSON Lines contain the whole text."""
 
 PIECE: Final = 150_000
-"""Characters of a piece. In JSON a character has at most 6 bytes, so a piece fits into a message."""
+"""The maximum number of characters of a piece. In JSON, a character takes at most 6 bytes, so a piece fits into a
+message."""
 
 READ_AT_ONCE: Final = 1024 * 1024
 
@@ -37,7 +38,7 @@ async def piece(
     after: str | None,
 ) -> SessionPiece:
     """The piece after a position (None for the first one). ``parts``: those of the session, or None for the whole
-    history. ``waited``: what happened to its prompts in the queue.
+    history. ``waited``: what happened to the session's prompts in the queue.
 
     Raises ``ClientError``.
     """
@@ -217,7 +218,7 @@ def _text(value: object) -> str:
 
 
 def _line(value: object) -> str:
-    """The text in one line."""
+    """The text on one line."""
     return " ".join(_text(value).split())
 
 

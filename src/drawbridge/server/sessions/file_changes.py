@@ -2,7 +2,8 @@
 
 A client may have a scope that only allows reading. The current text is read as in ``files``. The committed text comes
 from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only for a
-path that clients may see. No filter runs, so the bytes of a file that has one are compared.
+path that clients may see. No filter runs, so if a file has one, its bytes in the work tree are compared with those in
+the commit.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ logger = logging.getLogger("drawbridge.server")
 GIT_SECONDS: Final = 10.0
 
 AT_ONCE: Final = 2
-"""Files that are compared at the same time."""
+"""The maximum number of files that are compared at the same time."""
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""With this, git takes a file's name neither for a pattern nor for a path from the top of the work tree (":/name")."""
+"""With this, git does not interpret a file's name as a pattern or as a path from the top of the work tree
+(":/name")."""
 
 REGULAR: Final = ("100644", "100755")
 

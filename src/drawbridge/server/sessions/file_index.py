@@ -1,4 +1,5 @@
-"""The list of a project's files: which ones exist, which git ignores, and which have changed; and the search in it.
+"""The list of a project's files: which ones exist, which git ignores, and which have changed; and how that list is
+searched.
 
 In a git work tree, git makes the list; it runs confined and without the repository's configuration, as for checkpoints
 (``git``). Elsewhere the directories are walked, within limits. A list is kept for a short time, so that a user who
@@ -40,7 +41,7 @@ KEPT_SECONDS: Final = 60.0
 """Seconds after which a request waits for a new list."""
 
 GIT_SECONDS: Final = 10.0
-"""Seconds for git; then the directories are walked."""
+"""The time limit for git, in seconds; after that, the directories are walked."""
 
 WALK_SECONDS: Final = 2.0
 
@@ -48,12 +49,12 @@ MOST_FILES: Final = 100_000
 """The maximum number of files in a list, and of changed files."""
 
 MOST_WALKED: Final = 20_000
-"""Entries that are looked at without git."""
+"""The maximum number of entries that are looked at without git."""
 
 LISTS_KEPT: Final = 4
 
 AT_ONCE: Final = 2
-"""Lists that are made at the same time."""
+"""The maximum number of lists that are made at the same time."""
 
 NOT_WALKED: Final = frozenset({"node_modules", "__pycache__"})
 """Directories that are left out when files are listed without git, in addition to hidden ones."""
@@ -67,8 +68,9 @@ Status = Literal["M", "A", "D", "?"]
 
 
 class FileIndex(Struct, frozen=True):
-    """Paths are relative to the project. ``directories``: those that contain files of the list. ``changed``: files whose state
-    differs from the last commit, and the directories that contain such files. ``complete``: no limit was reached.
+    """Paths are relative to the project. ``directories``: those that contain files of the list. ``changed``: files
+    whose state differs from the last commit, and the directories that contain such files. ``complete``: no limit was
+    reached.
     """
 
     files: frozenset[str]
@@ -78,7 +80,7 @@ class FileIndex(Struct, frozen=True):
     complete: bool
 
     def matching(self, query: str, limit: int) -> list[str]:
-        """The files and directories that match best; without a query those that have changed come first."""
+        """The files and directories that match best; without a query, those that have changed come first."""
         wanted = _Wanted(query)
         paths = chain(self.files, self.directories)
         ranked = ((wanted.rank(path, path in self.changed), len(path), path) for path in paths if wanted.matches(path))
@@ -89,12 +91,12 @@ class FileIndex(Struct, frozen=True):
         return {above for path, status in self.changed.items() if status == "D" for above in _above(path)}
 
     def ignores(self, path: str) -> bool:
-        """Whether git ignores the path, or it is a directory that contains only what git ignores."""
+        """Whether git ignores the path, or the path is a directory that contains only what git ignores."""
         return self.git and self.complete and path not in self.files and path not in self.directories
 
 
 async def listed(project: Project, path: str, indexes: FileIndexes) -> FileEntries:
-    """The entries of one directory, with what git knows of them. Raises ``ClientError``."""
+    """The entries of one directory, with their states in git. Raises ``ClientError``."""
     try:
         found, more = await asyncio.to_thread(files.entries, project, path)
     except ClientError as missing:
@@ -195,8 +197,8 @@ class _List:
         self._made_at = 0.0
 
     async def current(self) -> FileIndex:
-        """The list; waits for a new one if it is older than ``KEPT_SECONDS``. Raises ``ClientError`` if there is
-        none."""
+        """The list; waits for a new one if it is older than ``KEPT_SECONDS``. Raises ``ClientError`` if no list could
+        be made."""
         age = time.monotonic() - self._made_at
         if (self._index is None or age > FRESH_SECONDS) and self.making is None:
             self.making = self._tasks.start(self._renew(), "listing the files of a project")
@@ -219,7 +221,7 @@ class _List:
 
 
 class FileIndexes:
-    """The lists of the projects that were used last."""
+    """The file lists of the most recently used projects."""
 
     def __init__(self, confinement: Confinement, memory: MemoryWatch) -> None:
         self._confinement = confinement

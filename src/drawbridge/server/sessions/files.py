@@ -1,9 +1,10 @@
-"""The files of a project, as clients may see them: one directory, or the content of one file, never outside the project.
+"""The files of a project, as clients may see them: one directory, or the content of one file, never outside the
+project.
 
-A client may have a scope that only allows reading, so a path is opened part by part, relative to the directory before
-it, and no part may be a symbolic link. Links are resolved before that, as text: the target must be inside the project
-too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL in them may contain
-a password), hidden files directly in the home directory, and the server's own data.
+A client may have a scope that only allows reading, so a path is opened part by part, each relative to the directory
+before it, and no part may be a symbolic link. Links are resolved before that, as text: the target must be inside the
+project too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL in them may
+contain a password), hidden files directly in the home directory, and the server's own data.
 
 The functions block; creating a ``Project`` is cheap.
 """
@@ -33,16 +34,17 @@ LARGEST_IMAGE: Final = 10 * 1024 * 1024
 """The largest text and the largest image that are read, in bytes."""
 
 LARGEST_SHOWN: Final = FRAME_BYTES * 3 // 4
-"""The largest text in a reply, in bytes as JSON. Of a larger one, the reply contains only the beginning."""
+"""The largest text in a reply, in bytes as JSON. The reply contains only the beginning of a larger one."""
 
 BEGINNING: Final = 100_000
-"""Characters of the beginning of a text that is too large for a reply: at most six bytes each in JSON."""
+"""The number of characters that a reply contains of a text that is too large for it. Each takes at most six bytes in
+JSON."""
 
 MOST_ENTRIES: Final = 1_000
-"""Entries of one directory in a reply."""
+"""The maximum number of entries of one directory in a reply."""
 
 MOST_SCANNED: Final = 20_000
-"""Entries of one directory that are looked at."""
+"""The maximum number of entries of one directory that are looked at."""
 
 GIT: Final = ".git"
 
@@ -185,7 +187,8 @@ def order(entry: FileEntry) -> tuple[bool, str, str]:
 
 
 def look(project: Project, path: str) -> FileEntry | None:
-    """The entry of one path that the project's own list of files contains; None if a client may not see it, or it is gone."""
+    """The entry of one path in the project's list of files (``file_index``); None if a client may not see the path, or
+    it no longer exists."""
     parts = tuple(path.split("/"))
     try:
         if project.hides(parts) or project.parts("/".join(parts[:-1])) != parts[:-1]:
@@ -236,7 +239,7 @@ def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileCon
 
 
 def text(project: Project, parts: Sequence[str]) -> str:
-    """The whole text of a file. Raises ``ClientError``, also for an image."""
+    """The whole text of a file. Raises ``ClientError``, even if the file is an image that can be shown."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
         raise unsupported("it is an image")
@@ -391,11 +394,11 @@ def too_large(size: int, limit: int) -> ClientError:
 
 
 MOST_SOURCES: Final = 500
-"""Files that were read and can be read again."""
+"""The maximum number of files that can be read again."""
 
 
 class Sources:
-    """The files that clients have read and whose bytes they may request: as blobs, by ids that can't be guessed."""
+    """The files that clients have read and whose bytes they may request as blobs, by ids that can't be guessed."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[str, Source]] = {}

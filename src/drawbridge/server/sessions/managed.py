@@ -1,7 +1,8 @@
-"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do with it.
+"""The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do
+with it.
 
-One thing happens at a time, on the event loop's thread. Every event is first written into the history, and then
-published. Nothing here blocks: what takes time is done in the worker's tasks.
+One thing happens at a time, on the event loop's thread. Events that belong to the history are written into it before
+they are published. Nothing here blocks: what takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -56,11 +57,12 @@ from drawbridge.server.store.texts import clean
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST_REPORT = 200_000
-"""Bytes of what an agent reports about itself: its state, or what it offers. Both are in each client's snapshot."""
+"""The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
+client's snapshot."""
 
 
 LISTED_FILES = 500
-"""Paths in the record of a commit."""
+"""The maximum number of paths in the record of a commit."""
 
 REMEMBERED_PUSHES = 20
 
@@ -69,7 +71,7 @@ MOST_RESETS = 20
 
 
 class RecordedComments:
-    """The comments of the review, as they follow from the records."""
+    """The comments of the review, as reconstructed from the records."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -86,7 +88,7 @@ class RecordedComments:
         return self._store.write(event, asker)
 
     def forget(self, deleted: Sequence[range], asker: Subscriber) -> None:
-        """Removes the comments that were written in these records, which were deleted."""
+        """Removes the comments whose records were ``deleted``."""
         for id, one in list(self.known.items()):
             if any(one.seq in some for some in deleted):
                 self._store.record(messages.ReviewCommented(comment_id=id, by=asker.name))
@@ -103,7 +105,7 @@ class ManagedSession(Session):
         context: Context,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal of this machine."""
+        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         super().__init__(directory, data, history, context)
         self.run: Run | None = None
         self.queue = RunQueue()
@@ -142,7 +144,7 @@ class ManagedSession(Session):
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
         self._reverting = asyncio.Lock()
-        """Held while a run is reverted, a review is decided, or a conversation is deleted."""
+        """Held while a run is reverted, a decision on a review is applied, or a conversation is deleted."""
         self._pushing = asyncio.Lock()
         self._pushes: dict[str, Answer[messages.ReviewPushed]] = {}
         """The answers to the latest pushes, by ``request_key``. They are not needed after a restart: the remote has
@@ -226,7 +228,7 @@ class ManagedSession(Session):
 
     def steer(self, order: Order, asker: Subscriber) -> Answer[Accepted]:
         """Sends a message into the active run. It is in the history when this returns. Raises ``ClientError`` or
-        ``DrawbridgeError``; nothing has changed then."""
+        ``DrawbridgeError`` without changing anything."""
         known = self.memory.run_of(order.request_id or "", order.prompt)
         run = self.run
         if known is not None:
@@ -291,8 +293,8 @@ class ManagedSession(Session):
         self._next()
 
     def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; ``_next`` must follow. Returns the number of its record for the
-        reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError``; nothing has changed then.
+        """Adds the prompt to the history and to the queue; ``_next`` must follow. Returns the number of its record for
+        the reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything.
         """
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
@@ -333,7 +335,7 @@ class ManagedSession(Session):
         return seq
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
-        """The reply to a request that has already started its run, which was allowed then; None if it has not."""
+        """The reply to a repeated request, which need not be allowed again; None if the request is new."""
         known = self.memory.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
@@ -348,7 +350,7 @@ class ManagedSession(Session):
         self._asking()
 
     def _asking(self) -> None:
-        """Notes whether a person is being asked: the agent's time limits are not counted then."""
+        """Notes whether a person is being asked: the agent's time limits are suspended meanwhile."""
         self._worker.asking(bool(self.approvals))
         if not self.approvals and self.run is not None:
             self.run.answered()
@@ -387,7 +389,8 @@ class ManagedSession(Session):
         self._worker.end_soon()
 
     def remove_prompt(self, run_id: str, asker: Subscriber) -> None:
-        """Removes a prompt from the queue. Raises ``ClientError`` if it is not there, like the other queue methods."""
+        """Removes a prompt from the queue. Raises ``ClientError`` if it is not in the queue, like the other queue
+        methods."""
         run = self.queue.find(run_id)
         title = self.title
         self.queue.remove(run)
@@ -458,7 +461,7 @@ class ManagedSession(Session):
         self.continuing.forget()
         fields, seq = self._conversation.reset(asker)
         self.store.save()
-        self._holds_state = True  # in the specification, it follows the reply
+        self._holds_state = True  # in the specification, the state follows the reply
         try:
             # The next prompt waits until the process has ended; the answer, which replaces a record, does not wait.
             self._worker.end_soon()
@@ -471,7 +474,7 @@ class ManagedSession(Session):
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
-        """Reverts what a run changed, all of it or nothing; recorded and published like every event."""
+        """Reverts what a run changed, all of it or nothing. The revert is recorded and published like every event."""
         self.check_at_rest()
         async with self._reverting:
             try:
@@ -546,8 +549,8 @@ class ManagedSession(Session):
     async def commit_review(
         self, command: commands.ReviewCommit, asker: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
-        OSError; nothing has changed then."""
+        """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``NoCheckpoint``,
+        ``GitFailed`` or OSError without changing anything, except for what a hook itself has changed."""
         self.check_at_rest()
         async with self._reverting:
             self.store.check_there()
@@ -605,9 +608,9 @@ class ManagedSession(Session):
         self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
     ) -> Answer[messages.SessionDeleted]:
         """Moves the records of one conversation into the new file ``trash``; the rest of the history does not change.
-        If it is the current conversation, the next prompt begins a new one (see ``settle``).
+        If the current conversation is deleted, the next prompt begins a new one (see ``settle``).
 
-        Raises ``ClientError`` or ``DrawbridgeError``; the conversation can be continued then.
+        If this raises ``ClientError`` or ``DrawbridgeError``, the conversation can still be continued.
         """
         self.check_at_rest()
         conversation, key = self._conversation, parts[0].key
@@ -643,8 +646,8 @@ class ManagedSession(Session):
         await self._worker.end()
 
     async def set_options(self, **chosen: str) -> None:
-        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, and of the active one as far as the
-        agent can change it. Raises ``ClientError`` if the agent refuses."""
+        """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, including those that wait, and of the
+        active one as far as the agent can change it. Raises ``ClientError`` if the agent refuses."""
         async with self._choosing:
             try:
                 await self._worker.change(**chosen)
@@ -653,6 +656,7 @@ class ManagedSession(Session):
                 raise ClientError("NOT_SUPPORTED", text) from None
             self.store.check_there()
             self.data.options = msgspec.structs.replace(self.data.options, **chosen)
+            self.queue.choose(self.data.agent, chosen)
             if "permission_mode" in chosen:
                 self.data.session_mode = None
             self.store.save()
@@ -684,7 +688,8 @@ class ManagedSession(Session):
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
-        """Raises ``ClientError`` while a run is reverted, a review is decided, or a conversation is deleted."""
+        """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, or a conversation is
+        deleted."""
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
@@ -712,7 +717,7 @@ class ManagedSession(Session):
         self._context.at_work[self.id] = self.stop_for
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
-            # The prompt was accepted while the previous agent was working, so it is before this in the history.
+            # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
             self._change_agent(titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
@@ -721,8 +726,9 @@ class ManagedSession(Session):
             self._context.disk.check(self.id)
             options = self._context.granted(str(self.path), self._context.within(options, agent))
         except ClientError as error:
-            # The run was allowed when its prompt was accepted, and has waited since, perhaps across a restart. It is
-            # ended in a task: its end begins the next run, and this one is still being given its slot.
+            # The run was allowed when its prompt was accepted, but it has waited since. A run that continues
+            # automatically has the options that were allowed before, perhaps by an earlier server. The run is ended in
+            # a task: its end begins the next run, and this one is still being given its slot.
             self._worker.spawn(self._refuse(run, error), "ending a run that was refused")
             return
         self._worker.begin(run, agent, options, self.memory, self._conversation.fork_from, self._agent_state)
@@ -755,7 +761,8 @@ class ManagedSession(Session):
         """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
         any other. If a prompt is on its way, the turn is part of that prompt's run.
         """
-        if self.run is not None and self.run.state is State.QUEUED:  # for its slot; this turn needs none, and may ask
+        # A queued run waits for its slot; the agent's turn needs none, and may ask.
+        if self.run is not None and self.run.state is State.QUEUED:
             self._give_up_slot()
             self.queue.add(self.run, first=True)
         elif self.run is not None:
@@ -852,7 +859,7 @@ class ManagedSession(Session):
 
     def _keep_mode(self, mode: str) -> None:
         """Keeps a mode that the agent has changed to, by itself or because of a decision: its next process continues
-        this conversation in that mode, if clients may choose it; other conversations do not have it. The first mode
+        this conversation in that mode, if clients may choose it; other conversations are not affected. The first mode
         that a process reports is the one that it was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
             return
@@ -942,7 +949,7 @@ class ManagedSession(Session):
         waiting = self.queue.clear()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):
-            self._give_up_slot()  # else the end of another session's run would begin it
+            self._give_up_slot()  # otherwise, the end of another session's run would begin it
         self.withdraw_all(reason)
         await self._worker.close()
         await self.checkpoints.close()

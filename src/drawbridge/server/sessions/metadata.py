@@ -21,7 +21,7 @@ from drawbridge.server.sessions.records import Memory
 NAME = "metadata.json"
 COPY = "metadata.json.bak"
 VERSION = 1
-"""The version of the file's format. An addition needs no new version as long as it may be missing and may be lost."""
+"""The version of the file's format. A new field needs no new version as long as it may be missing and may be lost."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -36,7 +36,7 @@ class Waiting(Struct):
 
 
 class SessionMode(Struct):
-    """The permission mode that the agent has changed to in one conversation, by itself or by a decision."""
+    """The permission mode that the agent has changed to in one conversation, by itself or because of a decision."""
 
     session_id: str
     mode: str
@@ -44,8 +44,8 @@ class SessionMode(Struct):
 
 class Metadata(Struct):
     """Times are RFC 3339 in UTC. ``memory`` covers the history up to ``memory.seq``; later records are read at start.
-    ``review``: its numbers for clients, stored because comparing the files of all projects at start would take too
-    long."""
+    ``review``: the review's numbers for clients, stored because comparing the files of all projects at start would take
+    too long."""
 
     id: str
     path: str
@@ -74,7 +74,8 @@ class Newer(Exception):
 
 
 def save(directory: Path, metadata: Metadata) -> None:
-    """Writes the file. Raises ``NotPrivate`` or OSError if it can't be written; the previous file is unchanged then."""
+    """Writes the file. If it can't be written, the previous file stays unchanged and ``NotPrivate`` or OSError is
+    raised."""
     data = msgspec.json.format(msgspec.json.encode(metadata), indent=2) + b"\n"
     path = directory / NAME
     if path.exists():
@@ -94,8 +95,8 @@ def deleted(directory: Path) -> Metadata | None:
 
 
 def load(directory: Path) -> Metadata:
-    """The metadata in the file, or else in its copy. Raises ``Damaged`` if both are unusable, or are about another project;
-    ``Unreadable`` if a file can't be read now; ``Newer``.
+    """The metadata in the file, or else in its copy. Raises ``Damaged`` if both are unusable, or are about another
+    project; ``Unreadable`` if a file can't be read now; ``Newer`` if a newer Drawbridge has written it.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):
@@ -114,7 +115,7 @@ def load(directory: Path) -> Metadata:
         if found.id != directory.name or not ID.fullmatch(found.id):
             problem = f"{name}: it is about another project"
         elif not found.path.startswith(os.sep) and not Path(found.path).is_absolute():
-            problem = f"{name}: its path is not absolute"
+            problem = f"{name}: the project's path is not absolute"
         else:
             return found
     if denied:

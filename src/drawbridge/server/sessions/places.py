@@ -16,13 +16,13 @@ LONGEST = 4096
 
 SEARCH_SECONDS: Final = 1.0
 MOST_SEARCHED: Final = 20_000
-"""Entries of directories that the search for repositories looks at."""
+"""The maximum number of directory entries that the search for repositories looks at."""
 
 MOST_FOUND: Final = 200
 MOST_RECENT: Final = 20
 
 LONGEST_FILE_NAME: Final = 255
-"""Bytes."""
+"""The maximum length of a file name, in bytes."""
 
 NOT_HERE = "The directory was not found, or this server does not allow it."
 
@@ -66,7 +66,7 @@ def expanded(path: str) -> str:
 
 
 def _is_strange(path: str) -> bool:
-    """Whether it contains control characters, or bytes that are not valid characters."""
+    """Whether the path contains control characters, or bytes that are not valid UTF-8."""
     return any(character < " " or "\ud800" <= character <= "\udfff" for character in path)
 
 
@@ -82,7 +82,7 @@ def allowed(real: Path, roots: Iterable[Path]) -> bool:
 
 
 def usable(given: str, roots: Iterable[Path]) -> bool:
-    """Whether it is the absolute path of a directory that agents may be given in addition to their project's."""
+    """Whether ``given`` is the absolute path of a directory that agents may be given in addition to their project's."""
     path = Path(given)
     try:
         return path.is_absolute() and path.is_dir() and allowed(path.resolve(), roots)
@@ -97,8 +97,8 @@ GONE = "The directory of this project does not exist."
 def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -> str | None:
     """Why no agent may run in a project's directory now, for people; None if it may.
 
-    A project may have been made while the owner allowed more, and its directory may have become a link since. ``is_own``:
-    whether a directory belongs to the server's own data.
+    A project may have been created while the owner allowed more, and its directory may have become a link since.
+    ``is_own``: whether a directory belongs to the server's own data.
     """
     try:
         real = path.resolve(strict=True)
@@ -126,7 +126,7 @@ class Places:
         return problem(path, self.roots, self.is_own)
 
     def usable(self, path: str) -> bool:
-        """Whether it is a directory that agents may be given in addition to their project's."""
+        """Whether ``path`` is a directory that agents may be given in addition to their project's."""
         return usable(path, self.roots) and not self.is_own(Path(path).resolve())
 
     def resolve(self, given: str, taken: Iterable[Path]) -> Path:

@@ -1,11 +1,11 @@
 """The agent processes of this server: a pool of idle ones, and a record of all of them.
 
-From the record, the next start of the server ends those that a crash has left behind.
+When the server starts, it uses the record to end the processes that a crash has left behind.
 
-A supervisor ends its agent when the server dies; the record is for cases in which it can't: it was killed together with
-the server, or it runs on a system where it can't find children that went away. ``running.json`` identifies each agent
-by the mark that is in the environment of everything it starts, and by process id and start time. A process id alone
-proves nothing, since it is reused.
+A supervisor ends its agent when the server dies. The record is for cases in which the supervisor can't: it was killed
+together with the server, or it can't find detached descendants on its operating system. ``running.json`` identifies
+each agent by the mark that is in the environment of everything it starts, and by process id and start time. A process
+id alone proves nothing, since it is reused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ LEAST_AVAILABLE: Final = 0.1
 idle ``claude`` uses some 200 MB."""
 
 MOST_SCHEDULED: Final = 8
-"""Idle processes that are kept because their agents have scheduled something, in addition to the others."""
+"""The maximum number of idle processes that are kept because their agents have scheduled something, in addition to the
+others."""
 
 LOOK_SECONDS = 5.0
 
@@ -57,7 +58,8 @@ class Entry(Struct):
 
 
 class Running:
-    """The record of agent processes, a file in ``data``. If it can't be written, this is logged; agents run anyway."""
+    """The record of agent processes, a file in ``data``. If the file can't be written, the server logs an error, and
+    agents run anyway."""
 
     def __init__(self, data: Path) -> None:
         self._file = data / FILE
@@ -65,7 +67,7 @@ class Running:
 
     async def start(self, begin: Start, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
         """Starts a process with ``begin``. It is in the file from before its start until ``ended``, which the caller
-        has to call when the process has exited. If it can't be started, that is done here."""
+        has to call when the process has exited. If the process can't be started, this method calls ``ended``."""
         self._entries[launch.mark] = Entry(launch.mark)
         self._save()
         try:
@@ -154,7 +156,7 @@ def started_at(pid: int) -> float | None:
 
 def is_same_process(pid: int, began: float | None) -> bool:
     """Whether the process ``pid`` is the one that was started at ``began``, in seconds since 1970. True if ``began`` is
-    None: the time is not known then."""
+    None, which means that the time is not known."""
     started = started_at(pid)
     return began is None or (started is not None and abs(started - began) < SAME_START_SECONDS)
 
@@ -176,7 +178,7 @@ class Idle(Protocol):
         ...
 
     def cool(self) -> None:
-        """Ends that process, or calls ``IdlePool.retain`` while it works by itself."""
+        """Ends the session's idle process, or calls ``IdlePool.retain`` while the process works by itself."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and maintained.
+"""The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
+maintained.
 
 ``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days; ``<data>/quarantine/``
 what could not be read.
@@ -76,21 +77,21 @@ class Projects:
         return sum(1 for _ in self)
 
     def get(self, project_id: str) -> ManagedSession:
-        """Raises ``ClientError``."""
+        """The project with this id. Raises ``ClientError`` if it does not exist or is a terminal session."""
         session = self._sessions.get(project_id)
         if not isinstance(session, ManagedSession):
             raise in_terminal()
         return session
 
     def load(self) -> None:
-        """Restores all projects, idle. Damaged ones are moved to quarantine; those that can't be read at present are
-        retried later."""
+        """Restores all projects in the idle state. Damaged ones are moved to quarantine; those that can't be read at
+        present are retried later."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
         for deleted in self._trash():
             if deleted not in due and (found := metadata.deleted(deleted)):
-                # What a deleted project has cost stays spent.
+                # The cost of a deleted project still counts toward the budgets.
                 self._context.budgets.spent_before(found.path, found.memory.cost_usd, found.memory.days)
         loaded: list[ManagedSession] = []
         for directory in sorted((self._data / "projects").iterdir()):
@@ -122,7 +123,7 @@ class Projects:
         return None
 
     async def read_again(self) -> list[ManagedSession]:
-        """Restores the projects that could not be read before and now can. Returns them."""
+        """Restores the projects that could not be read before and can be read now. Returns them."""
         found = []
         for name in sorted(self._unreadable):
             project = await asyncio.to_thread(self._load, self._data / "projects" / name, list(self))
@@ -167,7 +168,7 @@ class Projects:
         return project
 
     async def create(self, path: str, agent: str | None) -> ManagedSession:
-        """Creates a project for an existing directory. Raises ``ClientError``; nothing is left behind then."""
+        """Creates a project for an existing directory. Raises ``ClientError`` without leaving anything behind."""
         name = agent or next(iter(self._context.agents))
         if name not in self._context.agents:
             raise ClientError(
@@ -185,7 +186,7 @@ class Projects:
             return self._add(ManagedSession(directory, data, history, self._context, self._open_in_terminal))
 
     def _make(self, directory: Path, data: metadata.Metadata) -> History:
-        """Creates the files of a new project. Blocking. Raises ``ClientError``; nothing is left behind then."""
+        """Creates the files of a new project. Blocking. Raises ``ClientError`` without leaving anything behind."""
         try:
             make_private_directory(str(directory))
             metadata.save(directory, data)
@@ -227,7 +228,8 @@ class Projects:
         return directory / "messages.jsonl"
 
     async def close(self, reason: str) -> None:
-        """Closes all projects at the same time, since each may have a process to wait for: the server shuts down."""
+        """Closes all projects at the same time, since each may have to wait for a process. Called when the server shuts
+        down."""
         async with self._adding:
             pass  # a project that is being added is closed as well
         await asyncio.gather(*(project.close(reason) for project in self))
@@ -249,8 +251,8 @@ class Projects:
             await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
 
     async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
-        """Removes the checkpoints of a deleted project. A failure is logged: the repository may be gone, or no longer
-        be allowed."""
+        """Removes the checkpoints of a deleted project. A failure is logged: the repository may no longer exist or no
+        longer be allowed."""
         path = Path(project.path)
         if await asyncio.to_thread(self._context.places.problem, path) is not None:
             return
@@ -258,7 +260,7 @@ class Projects:
         try:
             await checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("the checkpoints of the deleted %s are still in its repository: %s", project.id, error)
+            logger.warning("could not remove the checkpoints of the deleted project %s: %s", project.id, error)
         finally:
             await checkpoints.close()
 
@@ -267,7 +269,8 @@ class Projects:
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
-        """Removes the histories, images, files and private repositories of deleted projects now; their costs stay known."""
+        """Removes the histories, images, files and private repositories of deleted projects now; their costs stay
+        known."""
         for deleted in self._trash():
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
@@ -288,8 +291,8 @@ class Retention(Struct, frozen=True):
 
 
 class Maintenance:
-    """What a server that runs for months needs: measures the disk use of all ``sessions``, drops their old history, empties the
-    trash, and retries projects that could not be read.
+    """What a server that runs for months needs: measures the disk use of all ``sessions``, drops their old history,
+    empties the trash, and retries projects that could not be read.
     """
 
     def __init__(self, context: Context, sessions: Sessions, projects: Projects, retention: Retention) -> None:

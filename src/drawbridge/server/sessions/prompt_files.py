@@ -31,17 +31,19 @@ from drawbridge.text.counts import size
 logger = logging.getLogger("drawbridge.server")
 
 ALTOGETHER: Final = 500_000_000
-"""Bytes of the files of one session. The oldest ones are removed first, but none whose prompt waits or runs."""
+"""The maximum size of one session's files together, in bytes. The oldest ones are removed first, but none whose prompt
+waits or runs."""
 
 LONGEST_NAME: Final = 120
-"""Bytes of UTF-8. File systems allow 255."""
+"""The maximum length of a file's name, in bytes of UTF-8. File systems allow 255."""
 
 LONGEST_SUFFIX: Final = 20
 
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
-"""What a name may contain besides letters, marks and digits. Others have a meaning in a shell, or are misleading."""
+"""What a name may contain besides letters, marks and digits. Other characters have a meaning in a shell, or are
+misleading."""
 
 
 class PromptFiles:
@@ -54,7 +56,8 @@ class PromptFiles:
     def store(
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
-        """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are stored.
+        """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are
+        stored.
 
         ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
         """
@@ -117,8 +120,8 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """For each file, when it was stored, its bytes and its id; the oldest first. Files of the agent do not
-        count."""
+        """For each file, when it was stored, its bytes and its id; the oldest first. What the agent itself has put into
+        the directory is left out."""
         found = []
         with contextlib.suppress(OSError):
             for place in self.directory.iterdir():
@@ -130,7 +133,8 @@ class PromptFiles:
 
 
 def file_name(name: str | None) -> str:
-    """An attachment's name for its file, without what could lead elsewhere, hide it, or be run by a shell."""
+    """The name of an attachment's file: the attachment's name without what could lead elsewhere, hide the file, or be
+    run by a shell."""
     plain = unicodedata.normalize("NFC", name or "").encode(errors="replace").decode()
     safe = "".join(sign if sign in SAFE or unicodedata.category(sign)[0] in "LMN" else "_" for sign in plain)
     stem, dot, suffix = safe.strip(" .-~").rpartition(".")

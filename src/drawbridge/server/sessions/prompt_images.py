@@ -28,15 +28,15 @@ TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The media types that every browser displays and that can't contain programs, unlike SVG."""
 
 LARGEST: Final = 10 * 1024 * 1024
-"""Bytes of one image; a larger one is only named in the history."""
+"""The maximum size of an image, in bytes; a larger one is only named in the history."""
 
 ALTOGETHER: Final = 200 * 1024 * 1024
-"""Bytes of the images of one project; the oldest ones are removed first."""
+"""The maximum size of one project's images together, in bytes; the oldest ones are removed first."""
 
 ID: Final = re.compile(r"img_[0-9a-f]{32}")
 
 CLOCK_SECONDS: Final = 60.0
-"""How long before the record that names it an image may have been stored, in seconds."""
+"""The longest time between storing an image and writing the record that names it, in seconds."""
 
 
 class _Prompt(Struct):
@@ -52,7 +52,8 @@ class PromptImages:
         self._directory = directory
 
     def store(self, attachments: Iterable[Attachment]) -> tuple[PromptImage, ...]:
-        """Stores the images among the attachments. If one can't be stored, none is: the prompt matters more."""
+        """Stores the images among the attachments. If one can't be stored, none is, but nothing is raised: the prompt
+        matters more."""
         images = [one for one in attachments if one.media_type in TYPES and len(one.data) <= LARGEST]
         stored: list[PromptImage] = []
         try:
@@ -71,7 +72,7 @@ class PromptImages:
         return tuple(stored)
 
     def read(self, id: str) -> bytes | None:
-        """The bytes of an image; None if it is not, or no longer, stored."""
+        """The bytes of an image; None if it was not stored or has been removed."""
         if not ID.fullmatch(id):
             return None
         try:

@@ -92,9 +92,10 @@ class Memory(Struct):
     approvals: dict[str, str] = {}
     """Open approval requests → their runs."""
     verdicts: dict[str, Verdict] = {}
-    """Approval requests that were resolved or withdrawn, the newest last."""
+    """Approval requests that were resolved or withdrawn → how, the newest last."""
     unproven: bool = False
-    """Whether no run of the conversation has completed yet: its agent may have ended before it was stored."""
+    """Whether no run of the conversation has completed yet: its agent may have ended before storing the
+    conversation."""
     agent: str = ""
     """The agent of the conversation ``session_id``; empty if not known."""
     last_outcome: str | None = None
@@ -102,7 +103,7 @@ class Memory(Struct):
     title: str = ""
     """The first prompt of the conversation, or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run of that first prompt. Empty if it was accepted by an older server."""
+    """The run of the prompt that is the ``title``. Empty if an older server accepted that prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
@@ -127,8 +128,8 @@ class Memory(Struct):
         return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
 
     def apply(self, event: Recorded | None, moment: datetime, seq: int | None = None) -> None:
-        """Updates the state with an event that was recorded at ``moment`` as number ``seq`` (None if it could not be written).
-        Agents' lines change nothing but ``seq``.
+        """Updates the state with an event that was recorded at ``moment`` as number ``seq`` (None if it could not be
+        written). Agents' lines change nothing but ``seq``.
         """
         if self.seq == 0:
             self.usage_complete = True
@@ -189,7 +190,8 @@ class Memory(Struct):
 
     @property
     def session_key(self) -> str:
-        """The id of the current session for clients: the agent's, or one from the history if it has reported none."""
+        """The id of the current session for clients: the agent's, or one from the history if the agent has not reported
+        one."""
         return self.session_id or f"log_{self.begun}"
 
     def _begins(self, title: str) -> None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
@@ -62,6 +62,8 @@ class Order(Struct, frozen=True):
     request_id: str | None = None
     agent: str | None = None
     options: Options | None = None
+    wishes: frozenset[str] = frozenset()
+    """The names of the options that were chosen for this prompt alone."""
     attachments: tuple[Attachment, ...] = ()
     images: tuple[PromptImage, ...] = ()
     """The attachments that are stored with the history."""
@@ -82,9 +84,9 @@ class Run:
         self.seq = seq
         self.state = State.QUEUED
         self.stopped_as: Outcome | None = None
-        """The outcome with which it is being stopped; None if it is not."""
+        """The outcome that the run gets because it is being stopped; None if it is not being stopped."""
         self.stopped_for: dict[str, Any] | None = None
-        """The error that it is stopped for, if there is one: ``code`` and ``message``."""
+        """The error for which the run is being stopped, if there is one: ``code`` and ``message``."""
         self.outcome: Outcome | None = None
         self.elsewhere: str | None = None
         """The directory in which the agent has worked, if changes in it are not changes to the project."""
@@ -112,7 +114,8 @@ class Run:
         return self._step(Step.ANSWERED)
 
     def stop(self, reason: Outcome, error: dict[str, Any] | None = None) -> bool:
-        """Stops it early; the first reason counts, but a kill overrides an interrupt that had no effect."""
+        """Stops the run early. The first reason counts, but a kill overrides an interrupt that has had no effect
+        yet."""
         harder = self.state is State.STOPPING and (self.stopped_as, reason) == ("interrupted", "killed")
         if not self._step(Step.STOP) and not harder:
             return False
@@ -175,6 +178,16 @@ class RunQueue:
         """Gives the run another prompt, which is in the record ``seq``. Its options and attachments stay."""
         edited = Run(msgspec.structs.replace(run.order, prompt=prompt), seq)
         self._runs[self._runs.index(run)] = edited
+
+    def choose(self, agent: str, chosen: Mapping[str, str]) -> None:
+        """Gives the runs with this agent (or without one of their own) other options, except those that were chosen for
+        their prompts alone."""
+        for index, run in enumerate(self._runs):
+            order = run.order
+            given = {name: value for name, value in chosen.items() if name not in order.wishes}
+            if given and order.options is not None and order.agent in (None, agent):
+                options = msgspec.structs.replace(order.options, **given)
+                self._runs[index] = Run(msgspec.structs.replace(order, options=options), run.seq)
 
     def clear(self) -> list[Run]:
         """Removes and returns all runs."""

@@ -14,21 +14,25 @@ class Scheduled:
 
     def __init__(self) -> None:
         self._last: float | None = None
-        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has begun."""
+        """The time of the last turn that the agent has scheduled; None if it has scheduled nothing, or all of it has
+        begun."""
         self._delayed_to: float | None = None
-        """The end of a run that was active at that time, None if there was none: only then can the turn begin."""
+        """The end of the run that was active at the time ``_last``: the turn can't begin before the run ends. None if
+        no run was active."""
 
     @property
     def until(self) -> float | None:
-        """The earliest time at which the last scheduled turn can begin, which may have passed; None if nothing is scheduled."""
+        """The earliest time at which the last scheduled turn can begin, which may have passed; None if nothing is
+        scheduled."""
         return self._last if self._delayed_to is None else self._delayed_to
 
     def seconds_left(self, now: float) -> float | None:
-        """For how long the process is still needed; not positive if it no longer is, None if nothing is scheduled."""
+        """How many seconds the process is still needed; not positive if it is no longer needed, None if nothing is
+        scheduled."""
         return None if self.until is None else self.until + LATE_SECONDS - now
 
     def changed(self, until: float | None) -> None:
-        """Sets the schedule. ``until``: as in ``ScheduleChanged``."""
+        """Sets the schedule. ``until``: the time of the last scheduled turn; None if nothing is scheduled."""
         self._last, self._delayed_to = until, None
 
     def run_ended(self, began: float, now: float) -> None:

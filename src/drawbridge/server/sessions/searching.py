@@ -98,7 +98,7 @@ class Searching:
 
     async def _read(self, session: Session) -> list[Part]:
         """The parts of a session's history. If older records were dropped, the history may not contain the id of the
-        current conversation: it is taken from the memory."""
+        current conversation; in that case, it is taken from the session's memory."""
         try:
             parts = await asyncio.to_thread(session.index.parts)
             if parts and not parts[-1].session_id and session.memory.begun <= parts[-1].first_seq:
@@ -286,5 +286,5 @@ def no_session() -> ClientError:
 
 def _unusable(session: Session, error: Exception) -> ClientError:
     logger.error("%s: its index can't be read: %s", session.id, error)
-    text = "A history's index can't be read and is being rebuilt. Try again in a moment."
+    text = "The search index of a session can't be read. Try again in a moment."
     return ClientError("FILE_OPERATION", text, retryable=True)

@@ -43,13 +43,13 @@ logger = logging.getLogger("drawbridge.server")
 
 LOOKED_BACK: Final = 300
 LOOKED_BACK_BYTES: Final = 1024 * 1024
-"""How many records, and bytes of them, at the end of the history an agent's state is reconstructed from."""
+"""An agent's state is reconstructed from at most this many records, and bytes, at the end of the history."""
 
 SHOWN_PROMPT: Final = 500
-"""Characters of a waiting prompt that lists show; the history has all of it."""
+"""The maximum number of characters of a prompt that lists show; the history contains the whole prompt."""
 
 COUNTED_AT_ONCE: Final = 1_000
-"""Records of an older history that are read at once to count its runs."""
+"""The number of records of an older history that are read at once to count its runs."""
 
 FINISHED: Final = events.KINDS[RunFinished].encode()
 
@@ -77,7 +77,7 @@ class Session(ABC):
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count
-        """Whether ``look_back`` has nothing more to do; at the start, whether the history is empty."""
+        """Whether ``look_back`` has nothing more to do; initially, whether the history is empty."""
 
     @property
     def memory(self) -> records.Memory:
@@ -101,14 +101,14 @@ class Session(ABC):
 
     @abstractmethod
     def is_using(self, session_id: str) -> bool:
-        """Whether a process of its agent has the agent's conversation ``session_id`` open now."""
+        """Whether a process of the session's agent has the conversation ``session_id`` open now."""
 
     checkpoints: Checkpoints
     """The checkpoints of its runs."""
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
-        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -116,13 +116,14 @@ class Session(ABC):
 
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
-        """Decides a part of the review; recorded, and published like every event. During a run, hunks can only be kept.
-        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
+        hunks can only be kept. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
     @abstractmethod
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
-        """Writes, changes, removes, resolves or reopens a comment; recorded, and published like every event. Raises
-        ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError; nothing has changed then."""
+        """Writes, changes, removes, resolves or reopens a comment. The change is recorded and published like every
+        event. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing
+        anything."""
 
     @abstractmethod
     def _details(self) -> dict[str, Any]:
@@ -138,7 +139,7 @@ class Session(ABC):
 
     @final
     async def look_back(self) -> None:
-        """At the first call, learns from the end of the history what the agent reported about itself before the server
+        """On the first call, learns from the end of the history what the agent reported about itself before the server
         was started. What the agent has reported since then takes precedence."""
         if self._looked_back:
             return
@@ -192,8 +193,8 @@ class Session(ABC):
 
     @final
     def snapshot(self) -> messages.ProjectJoined:
-        """The whole state at this moment. A client that has it and the records after ``last_seq`` is up to date.
-        Approval requests that do not fit into one message together are previews.
+        """The whole state at this moment. A client that has it and the records after ``last_seq`` is up to date. Large
+        approval requests are shortened to previews, so that all of them fit into one message.
         """
         run, queue = self._current_run(), self._waiting_runs()
         without = messages.ProjectJoined(**self._fields(), run=run, queue=queue, open_approvals=[], **self._of_agent())
@@ -202,7 +203,8 @@ class Session(ABC):
 
     @final
     def unrecorded(self) -> tuple[Event, ...]:
-        """What clients see that is not in the history, as the events that publish it; always the same kinds."""
+        """What clients see that is not in the history, as the events that publish it; always events of the same
+        kinds."""
         of_agent = self._of_agent()
         return (
             StateChanged(self.shown()),
@@ -213,7 +215,8 @@ class Session(ABC):
 
     @final
     def publish_state(self) -> None:
-        """Sends ``update/project_state`` to its clients and those that follow all projects. It is not recorded."""
+        """Sends ``update/project_state`` to the session's clients and those that follow all projects. It is not
+        recorded."""
         if self._holds_state:
             return
         self.store.announce(StateChanged(self.shown()))
@@ -239,7 +242,7 @@ class Session(ABC):
 
     @final
     def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
-        """Gives one of its conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
+        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
         renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
         seq = self.store.write(renamed, asker)
         self.store.save()
@@ -252,7 +255,7 @@ class Session(ABC):
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
-        """Decides an approval request. The first decision is recorded, reported to the other clients and sent to the
+        """Decides on an approval request. The first decision is recorded, reported to the other clients and sent to the
         agent, once. ``at``: the surface on which it was decided, which delivers the decision itself. Raises
         ``ClientError``.
         """
@@ -288,12 +291,12 @@ class SessionStore:
 
     @property
     def closed(self) -> bool:
-        """Whether the session was deleted, or the server shuts down."""
+        """Whether the session was deleted, or the server is shutting down."""
         return self.history.closed
 
     @property
     def review(self) -> messages.ReviewNumbers | None:
-        """The numbers of what there is to decide in the review, as lists show them; None if they are not known."""
+        """How much there is to decide in the review, as lists show it; None if that is not known."""
         return self.data.review
 
     def has_room(self, more: int) -> bool:
@@ -307,7 +310,7 @@ class SessionStore:
 
     def append(self, event: Recorded, asker: str = "", *, quiet: bool = False) -> Stored:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
-        the session was deleted; nothing has changed then."""
+        the session was deleted, without changing anything."""
         self.check_there()
         direction, message = events.written(event)
         is_line = isinstance(event, AgentLine)
@@ -377,13 +380,14 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: messages.ReviewNumbers) -> None:
-        """Stores the numbers of what there is to decide, so that lists show them after a restart, too."""
+        """Stores how much there is to decide, so that lists show it after a restart, too."""
         self.data.review = numbers
         if not self.closed:
             self.save()
 
     def shares_review(self, other: SessionStore) -> None:
-        """Takes over the numbers of the review from another session in the same directory, which has one review."""
+        """Takes over the numbers of the review from another session in the same directory, since a directory has only
+        one review."""
         self.data.review = other.data.review
 
     def catch_up(self) -> None:
@@ -467,7 +471,7 @@ class Sessions:
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
-        """Iterates over a copy: sessions may be added or removed meanwhile, also by another thread."""
+        """Iterates over a copy: sessions may be added or removed meanwhile, even by another thread."""
         return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
 
     def find(self, id: str) -> Session | None:
@@ -485,7 +489,7 @@ class Sessions:
         self._context.disk.now(session.id, str(session.path), session.history.size)
 
     def remove(self, session: Session) -> None:
-        """Removes it from the list. Another session may get its id later."""
+        """Removes the session from the list. Another session may get its id later."""
         del self._sessions[session.id]
         self._context.disk.gone(session.id)
 
@@ -500,7 +504,7 @@ class Sessions:
 
 
 def in_terminal() -> ClientError:
-    """The error for a command that only managed sessions have."""
+    """The error for a command that only managed sessions support."""
     text = (
         "This agent was started in a terminal and is controlled there. Only its approval requests can be answered here."
     )

@@ -1,7 +1,8 @@
 """A session's conversation from its end to its beginning, wherever it took place.
 
-Its records are in the history of its project; those from before, between and after these, such as work in a terminal,
-are in the agent's own record. A fork begins with the conversation that it was forked from.
+What happened in Drawbridge is in the history of the project; what happened before, between and after those records,
+such as work in a terminal, is only in the agent's own files. A fork begins with the conversation that it was forked
+from.
 
 Only clients that may run agents see what the agent itself stores.
 """
@@ -32,7 +33,7 @@ LARGEST: Final = messages.FRAME_BYTES // 2
 """The maximum size of a record, in bytes; a larger one is shortened to a preview."""
 
 MOST_FORKS: Final = 10
-"""How many conversations a fork of a fork is followed back."""
+"""The maximum number of conversations in a chain of forks that are shown."""
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
@@ -61,7 +62,7 @@ class _Position(Struct, frozen=True):
         numbers = [one for one in (stretch, before or "0") if one.isascii() and one.isdigit() and len(one) < 18]
         if len(numbers) < 2 or int(stretch) >= stretches:
             raise ClientError(
-                "VALIDATION_FAILED", "`before` is not valid. Use the `next` of the previous reply.", "data.before"
+                "VALIDATION_FAILED", "`before` is not valid. Use the `before` of the previous reply.", "data.before"
             )
         return cls(int(stretch), int(before) if before else None)
 
@@ -106,7 +107,7 @@ async def page(
     limit: int,
 ) -> SessionMessagesPage:
     """A page of the conversation: the records before ``position``, or its end if that is None. ``agent``: the agent
-    whose own record is read; None if the client may not see it.
+    whose own record is read; None if the client may not see that record.
 
     Raises ``ClientError``.
     """

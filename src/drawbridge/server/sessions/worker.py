@@ -1,6 +1,6 @@
 """A project's agent process: started or kept for the next prompt, watched, and ended.
 
-The process's events are reported to its project, in order. Events of a process that was given up are ignored.
+The process's events are reported to its project, in order. Events of a process that is being ended are ignored.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ Report: TypeAlias = (
 
 
 class _Listener:
-    """Receives the events of one process. ``worker`` is set to None once they are to be ignored. ``forget`` is called when the
-    process has exited, also if its events are ignored."""
+    """Receives the events of one process. ``worker`` is set to None once they are to be ignored. ``forget`` is called
+    when the process has exited, even if its events are ignored."""
 
     def __init__(self, worker: Worker, forget: Callable[[], None]) -> None:
         self.worker: Worker | None = worker
@@ -108,8 +108,8 @@ def _last_words(code: int, stderr: str) -> str:
 
 
 class _Continued(Struct, frozen=True):
-    """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has reported
-    about it."""
+    """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has
+    reported about it."""
 
     memory: Memory
     fork_from: str | None
@@ -140,7 +140,8 @@ class Worker:
         self._process: base.AgentProcess | None = None
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
-        """The identity of the directory that the process was started in: its path may lead to another one by now."""
+        """The identity of the directory that the process was started in: its path may lead to another directory by
+        now."""
         self._had_files = False
         """Whether ``_files`` existed when the process was started: some agents can read there only if it did."""
         self._listener: _Listener | None = None
@@ -206,7 +207,7 @@ class Worker:
             return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
         except Exception as error:  # the run ends, the server continues
             return self._ended(run, "failed", error=self._not_started(error))
-        if run.state is State.STOPPING and self._kind is not None:  # else it is being killed
+        if run.state is State.STOPPING and self._kind is not None:  # otherwise, it is being killed
             self._ended(run, "interrupted")
         elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:
             self._last_output = time.monotonic()
@@ -218,7 +219,7 @@ class Worker:
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
         """Raises ``AgentUnusable`` if a terminal has opened the idle process's conversation since its last run: two
-        processes would write one record. When a process is started, this is checked in any case."""
+        processes would write to one record. When a process is started, this is checked in any case."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -246,7 +247,8 @@ class Worker:
         }
 
     async def is_lost(self, agent: str, memory: Memory) -> bool:
-        """Whether the agent ended before it stored the conversation of ``memory``: no process can continue it then."""
+        """Whether the agent ended before it stored the conversation of ``memory``, so that no process can continue
+        it."""
         return self._process is None and bool(memory.session_id) and not await self._conversation(agent, memory)
 
     async def _start(self, agent: str, options: base.Options, continued: _Continued) -> None:
@@ -374,7 +376,7 @@ class Worker:
             self._process.answer(question_id, decision)
 
     def asking(self, waits: bool) -> None:
-        """Notes whether a person is being asked: the time limits are not counted then."""
+        """Notes whether a person is being asked: the time limits are suspended meanwhile."""
         now = time.monotonic()
         if waits and self._asked_since is None:
             self._asked_since = now
@@ -389,8 +391,8 @@ class Worker:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the turn of the active run: ``AgentProcess.steer``. Raises ``AgentRefused``; ``NotAtWork`` if
-        the agent does not have the run's prompt yet.
+        """Sends a message into the turn of the active run: ``AgentProcess.steer``. Raises ``AgentRefused``;
+        ``NotAtWork`` if the agent does not have the run's prompt yet.
         """
         if self._process is None or self._run is None or self._run is not self._given:
             raise base.NotAtWork("its process is being started, or has ended")
@@ -399,8 +401,8 @@ class Worker:
     async def change(
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
-        """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed: an
-        agent may have left it by itself or by a decision. Raises ``AgentRefused``.
+        """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed:
+        an agent may have left it by itself or because of a decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind
@@ -469,7 +471,8 @@ class Worker:
                 await self._leave(process)
 
     def _let_go(self) -> base.AgentProcess | None:
-        """Gives up the process and returns it; ``_leave`` has to follow. Its events are ignored from now on."""
+        """Detaches the process and returns it, for the caller to end with ``_leave``. Its events are ignored from now
+        on."""
         process = self._process
         if process is not None:
             self._leaving.append(process)
@@ -482,7 +485,8 @@ class Worker:
         return process
 
     def _look_at_schedule(self) -> None:
-        """Reports when nothing is scheduled anymore, because its time has passed; during a run, only after the run."""
+        """Once the time of the last scheduled turn has passed, reports that nothing is scheduled anymore; during a run,
+        only after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())
@@ -516,8 +520,8 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn that the agent has scheduled begins, in seconds since 1970; it may have been due for a
-        moment. None if nothing is scheduled, or the time has passed."""
+        """When the last turn that the agent has scheduled begins, in seconds since 1970. This may have passed a moment
+        ago; None if it passed earlier, or if nothing is scheduled."""
         return self._scheduled.until if self.is_scheduled else None
 
     @property
@@ -527,14 +531,15 @@ class Worker:
         return left is not None and left > 0
 
     def cool(self) -> None:
-        """Ends the idle process, unless it is working by itself: then it is kept."""
+        """Ends the idle process, or keeps it if it is working by itself."""
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
             return
         self.spawn(self._end_if_idle(), "ending an idle process")
 
     async def close(self) -> None:
-        """Ends the processes, including those that are ending: the server shuts down, or the project is deleted."""
+        """Ends the processes, including those that are already ending, because the server is shutting down or the
+        project is being deleted."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
         if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
@@ -563,8 +568,8 @@ class Worker:
     # Time limits.
 
     def _look(self, run: Run) -> None:
-        """Stops the run if it has been silent or active for too long; otherwise, checks again at the earliest time at
-        which it can have been. Does nothing while a person is being asked."""
+        """Stops the run if it has been silent or active for too long; otherwise, checks again at the earliest time when
+        that can be the case. Does nothing while a person is being asked."""
         if self._watch is not None:
             self._watch.cancel()
         if self._run is not run or self._asked_since is not None:

@@ -3,11 +3,11 @@
 It is built by reading the files, whose damaged ends are repaired, and it is saved beside them, so that a history can be
 opened without reading it.
 
-The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for several in one second. The
-names do not give the order of the files; the numbers of their records do.
+The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for several in one second.
+The order of the files follows from the numbers of their records, not from the names.
 
-The saved index only saves time: it has a checksum, is compared with the files, and is rebuilt if it does not match them.
-The one thing that the files may not contain is the last number that was assigned, if its record is lost.
+The saved index only saves time: it has a checksum, is compared with the files, and is rebuilt if it does not match
+them. Only the last number that was assigned can't be learned from the files, if its record is lost.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from drawbridge.text.counts import counted
 FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
-"""Bytes. A file of up to this size that is not in the index is read when its history is opened, which takes a few
-milliseconds; only the ends of a larger one are read."""
+"""In bytes. A file of up to this size that is not in the index is read when its history is opened, which takes a few
+milliseconds; only the ends of a larger file are read."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -68,9 +68,10 @@ class Stale(Exception):
 class Segment(Struct):
     """What is known about a file. ``size``: the bytes of its whole lines; times are microseconds since 1970.
 
-    The three lists have an entry for each block of neighboring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``, or
-    one larger record. They are empty, although there are records, as long as only the ends of the file are known
-    (``sketch``). ``block_times`` is the latest time in the block, which may not be its last record's: clocks are set back.
+    The three lists have an entry for each block of neighboring records: at most ``BLOCK_RECORDS`` and ``BLOCK_BYTES``,
+    or one larger record. They are empty, although there are records, as long as only the ends of the file are known
+    (``sketch``). ``block_times`` is the latest time in the block, which may not be its last record's, since clocks can
+    be set back.
     """
 
     name: str
@@ -165,8 +166,8 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
 
 def sketch(path: str, name: str, size: int) -> Segment | None:
     """The segment of a file of ``size`` bytes, as its first and last lines show it. Damaged records in between are
-    counted as whole. None if the ends are damaged or the lines very long: then the file has to be scanned. Raises
-    OSError."""
+    counted as whole. None if the ends are damaged or the lines are very long, in which case the file has to be scanned.
+    Raises OSError."""
     file = open_to_read(path)
     try:
         for length in _END_BYTES:
@@ -331,7 +332,7 @@ class Catalogue:
         self.size += length
 
     def drop_first(self) -> None:
-        """Deletes the file with the lowest numbers. Raises OSError; nothing has changed then."""
+        """Deletes the file with the lowest numbers. Raises OSError without changing anything."""
         first = self.segments[0]
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(first.name))
@@ -343,7 +344,7 @@ class Catalogue:
         save(self.directory, Index(self.last_seq, [segment for segment in self.segments if segment.scanned]))
 
     def scan(self, segment: Segment) -> Segment:
-        """Reads a file of which only the ends were known. Raises OSError, and ``Stale`` if it has changed since."""
+        """Scans a file that was only known by its ends. Raises OSError, and ``Stale`` if it has changed since."""
         found = Segment(segment.name)
         scan(self.path(segment.name), found, partial(self.report, segment.name))
         if found.size != segment.size:
@@ -356,8 +357,8 @@ class Catalogue:
         self.count = sum(segment.count for segment in self.segments)
 
     def rewritten(self, segment: Segment, damage: Iterable[tuple[int, int]]) -> None:
-        """Notes that a file was replaced by one with the same numbers. ``damage``: the offsets and lengths of damaged
-        stretches in the new file."""
+        """Notes that a file was replaced by one whose records have the same numbers. ``damage``: the offsets and
+        lengths of damaged stretches in the new file."""
         self.damage = {place: one for place, one in self.damage.items() if one.file != segment.name}
         for offset, length in damage:
             self.report(segment.name, offset, length)
@@ -377,7 +378,7 @@ class Catalogue:
     def _compare(self, index: Index, *, opening: bool = False) -> None:
         known = {segment.name: segment for segment in index.segments}
         sizes = self._files()
-        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # else it is another directory's index
+        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, it is another directory's
         last_seq = index.last_seq if ours else 0
         unplaced = 0  # damaged lines in files without good ones: their numbers must not be used again
         segments = []
@@ -405,7 +406,7 @@ class Catalogue:
         return sketch(self.path(name), name, size)
 
     def _read(self, known: Segment, size: int) -> tuple[Segment, int]:
-        """The segment of a file that has changed: it is read from its old end if it has only grown, else from its
+        """The segment of a file that has changed: it is read from its old end if it has only grown, otherwise from its
         start. Also returns what ``scan`` returns."""
         path, report = self.path(known.name), partial(self.report, known.name)
         with contextlib.suppress(Stale):
@@ -429,12 +430,12 @@ class Catalogue:
                 elif size := entry.stat(follow_symlinks=False).st_size:
                     found[entry.name] = size
                 else:
-                    remove_quietly(entry.path)  # the server died between making it and writing into it
+                    remove_quietly(entry.path)  # the server died between creating it and writing to it
         return found
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
-        """The segments in the order of their numbers. Files that repeat the records of another are left out, such as a
-        copy that a person has made."""
+        """The segments in the order of their numbers. A file that repeats the records of another one is left out, such
+        as a copy that a person has made."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

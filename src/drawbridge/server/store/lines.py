@@ -20,14 +20,15 @@ from drawbridge.core.errors import BadMessage
 Direction: TypeAlias = Literal["client", "claude", "server"]
 
 LONGEST_LINE: Final = 100 * 1024 * 1024
-"""Bytes; also the maximum of a whole file."""
+"""The maximum length of a line, in bytes; also the maximum size of a file."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
-"""Bytes; more than a line has in addition to its message."""
+"""In bytes; more than a line contains in addition to its message."""
 _DEEPEST: Final = 500
-"""Levels of nesting: few enough for readers that are called from deeper in the stack than ``compose``."""
+"""The maximum number of levels of nesting: few enough for readers that are called from deeper in the stack than
+``compose``."""
 _STRUCTURE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+', re.DOTALL)
 """Everything in a JSON value except its brackets: the strings, and the text between the brackets."""
 _FOLLOWERS: Final = 3
@@ -36,7 +37,7 @@ SHORTEST_LINE: Final = 80
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One message of a history. ``line``: all of it as JSON, as it is on disk, without the line break."""
+    """One message of a history. ``line``: the whole record as JSON, as it is on disk, without the line break."""
 
     seq: int
     time: datetime
@@ -65,8 +66,9 @@ def from_microseconds(since_1970: int) -> datetime:
 
 
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
-    """A new record that contains ``message`` byte for byte. Raises ``BadMessage`` if this is not one JSON value, too
-    long, or nested too deeply; ``is_json``: the caller has parsed it and knows that it is JSON in valid UTF-8.
+    """A new record that contains ``message`` byte for byte. Raises ``BadMessage`` if the message is not one JSON value,
+    is too long, or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it is JSON in
+    valid UTF-8.
 
     ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; JSON strings contain none.
     """
@@ -124,7 +126,7 @@ def parse(line: bytes) -> Record | None:
 
 
 class Head(NamedTuple):
-    """A readable line of a file. ``place``: how many lines are before it, the unreadable ones included; ``time`` in
+    """A readable line of a file. ``place``: the number of lines before it, including unreadable ones; ``time`` in
     microseconds since 1970; ``length`` in bytes, with the line break."""
 
     place: int

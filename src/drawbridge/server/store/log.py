@@ -1,4 +1,4 @@
-"""The history of one session: every message once, numbered, and on disk before it is published. It is read by pages.
+"""The history of one session: every message once, numbered, and on disk before it is published. It is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A new file
 is begun at midnight UTC, after 100 MB or after 10,000 messages, but not before there is something to write. ``latest.jsonl``
@@ -54,7 +54,8 @@ LARGEST_FILE: Final = 100 * 1024 * 1024
 MOST_RECORDS: Final = 10_000
 CHECKPOINT_RECORDS: Final = 1_000
 CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
-"""Records, and bytes of them, after which the index is saved. After a crash, at most so many have to be read again."""
+"""The index is saved after this many records, or bytes of records. After a crash, at most that many have to be read
+again."""
 
 _READ_AT_ONCE: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -68,7 +69,8 @@ NEVER: Final = 2**63
 
 
 class Page(Struct, frozen=True):
-    """``records`` ascend. ``has_more``: whether more records match beyond this page, in the direction of reading."""
+    """``records`` are in ascending order. ``has_more``: whether more records match beyond this page, in the direction
+    of reading."""
 
     records: tuple[Record, ...]
     has_more: bool
@@ -112,8 +114,8 @@ def read_page(
 ) -> Page:
     """Reads at most ``limit`` records and ``max_bytes`` of lines, but at least one record. Raises ``Stale`` or OSError.
 
-    ``report``: called with each damaged stretch. ``scanned``: scans a file of which only the ends are known, if it has
-    to be read.
+    ``report``: called with each damaged stretch. ``scanned``: scans a file that is only known by its ends, if it has to
+    be read.
     """
     records: list[Record] = []
     size = 0
@@ -208,7 +210,7 @@ class Tail:
 class History:
     """Open one with ``History.open``. Its methods may be called from any thread: none waits for a page to be read.
 
-    One file is open after the first ``append``, none before.
+    After the first ``append``, it keeps one file open; before that, none.
     """
 
     def __init__(self, catalogue: Catalogue, fsync: FsyncPolicy, symlink: Callable[[str, str], None]) -> None:
@@ -292,7 +294,7 @@ class History:
     def append(
         self, direction: Direction, message: bytes, now: datetime | None = None, *, is_json: bool = False
     ) -> Record:
-        """Writes one record. When this returns, it is in the file, and on the disk if the policy requires that.
+        """Writes one record. When this returns, the record is in the file, and on the disk if the policy requires that.
 
         ``message`` is JSON, kept byte for byte; ``is_json``: the caller has parsed it, so it is not decoded here.
         Raises ``BadMessage`` if it is not JSON, ``HistoryNotWritten`` if it can't be written. Either way, no part of it
@@ -315,8 +317,8 @@ class History:
         return record
 
     def close(self) -> None:
-        """Closes it for writing, and returns once what was written is on the disk, unless the policy is ``off``. Waits for the
-        disk without a lock, so that reading can continue. Blocking."""
+        """Closes the history for writing, and returns once everything that was written is on the disk, unless the
+        policy is ``off``. Waits for the disk without a lock, so that reading can continue. Blocking."""
         with self._changing:
             if self.closed:
                 return
@@ -490,7 +492,7 @@ class History:
             segment = Segment(name)
             scan(temporary, segment, lambda offset, length: damage.append((offset, length)))
             with self._changing:
-                if any(known.name == name for known in self._catalogue.segments):  # else it was dropped meanwhile
+                if any(known.name == name for known in self._catalogue.segments):  # otherwise, it was dropped meanwhile
                     os.replace(temporary, path)
                     self._catalogue.rewritten(segment, damage)
                     self._rewritten += 1
@@ -499,8 +501,8 @@ class History:
         self._sync_directory()
 
     def drop(self, before: datetime | None, more_than: int | None) -> int:
-        """Deletes the oldest files: those with no record since ``before``, and more while there are more bytes than
-        ``more_than``.
+        """Deletes the oldest files: those with no record since ``before``, and more as long as the history is larger
+        than ``more_than`` bytes.
 
         The newest file is never deleted, and numbers continue. Returns how many files were deleted; raises
         ``HistoryNotWritten`` if one can't be deleted.
@@ -560,7 +562,7 @@ class History:
             raise _unreadable(error) from None
 
     def after(self, seq: int) -> Iterator[Record]:
-        """All records after ``seq``; one page at a time is in memory."""
+        """All records after ``seq``; only one page is in memory at a time."""
         while True:
             page = self.read(after_seq=seq, max_bytes=_READ_AT_ONCE)
             yield from page.records
@@ -601,8 +603,8 @@ class History:
                 return found.copy()  # the newest file grows
 
     def scan_next(self) -> bool:
-        """Scans the newest file of which only the ends are known; its records can be read before that, too. If no such file is
-        left, saves the index and returns False. Blocking; raises ``HistoryUnreadable``."""
+        """Scans the newest file that is only known by its ends; its records can be read before that, too. If no such
+        file is left, saves the index and returns False. Blocking; raises ``HistoryUnreadable``."""
         with self._changing:
             missing = [segment for segment in self._catalogue.segments if not segment.scanned]
             if not missing and self._scans_unsaved and not self.closed:
@@ -653,7 +655,7 @@ async def rebuild(histories: Iterable[History]) -> None:
                 await asyncio.sleep(time.monotonic() - began)
                 began = time.monotonic()
         except HistoryUnreadable as error:
-            if not history.closed:  # else its project was deleted meanwhile
+            if not history.closed:  # otherwise, its project was deleted meanwhile
                 logger.error("an index could not be built: %s", error)
     if files:
         logger.info("rebuilt the indexes of the histories from %s", counted(files, "file"))

@@ -34,18 +34,21 @@ logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "search.sqlite"
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""The maximum size of the file; then the oldest texts are dropped. It is at most as large as the log in any case."""
+"""The maximum size of the file, in bytes; beyond that, the oldest texts are dropped. It is at most as large as the log
+in any case."""
 
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Records, and bytes of them, that are indexed at a time, which takes some tens of milliseconds."""
+"""The maximum number of records, and of their bytes, that are indexed at a time, which takes some tens of
+milliseconds."""
 
 MOST_WORDS: Final = 16
-"""Words of a query that are searched for."""
+"""The maximum number of words of a query that are searched for."""
 
 SEARCH_SECONDS: Final = 2.0
 STEPS: Final = 20
-"""Instructions of SQLite between two checks of the deadline: few, since one row may contain thousands of matches."""
+"""The number of SQLite instructions between two checks of the deadline: few, since one row may contain thousands of
+matches."""
 
 SNIPPET_WORDS: Final = 30
 WORDS_BEFORE: Final = 10
@@ -53,10 +56,11 @@ WORDS_BEFORE: Final = 10
 
 LONGEST_PIECE: Final = 200
 LONGEST_SNIPPET: Final = 800
-"""Characters of one text of a snippet, and of all its texts together, so that a page of results fits into a message."""
+"""The maximum number of characters of one text of a snippet, and of all its texts together, so that a page of results
+fits into a message."""
 
 SHOWN: Final = 300
-"""Characters of a text that is shown without a query."""
+"""The maximum number of characters of a text that is shown without a query."""
 
 LAST_LINE: Final = 200
 TITLE: Final = 120
@@ -68,11 +72,11 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_C
 """Errors that mean that the file is damaged. Python's own, such as a text that is not UTF-8, have no code."""
 
 _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH})
-"""Errors that mean this too while records are indexed: the statements are fixed then, so they can't be the cause."""
+"""Errors that also mean damage while records are indexed: the statements are fixed then, so they can't be the cause."""
 
 _VERSION: Final = 4
 _BEGIN, _END = "\x02", "\x03"
-"""Around a match in a snippet. Texts do not contain control characters."""
+"""Mark the beginning and the end of a match in a snippet. Texts do not contain control characters."""
 _WORD: Final = re.compile(r"\S+")
 
 _TABLES: Final = """
@@ -88,7 +92,7 @@ CREATE INDEX texts_at ON texts (at);
 CREATE INDEX texts_kind ON texts (kind, id);
 CREATE INDEX texts_run ON texts (run) WHERE run IS NOT NULL;
 """
-# ``at`` is ``created``, but never less than the ``at`` of the text before: clocks are set back.
+# ``at`` is ``created``, but never less than the ``at`` of the text before, since clocks can be set back.
 _WORDS: Final = """
 CREATE VIRTUAL TABLE words USING fts5 (text, content='texts', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
 CREATE TRIGGER texts_added AFTER INSERT ON texts BEGIN
@@ -153,7 +157,7 @@ class Part(Struct):
 
     @property
     def key(self) -> str:
-        """The id of its conversation: the agent's own, or one from the server if the agent has not reported any."""
+        """The id of its conversation: the agent's own, or one from the server if the agent has not reported one."""
         return self.session_id or f"log_{self.first_seq}"
 
     def ends_before(self, marker: Marker) -> bool:
@@ -180,15 +184,15 @@ class Part(Struct):
 
 
 class Waited(Struct, frozen=True):
-    """What happened to a prompt in the queue: the numbers of the records with its last text, and of its removal; None
-    if it was not edited, or not removed."""
+    """What happened to a prompt in the queue: the numbers of the record with its last text and of the record of its
+    removal; None if it was not edited, or not removed."""
 
     edited: int | None
     dropped: int | None
 
 
 class Hit(Struct, frozen=True):
-    """``snippet``: texts that are outside and inside a match in turn, beginning outside. ``at`` and ``id`` are the
+    """``snippet``: texts that are alternately outside and inside a match, beginning outside. ``at`` and ``id`` are the
     hit's position in the order of results."""
 
     id: int
@@ -225,7 +229,8 @@ def has_full_text() -> bool:
 
 
 def words(query: str) -> str:
-    """The query in the language of FTS5: each word is quoted, so that nothing in it is syntax. Empty if it has no word."""
+    """The query in FTS5's syntax: each word is quoted, so that nothing in it is an operator. Empty if it has no
+    words."""
     found = list(dict.fromkeys(word for word in query.replace("\0", " ").split() if any(map(str.isalnum, word))))
     return " ".join('"' + word.replace('"', '""') + '"*' for word in found[:MOST_WORDS])
 
@@ -240,7 +245,7 @@ class Index:
         self._done = -1
         """The number of the last record that is known to be indexed."""
         self._first = 0
-        """The number of the first record that the history had then."""
+        """The number of the first record that the history had at that time."""
         self._parts: list[Part] | None = None
         """The content of the ``parts`` table; None if it has to be read."""
         self._closed = False
@@ -255,7 +260,7 @@ class Index:
         return os.path.basename(os.path.dirname(self._path))
 
     def _check_damage(self, error: sqlite3.DatabaseError, damage: Collection[int]) -> None:
-        """Removes the file if it is damaged. Raises ``error`` if it is not, or if that happens repeatedly.
+        """Removes the file if it is damaged. Raises ``error`` if it is not, or if it is damaged repeatedly.
 
         ``damage``: SQLite's codes of the errors that mean damage.
         """
@@ -300,7 +305,7 @@ class Index:
         rebuilt from the records that are left, even if ``change`` has failed.
 
         In this order, a process that is killed in between leaves no text of a removed record behind. Raises
-        ``HistoryNotWritten`` if the index can't be removed; ``change`` is not called then.
+        ``HistoryNotWritten`` without calling ``change`` if the index can't be removed.
         """
         with self._lock:
             try:
@@ -326,7 +331,7 @@ class Index:
             self._closed = True
 
     def remove(self) -> None:
-        """Closes it, and removes its file: the history is deleted."""
+        """Closes the index and removes its file, because the history is deleted."""
         with self._lock:
             self._closed = True
             self._remove()
@@ -392,7 +397,7 @@ class Index:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE))
         with contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as db:
-            # It can be built again, so it is not worth waiting for the disk.
+            # The index can be rebuilt, so it is not worth waiting for the disk.
             db.execute("PRAGMA synchronous = OFF")
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone():
                 self._done = -1
@@ -462,7 +467,8 @@ class Index:
             db.execute("BEGIN")
             db.execute("DELETE FROM texts WHERE id <= ?", (low + (high - low) // 4,))
             if has_full_text():
-                # Otherwise the dropped texts' words would stay for long. This takes some seconds for the largest file.
+                # Otherwise, the dropped texts' words would stay for a long time. This takes some seconds for the
+                # largest file.
                 db.execute("INSERT INTO words (words) VALUES ('optimize')")
             db.execute("COMMIT")
 
@@ -585,8 +591,8 @@ def around(text: str) -> str:
 
 
 def alternating(snippet: str) -> tuple[str, ...]:
-    """The texts of a snippet, which are outside and inside a match in turn, beginning outside. Each is cut, because a
-    word may be as long as its whole text."""
+    """The texts of a snippet, which are alternately outside and inside a match, beginning outside. Each is cut, because
+    a word may be as long as its whole text."""
     texts = [text for piece in snippet.split(_BEGIN) for text in piece.split(_END)]
     found = [_end_of(texts[0])]
     for text in texts[1:]:

@@ -7,7 +7,7 @@ or a kernel crash:
 - ``second`` (default): at most a second later, from a thread; a power failure loses at most the last second.
 - ``off``: when the kernel writes it, usually within half a minute.
 
-docs/internals/benchmarks.md has the cost of each.
+docs/internals/benchmarks.md lists the cost of each.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Syncer:
                 self._timer.start()
 
     def now(self, owner: object) -> None:
-        """Syncs the file of ``owner`` immediately, if it waits for that. Returns when it is on the disk."""
+        """Syncs the file of ``owner`` immediately, if it is waiting to be synced. Returns when it is on the disk."""
         with self._syncing:
             with self._changing:
                 file = self._waiting.pop(owner, None)
@@ -87,4 +87,4 @@ def _sync(file: int) -> None:
 
 
 syncer: Final = Syncer()
-"""The only instance of the process."""
+"""The only instance in the process."""

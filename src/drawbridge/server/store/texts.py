@@ -23,11 +23,11 @@ LONGEST: Final[Mapping[Kind, int]] = {
     "decision": 4_000,
     "error": 2_000,
 }
-"""The maximum number of characters that are searched of a text. Of a result, half are from its beginning and half from
-its end, where errors are."""
+"""The maximum number of characters of a text that are searched. For a result, half of them are from its beginning and
+half from its end, where errors are."""
 
 LONGEST_LINE: Final = 8 * 1024 * 1024
-"""Bytes. A longer record, mostly an image, has no texts."""
+"""The maximum length of a record that is searched for texts, in bytes. A longer one is usually an image."""
 
 LONGEST_NAME: Final = 200
 REMOVED: Final = "record_removed"
@@ -38,8 +38,8 @@ _DEEPEST: Final = 4
 
 
 class Text(Struct, frozen=True):
-    """A text of a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is not from a subagent.
-    ``run``: for a prompt that begins a run, the run's id."""
+    """A text of a record. ``tool``: the name of the tool, for a tool call. ``main``: whether it is from the main agent,
+    not a subagent. ``run``: for a prompt that begins a run, the run's id."""
 
     kind: Kind
     text: str
@@ -50,7 +50,8 @@ class Text(Struct, frozen=True):
 
 class Marker(Struct, frozen=True):
     """The conversation changes with this record. ``session_id`` is empty if it is not known yet; ``begins``: another
-    one begins here, even if its id is the same. ``title``: the title of a conversation that was begun elsewhere."""
+    conversation begins here, even if its id is the same. ``title``: the title of a conversation that was begun
+    elsewhere."""
 
     session_id: str
     begins: bool

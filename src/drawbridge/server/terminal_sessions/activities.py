@@ -1,5 +1,5 @@
-"""What each process of a terminal session does beside the current turn: what it has left running in the background,
-what it asks in its terminal, and the decisions of clients whose outcome has not been seen yet.
+"""What each process of a terminal session does besides the current turn: its background tasks, its questions in the
+terminal, and clients' decisions whose outcome is not known yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.server.terminal_sessions.turn import MOST_TASKS, Background
 
 
 class Activity:
-    """What one process does beside the current turn."""
+    """What one process does besides the current turn."""
 
     def __init__(self, read: Reader) -> None:
         self.background = Background()
@@ -58,12 +58,13 @@ class Activities:
 
     @property
     def decided(self) -> list[PendingApproval]:
-        """Approvals that clients have decided; what the agent did is not known yet."""
+        """Approval requests that clients have decided, as long as it is not known what the agent did."""
         return [approval for one in self for approval in one.outcomes]
 
     def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> list[Overruled]:
-        """Notes that a tool call of one of the processes has ended; the conversation's file does not contain which one
-        it was. Returns the decisions that were overruled, as ``Outcomes.called`` does."""
+        """Notes that a tool call has ended. This checks the activities of all processes, because the conversation's
+        file does not name the process that made the call. Returns the decisions that were overruled, as
+        ``Outcomes.called`` does."""
         overruled = []
         for one in self:
             one.terminal_only.called(tool, given, agent_id, as_run=as_run)
@@ -82,8 +83,9 @@ class Activities:
             self.of(pid).background.subagent(agent)
 
     def ended(self, pid: int | None) -> None:
-        """Forgets the activity of a process that has ended or has closed the conversation: nobody is asked in its
-        terminal, and nothing reports what its calls did. ``pid`` is None for an activity whose process is not known."""
+        """Forgets the activity of a process that has ended or has closed the conversation: its terminal asks nothing
+        anymore, and nothing will report what its calls did. ``pid`` is None for an activity whose process is not
+        known."""
         self._of.pop(pid, None)
 
     def clear(self) -> None:

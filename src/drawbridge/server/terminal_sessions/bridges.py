@@ -1,8 +1,8 @@
 """The bridges on the private socket: the proposals of their own agents, and the requests to their editors.
 
-Claude Code's hook reports the question; the diff that its bridge shows is a second surface of the same approval, matched by
-the agent's process, the path and the text. Whichever comes first, it is one approval. Gemini CLI has no such hook: there the
-bridge's proposal is the question.
+Claude Code's hook reports the question; the diff that its bridge shows is a second surface of the same approval
+request, matched by the agent's process, the path and the text. The two form one approval request, whichever arrives
+first. Gemini CLI has no such hook: there, the bridge's proposal is the question.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BridgeSurface:
         self.session: TerminalSession | None = None
         self.approval: PendingApproval | None = None
         self.was_decided = False
-        """Whether it was decided in the editor before its question was reported."""
+        """Whether the user decided on it in the editor before a hook reported its question."""
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         text = None
@@ -63,7 +63,8 @@ class BridgeSurface:
         pass  # its agent closes the view
 
     def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
-        """Sets what the proposal is about. ``approval``: None if its question was not asked yet."""
+        """Sets the session and the approval request of the proposal. ``approval``: None if the agent has not asked
+        yet."""
         self.session, self.approval = session, approval
 
     def decided_early(self) -> None:
@@ -92,7 +93,8 @@ class Bridges:
     def requested(
         self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
-        """Opens an approval for a hook's question, and adds its proposal in an editor if that was reported first."""
+        """Opens an approval request for a hook's question, and adds its proposal in an editor if a bridge reported that
+        first."""
         approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
@@ -161,7 +163,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """Afterwards, clients receive the state of each session that has started or stopped taking prompts."""
+        """After the block, clients receive the state of each session that has started or stopped taking prompts."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:
@@ -221,14 +223,14 @@ class Bridges:
         return begun
 
     def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
-        """Applies what the user has decided in the editor. Returns whether that is the answer."""
+        """Applies the user's decision in the editor. Returns whether that decision counts."""
         if shown is None:
             return False
         if shown.session is None or shown.approval is None:
             shown.decided_early()
             return True
         if shown.session.history.closed and shown.approval.state is not State.DECIDED:
-            return True  # it is no longer decided here
+            return True  # the session is closed, so this server no longer decides
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
             given = decision(shown.approval, text)
@@ -238,7 +240,7 @@ class Bridges:
                 return False
             shown.session.withdraw(
                 shown.approval, ELSEWHERE
-            )  # in its agent's own editor, the user can decide without a server, too
+            )  # the user can decide in the agent's own editor even without a server
         return True
 
     def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:

@@ -1,7 +1,8 @@
-"""Reads a terminal session's approvals from its history after a restart: those that are open, and how the latest ended.
+"""Reads a terminal session's approval requests from its history after a restart: the open ones, and how the latest
+ended.
 
-The agent has continued meanwhile, and so has the hook that waits with its question: the hook reconnects, and reports the
-same question.
+The agent has continued meanwhile, and its hook still waits for the answer: the hook reconnects and reports the same
+question.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from drawbridge.server.protocol import messages
 from drawbridge.server.store.log import History, Record
 
 PAGE: Final = 200
-"""Records that are read at a time. A decision that has not reached the agent is among that many at the end."""
+"""The number of records that are read at a time. A decision that has not reached the agent is assumed to be among the
+last ``PAGE`` records."""
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 
 
 LOOK_BACK: Final = 2_000
-"""Records at the end of a history in which the start of a run is searched for."""
+"""The number of records at the end of a history that are searched for the start of a run."""
 
 
 class Carried(Struct):
-    """``approvals``: those that can be recognized, oldest first, each in its state. ``calls``: calls without a
-    result."""
+    """``approvals``: the approval requests that are recognized if they are reported again, oldest first, each in its
+    state. ``calls``: calls without a result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]
@@ -62,8 +64,8 @@ class _OfRun(Struct):
 
 
 def carried(history: History, waiting: Collection[str]) -> Carried:
-    """Reads approvals, and calls without a result, from the end of the history. ``waiting``: the ids of the approvals
-    that are open according to the history. Raises ``HistoryUnreadable``."""
+    """Reads approval requests, and calls without a result, from the end of the history. ``waiting``: the ids of the
+    requests that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
     calls: dict[str, transcript.Call] = {}
     for record in _tail(history, waiting):
@@ -105,8 +107,8 @@ def finished_runs(history: History) -> list[str]:
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
-    """The last pages of the history: as many as contain each question that waits or was resolved in the last page, and
-    one more."""
+    """The last pages of the history: as many as it takes to include every question that is open, or that was resolved
+    or withdrawn in the last page, and one more."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:
@@ -124,7 +126,8 @@ def _tail(history: History, waiting: Collection[str]) -> list[Record]:
 
 
 def _about(record: Record) -> tuple[str, str]:
-    """What the record reports, and the id of the approval that it is about; ("", "") if it is not about an approval."""
+    """What the record reports, and the id of the approval request that it is about; ("", "") if it is not about an
+    approval request."""
     if record.direction != "server":
         return "", ""
     try:

@@ -1,5 +1,6 @@
-"""The agent's own dialog in its terminal, which is open beside every approval request: what only it can answer, and
-what the agent did with a client's decision, as the user may have answered in the dialog at the same moment.
+"""The agent's own dialog in its terminal, which is open beside most approval requests: the questions that only it can
+answer, and what the agent did with a client's decision, because the user may have answered in the dialog at the same
+moment.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class Latest(OrderedDict[Key, Value]):
-    """Contains the ``REMEMBERED`` latest keys; the oldest are removed."""
+    """Keeps only the latest ``REMEMBERED`` keys."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
@@ -38,8 +39,8 @@ class Latest(OrderedDict[Key, Value]):
 class TerminalOnly:
     """Questions that only the agent's own dialog can answer, until they are known to be over.
 
-    There are two kinds: an approval that was handed over to the terminal, and a dialog that is known only from the
-    CLI's notification.
+    There are two kinds: an approval request that was handed over to the terminal, and a dialog that is known only from
+    the CLI's notification.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class TerminalOnly:
 
     @property
     def has_question(self) -> bool:
-        """Whether an approval that was handed over to the terminal waits for its answer."""
+        """Whether an approval request that was handed over to the terminal waits for its answer."""
         return bool(self._asked)
 
     def handed_over(self, approval: PendingApproval) -> None:
@@ -62,7 +63,7 @@ class TerminalOnly:
         self._noticed = not self._asked
 
     def called(self, tool: str, given: Raw, agent_id: str | None, *, as_run: bool) -> None:
-        """Notes that a tool call has ended: what was asked about it is answered."""
+        """Notes that a tool call has ended: the questions about it have been answered."""
         after = json_object(given)
         self._noticed = False
         self._asked = [
@@ -89,7 +90,7 @@ class Overruled(Struct, frozen=True):
 
 
 class Outcomes:
-    """Clients' decisions, until it is seen what the agent did. ``read``: the function that reads a file."""
+    """Clients' decisions, until it is known what the agent did. ``read``: the function that reads a file."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
@@ -119,8 +120,8 @@ class Outcomes:
                 del self._given[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
-        """Overrules what clients have allowed the main agent: it asks in its terminal although no approval is open, so
-        the decisions did not reach it. Returns what was overruled."""
+        """Overrules the decisions by which clients have allowed something to the main agent: it asks in its terminal
+        although no approval request is open, so the decisions did not reach it. Returns what was overruled."""
         overruled = []
         for id, (approval, decision) in list(self._given.items()):
             if approval.request.agent_id is None and decision.allow and approval.overrule():
@@ -132,7 +133,7 @@ class Outcomes:
         self, tool: str, given: Raw, fate: Fate, agent_id: str | None = None, *, as_run: bool
     ) -> list[Overruled]:
         """Compares a tool call that was seen with the decisions on it. Returns those that were overruled. ``as_run``:
-        ``given`` is the input that the call ran with, not the one that the agent had in mind."""
+        ``given`` is the input that the call ran with, not the one that the agent requested."""
         overruled = []
         for id, (approval, decision) in list(self._given.items()):
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None
@@ -158,7 +159,7 @@ class Outcomes:
         ran_with: Mapping[str, Any] | None,
         fate: Fate,
     ) -> str | None:
-        """What was done instead; None if what was decided was done."""
+        """What happened instead of the decision; None if the decision took effect."""
         if fate == "denied" or not decision.allow:
             return "allowed" if fate == "ran" else None
         if fate == "rejected":

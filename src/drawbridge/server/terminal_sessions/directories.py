@@ -1,12 +1,13 @@
-"""The directories in which agents run in terminals: checkpoints before and after their runs, and one open review for each.
+"""The directories in which agents run in terminals: checkpoints before and after runs, and one open review per
+directory.
 
 All sessions in a directory share its review: what changes while any of their runs is active is attributed to an agent.
 ``<data>/directories/<id>`` contains the index of the directory's last checkpoint, and its private repository if it has
 one, as long as a session in the directory is listed.
 
 The hook of a prompt only triggers the checkpoint and does not wait for it. The hook of the first tool that may write
-waits until git has the state of the files (``ready``), so that no edit of the agent is in the checkpoint before its
-run.
+waits until git has the state of the files (``ready``), so that the checkpoint before the run does not contain edits by
+the agent.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class ReviewedDirectory:
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end since."""
         self._ready = asyncio.Event()
-        """Set while each active run has its checkpoint, or no hook is to wait for it."""
+        """Set while each active run has its checkpoint, or hooks don't have to wait for it."""
         self._ready.set()
         self._is_working = False
         self._deciding = asyncio.Lock()
@@ -109,7 +110,7 @@ class ReviewedDirectory:
         self._stores[session] = store
 
     def leave(self, session: str) -> None:
-        """The session is removed from the list."""
+        """Removes a session from the directory, because it is removed from the list."""
         left = self.comments.left
         self._stores.pop(session, None)
         if left is not None and left.session == session and left.is_open:
@@ -134,7 +135,7 @@ class ReviewedDirectory:
         self._update()
 
     def expect_nothing(self, session: str) -> None:
-        """Forgets the expected run: what the hook has reported was processed."""
+        """Forgets the expected run: what the hook has reported has been processed."""
         if self._expected.pop(session, None):
             self._update()
 
@@ -147,7 +148,7 @@ class ReviewedDirectory:
         self._update()
 
     def continue_run(self, session: str, run: str) -> None:
-        """Sets a run that was begun before the server was restarted, and is still active."""
+        """Restores a run that began before the server was restarted, and is still active."""
         self._runs[session] = run
         self._begun[run] = self._is_extended = True
         self._review.continues()
@@ -158,7 +159,8 @@ class ReviewedDirectory:
         return self._ready.is_set()
 
     async def ready(self) -> None:
-        """Returns when each active run has its checkpoint, or after ``READY_SECONDS``; later calls do not wait then."""
+        """Returns when each active run has its checkpoint, or after ``READY_SECONDS``. After such a timeout, later
+        calls do not wait."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
@@ -235,8 +237,8 @@ class ReviewedDirectory:
     # The review.
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review to a checkpoint that was stored, unless it is after a run and another run is active: what
-        changes then is still an agent's work."""
+        """Extends the review to a stored checkpoint, unless the checkpoint follows a run while another run is active:
+        the changes after it are still an agent's work."""
         if when == "after" and self.busy:
             return
         if await self._reviewing.extend(git, run_id, when, commit):
@@ -252,8 +254,8 @@ class ReviewedDirectory:
         return await self._reviewing.image(blob, largest)
 
     async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
-        """Decides a part of the review, in the name of ``session``. During a run, hunks can only be kept. Raises
-        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Applies a decision to a part of the review, in the name of ``session``. During a run, hunks can only be kept.
+        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
             return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
@@ -267,7 +269,8 @@ class ReviewedDirectory:
     async def comment(
         self, command: commands.ReviewComment, asker: Subscriber, session: str
     ) -> Answer[messages.ReviewCommented]:
-        """See ``Session.comment``. Comments that are on their way to an agent can't be changed."""
+        """See ``Session.comment``. Waits while comments are on their way to an agent, because they can't be changed
+        then."""
         await self._prepare()
         await self.sent()
         return await self._reviewing.commenting.comment(command, session, asker)
@@ -331,7 +334,7 @@ class ReviewedDirectory:
             if await asyncio.to_thread(self._context.places.problem, self.path) is None:
                 await self.checkpoints.remove()
         except (GitFailed, NoCheckpoint, OSError) as error:
-            logger.warning("the checkpoints in %s are still in its repository: %s", self.path, error)
+            logger.warning("could not remove the checkpoints in %s: %s", self.path, error)
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
 
@@ -347,7 +350,8 @@ class Directories:
         """The latest removal of a folder's contents, by the folder's name."""
 
     def of(self, path: Path) -> ReviewedDirectory:
-        """The directory that ``path`` leads to. A session has to join it before anything else happens."""
+        """The directory that ``path`` leads to. A session has to join the directory before anything else is done with
+        it."""
         path = Path(os.path.realpath(path))
         found = self._directories.get(path)
         if found is None:
@@ -357,7 +361,8 @@ class Directories:
         return found
 
     def leave(self, directory: ReviewedDirectory, session: str) -> None:
-        """Removes a session from its directory. What belongs to the directory is removed with its last session."""
+        """Removes a session from its directory. With its last session, the directory's checkpoints and review are
+        removed, too."""
         directory.leave(session)
         if not directory.is_used and self._directories.get(directory.path) is directory:
             del self._directories[directory.path]
@@ -368,7 +373,8 @@ class Directories:
         self._removing[directory.folder.name] = self._removals.start(directory.remove(), what)
 
     def remove_unused(self) -> None:
-        """Removes what belongs to directories without a session. Blocking, for as long as it takes to list them."""
+        """Removes the checkpoints and reviews of directories without a session. Blocks while it lists them; removing
+        checkpoints continues in the background."""
         make_private_directory(str(self._folder))
         used = {directory.folder.name for directory in self._directories.values()}
         for folder in sorted(self._folder.iterdir()):

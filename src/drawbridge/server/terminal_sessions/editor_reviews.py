@@ -1,4 +1,4 @@
-"""The reviews of runs in editors: a bridge gets reviews, decides and comments with the same commands as clients, in the
+"""Reviews in editors: a bridge gets reviews, decides on them and comments with the same commands as clients, in the
 name of its editor."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReviewCommands(Protocol):
 
 
 class EditorReviews:
-    """Answers each request in its own task, because git takes its time and proposals must not wait for it."""
+    """Answers each request in its own task, because git can be slow and proposals must not wait for it."""
 
     def __init__(self, commands: ReviewCommands) -> None:
         self._commands = commands
@@ -88,7 +88,7 @@ class EditorReviews:
             )
 
     async def _done(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review]:
-        """Executes the request. Returns the review afterwards."""
+        """Executes the request. Returns the review as it is afterwards."""
         match line:
             case wire.ReviewDecision():
                 return await self._commands.review_decide(_decision(line), person)
@@ -109,8 +109,8 @@ class EditorReviews:
         return await self._commands.review_get(commands.ReviewGet(project_id=session.id), person)
 
     async def _found(self, line: wire.ReviewRequest, person: Person) -> tuple[Session, Answer[replies.Review]]:
-        """The first session whose review has files, otherwise the first session, each with its review. Raises
-        ``ClientError`` if there is none."""
+        """The first session whose review has files, otherwise the first session, with its review. Sessions whose review
+        fails are skipped. Raises ``ClientError`` if none is left."""
         first: tuple[Session, Answer[replies.Review]] | None = None
         problem: ClientError | None = None
         for session in self._candidates(line):

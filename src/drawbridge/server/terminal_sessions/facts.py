@@ -1,9 +1,10 @@
-"""The state of a terminal session that is stored for a restart, beside its metadata."""
+"""The state of a terminal session that is stored for a restart, in addition to its metadata."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from drawbridge.server.terminal_sessions.hook_events import Task
 from drawbridge.server.terminal_sessions.prompts import Sent
 
 
@@ -12,7 +13,8 @@ class ProcessFacts(Struct):
 
     pid: int | None = None
     began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970): the PID may be another program's later."""
+    """When the process ``pid`` was started (seconds since 1970); stored because another program may get the PID
+    later."""
     transcript: str = ""
     permission_mode: str | None = None
     background: bool = False
@@ -23,7 +25,8 @@ class Facts(ProcessFacts):
     """The inherited fields are about the process that has reported last; ``others``: the other processes that have the
     conversation open. ``ended``: no process has it open, although a process may be alive, with another conversation;
     ``continued_in``: the session that continues this one. ``works``: the process whose run is active, if it is known;
-    ``rests``: whether that process has stopped in its run and has left something running in the background."""
+    ``rests``: whether that process has stopped in its run and has left something running in the background, which is
+    ``tasks``."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()
@@ -31,3 +34,4 @@ class Facts(ProcessFacts):
     continued_in: str | None = None
     works: int | None = None
     rests: bool = False
+    tasks: tuple[Task, ...] = ()

@@ -2,7 +2,7 @@
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
 before the hook receives them, and the hook confirms that it has received them; without that, they wait for the next
-hook. What the agent itself has recorded confirms that they have arrived.
+hook. The agent's own record confirms that they have arrived.
 """
 
 from __future__ import annotations
@@ -92,14 +92,16 @@ class Handover:
         return self._accepted()
 
     def load(self) -> None:
-        """Reads what is left, unless that is done. Blocking. An error is logged, and nothing is handed over then."""
+        """Reads the comments that are left, unless they have been read. Blocking. If that fails, the error is logged
+        and nothing is handed over."""
         try:
             self._comments.load()
         except OSError as error:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """What the hook of this event is to hand over, or None. ``received`` has to be called afterwards."""
+        """The comments that the hook of this event must hand over, or None. If there are any, ``received`` must be
+        called afterwards."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # the mark may be from a server that was killed
@@ -132,7 +134,8 @@ class Handover:
             return False
 
     def received(self, given: Left, *, received: bool) -> bool:
-        """Notes and returns whether the hook has received ``given``. If not, it waits for the next hook."""
+        """Notes and returns whether the hook has received ``given``. If it has not, the comments wait for the next
+        hook."""
         if not received and self._left == given:
             try:
                 self._comments.put(msgspec.structs.replace(given, state="waiting", run="", turn=""))
@@ -152,8 +155,8 @@ class Handover:
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:
-        """Releases comments that were given to a hook but are not in the agent's record, although that was read to its
-        end and the agent has continued: they may not have arrived."""
+        """Releases comments that were given to a hook but are not in the agent's record, although the record was read
+        to its end and the agent has continued: they may not have arrived."""
         left = self._left
         if left is not None and left.state == "given":
             self._release("unsure")

@@ -20,7 +20,7 @@ TASK_ENDED: Final = "<task-notification"
 """The beginning of the prompt that the CLI sends the agent when one of its background tasks has ended."""
 
 ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitation_dialog")
-"""Types of notifications that are sent when a dialog has been open in the terminal for some seconds."""
+"""The types of notifications that the CLI sends when a dialog has been open in the terminal for a few seconds."""
 
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
@@ -36,12 +36,17 @@ _KINDS: Final = {SUBAGENT: "local_agent", "shell": "local_bash"}
 
 
 _CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMITED}
-"""``error`` of ``StopFailure`` (2.1.329) → the code in the client protocol."""
+"""``error`` of ``StopFailure``, and of the message in the record (2.1.329) → the code in the client protocol."""
+
+
+def code_of(error: str) -> str | None:
+    """The client protocol's code for a failed request to the model; None if people can't do anything about it."""
+    return _CODES.get(error)
 
 
 class Task(Struct, frozen=True):
-    """Something that an agent has left running in the background. The fields with defaults of ``None`` are for people,
-    and may be of any type."""
+    """Something that an agent has left running in the background. The fields that default to ``None`` are for people,
+    and may have any type."""
 
     id: str
     type: str = ""
@@ -56,6 +61,12 @@ class Task(Struct, frozen=True):
         words = text_of(self.description) or text_of(self.command) or name_of(self.agent_type) or ""
         kind = _KINDS.get(self.type) or name_of(self.type)
         return base.Task(self.id[:LONGEST_NAME], words, "running", kind, name_of(self.agent_type), background=True)
+
+    @property
+    def stored(self) -> Task:
+        """The task as it is stored: what is for people is bounded."""
+        words, command = text_of(self.description), text_of(self.command)
+        return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 
 
 class HookEvent(Struct, frozen=True):
@@ -91,13 +102,12 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """The client protocol's code for a failed request to the model (``StopFailure``); None if people can't do
-        anything about it."""
-        return _CODES.get(self.error) if isinstance(self.error, str) else None
+        """The code of a failed request to the model (``StopFailure``), as ``code_of`` returns it."""
+        return code_of(self.error) if isinstance(self.error, str) else None
 
     @property
     def tasks(self) -> dict[str, Task]:
-        """What runs in the background, by id."""
+        """The tasks that run in the background, by id."""
         try:
             found = msgspec.json.decode(self.background_tasks, type=list[Task])
         except msgspec.MsgspecError:
@@ -120,11 +130,12 @@ def _read(payload: Raw) -> HookEvent:
 
 
 READERS: Final[Mapping[str, Callable[[Raw], HookEvent]]] = {"claude": _read}
-"""An agent's name → the function that reads the payload of its hooks. It raises ``ValueError`` if it can't."""
+"""An agent's name → the function that reads the payload of its hooks. The function raises ``ValueError`` if the payload
+is not valid."""
 
 
 def same_call(approval: ApprovalRequested, tool: str, after: Mapping[str, Any], *, as_run: bool) -> bool:
-    """Whether a call with the input ``after`` is the one that was asked about.
+    """Whether a call with the input ``after`` is the one that the approval request is about.
 
     ``as_run``: ``after`` is what the call ran with. It may contain additional fields (answers), or have changed because
     a person has edited the text; the file is still the same then.

@@ -27,8 +27,8 @@ JOB: Final = re.compile(r"[0-9a-f]{8}")
 class ProcessFile(
     Struct, rename={"session_id": "sessionId", "job": "parkedJobId", "updated": "statusUpdatedAt"}, frozen=True
 ):
-    """``status``: "busy", "waiting" (for an answer), "idle", or "shell" (idle, while a command runs in the background), since
-    ``updated`` (milliseconds since 1970). It is "busy" until the last Stop hook has ended."""
+    """``status``: "busy", "waiting" (for an answer), "idle", or "shell" (idle, while a command runs in the background),
+    since ``updated`` (milliseconds since 1970). It is "busy" until the last Stop hook has ended."""
 
     session_id: str = ""
     job: str | None = None
@@ -36,16 +36,17 @@ class ProcessFile(
     updated: float = 0.0
 
     def moved_to(self, session_id: str) -> str | None:
-        """The first characters of the id of the background session that continues this one; None if it was not moved there.
+        """The first characters of the id of the background session that continues this one; None if none does.
 
         The CLI copies the conversation into a background session with its own id and process. The previous process
-        stays and only shows the list of agents.
+        stays alive and only shows the list of agents.
         """
         moved = self.session_id == session_id and self.job is not None and JOB.fullmatch(self.job)
         return self.job if moved else None
 
     def idle_since(self, session_id: str) -> float | None:
-        """Since when the agent has been waiting for a prompt (seconds since 1970); None if it is not, or not known to be."""
+        """Since when the agent has been waiting for a prompt (seconds since 1970); None if it is not waiting, or that
+        is not known."""
         return self.updated / 1000 if self.session_id == session_id and self.status in IDLE else None
 
 

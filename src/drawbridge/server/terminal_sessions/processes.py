@@ -15,8 +15,8 @@ from drawbridge.server.terminal_sessions.facts import Facts, ProcessFacts
 
 
 class Process(Struct, frozen=True):
-    """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its environment
-    names one. ``background``: whether the agent's daemon hosts it."""
+    """An agent's process, as its hook reports it. ``config``: the agent's directory for its own files, if its
+    environment names one. ``background``: whether the agent's daemon hosts it."""
 
     pid: int
     config: str = ""
@@ -24,7 +24,7 @@ class Process(Struct, frozen=True):
 
 
 class Processes:
-    """The processes of one session. If no process is known, there is one without a PID."""
+    """The processes of one session. If no process is known, the only entry has no PID."""
 
     def __init__(self, facts: Facts) -> None:
         self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
@@ -32,8 +32,9 @@ class Processes:
         self._others = list(facts.others)
         """The other processes, the latest one last."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
-        """By PID; None if another program has the PID now, or had it when the server was started. Unlike ``began``,
-        this does not depend on the clock, which may be set while the server is running."""
+        """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up.
+        Unlike ``began``, a ``psutil.Process`` does not depend on the clock, which may be set while the server is
+        running."""
 
     @property
     def all(self) -> list[ProcessFacts]:
@@ -111,7 +112,7 @@ class Processes:
     # When processes leave:
 
     def remove(self, pid: int) -> None:
-        """Removes a process that has closed the conversation, which others have open."""
+        """Removes a process that has closed the conversation while other processes have it open."""
         *self._others, self.latest = [one for one in self.alive if one.pid != pid] or [self.latest]
         self._running.pop(pid, None)
 

@@ -51,8 +51,8 @@ MAYBE_TYPED: Final = ("EXECUTION_FAILED", "SHUTTING_DOWN")
 """The codes of errors after which the prompt may be in the terminal."""
 
 LONGEST: Final = 100_000
-"""The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many; 1 MB showed
-nothing in 3 s (2.1.329)."""
+"""The maximum number of characters in a typed prompt. Claude Code needs a third of a second for that many; with 1 MB,
+it showed nothing for 3 s (2.1.329)."""
 
 TYPING_SECONDS: Final = 12.0
 """Seconds that an editor may take to type a prompt; its own time limit is shorter."""
@@ -61,7 +61,8 @@ LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
 """Words that end Claude Code if nothing else is typed (2.1.329)."""
 
 JOINERS: Final = "\u200c\u200d"
-"""Characters that change how letters look. With other invisible ones Claude Code requires a second Enter."""
+"""Invisible characters that change how letters look. With other invisible characters, Claude Code requires a second
+Enter."""
 
 ELSEWHERE: Final = (
     "This agent was started in a terminal and is controlled there. Answer its requests here, or fork the session to "
@@ -84,7 +85,7 @@ class Terminals:
         self._typing: dict[str, tuple[Editor, asyncio.Future[str | None]]] = {}
 
     def add(self, editor: Editor) -> None:
-        """Adds an editor whose bridge has connected, or updates it after its bridge has changed its report."""
+        """Adds an editor whose bridge has connected, unless it has been added already."""
         if editor not in self._editors:
             self._editors.append(editor)
 
@@ -107,7 +108,8 @@ class Terminals:
         return self._find(pid) is not None
 
     async def type(self, pid: int | None, text: str) -> None:
-        """Types a prompt for the agent; it is on its way when this returns. Raises ``ClientError``."""
+        """Types a prompt for the agent. Returns once the editor has confirmed that it was typed. Raises
+        ``ClientError``."""
         found = self._find(pid)
         if found is None:
             raise ClientError("NOT_SUPPORTED", ELSEWHERE)
@@ -219,8 +221,9 @@ class Prompts:
         return await self.accepted(self.begin(sent, allowed))
 
     async def known(self, request_id: str | None, text: str) -> Answer[Accepted] | None:
-        """The reply to a request that was made before; None if it was not. ``text``: the prompt, or the key of the
-        comments that it consists of. Raises ``ClientError`` if the request has failed, or its result is not known."""
+        """The reply to a request that was made before; None if the request is new. ``text``: the prompt, or the key of
+        the comments that it consists of. Raises ``ClientError`` if the request has failed, or its result is not
+        known."""
         key = request_key(request_id, text) if request_id else None
         known = self.sent if self.sent is not None and self.sent.key == key is not None else None
         turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")
@@ -242,7 +245,7 @@ class Prompts:
         return self._sending
 
     def begin(self, sent: Sent, allowed: Callable[[], bool]) -> asyncio.Future[str]:
-        """Starts typing a prompt. Returns a future of the turn that the agent starts with it. Raises ``ClientError``
+        """Starts typing a prompt. Returns a future for the turn that the agent starts with it. Raises ``ClientError``
         before anything is typed."""
         if self._sending is not None and not self._sending.done():
             raise ClientError(
@@ -379,17 +382,17 @@ def _chosen(options: Options) -> bool:
 
 
 def same_words(prompt: str, reported: str) -> bool:
-    """Whether ``reported``, which the agent reports, is this prompt."""
+    """Whether ``reported``, a prompt that the agent reports, is ``prompt``."""
     return letters(PASTE_MARK.sub("", reported)) == letters(PASTE_MARK.sub("", prompt))
 
 
 def letters(text: str) -> str:
-    """The compared characters of a text. Whitespace changes on the way: a tab is four spaces in the agent's prompt
-    box."""
+    """The characters of a text that are compared. Whitespace changes on the way: a tab is four spaces in the agent's
+    prompt box."""
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:
-    """Retrieves the error: the event loop would report it if the client is gone before its prompt fails."""
+    """Retrieves the error: otherwise the event loop would report it if the client is gone before its prompt fails."""
     if not sending.cancelled():
         sending.exception()

@@ -34,8 +34,7 @@ PROMPT_SECONDS: Final = 1.0
 the question."""
 
 LOOKS: Final = 3
-"""How often the process is checked before the successor of a session that was moved to the background must have
-reported."""
+"""The number of checks within which the successor of a session that was moved to the background must have reported."""
 
 
 _Condition = Callable[[], bool]
@@ -46,19 +45,20 @@ def _now() -> bool:
 
 
 class Reports:
-    """The reports about one session. Each is processed in the order of arrival, after what the conversation's file
-    contains by then. Also checks whether the agent is still there, which no hook reports.
+    """The reports about one session. Each is processed in order of arrival, after the lines that the conversation's
+    file contains by then. Also checks whether the agent is still there, which no hook reports.
     """
 
     def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
-        """``beginning_with``: returns the id of the terminal session whose agent's own id has a prefix, if any."""
+        """``beginning_with``: returns the id of the terminal session whose agent's own session id begins with a prefix,
+        if any."""
         self.session = session
         self._beginning_with = beginning_with
         self._moved = ("", 0)
         """Where the conversation was moved to, and how often that was seen."""
         self._calls: asyncio.Queue[tuple[Callable[[], None], _Condition, float]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
-        """The next call. It is made once what precedes it in the file was read."""
+        """The next call. It is made once the lines that precede it in the file have been read."""
         self._file: TranscriptFile | None = None
         self._processes: dict[int, ProcessFile] = {}
         """What the CLI's files about its processes contained at the last check."""
@@ -66,7 +66,7 @@ class Reports:
         """The path of the file, as it was reported."""
         self._seen = False
         self._is_up_to_date = False
-        """The file has been read to its end once, since the server was started."""
+        """Whether the file has been read to its end since the server was started."""
         self._finding: asyncio.Task[None] | None = None
         """The search for the mode in which the agent's process was started."""
         self._tasks = BackgroundTasks(logger)
@@ -74,7 +74,7 @@ class Reports:
         self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
 
     def add(self, call: Callable[[], None]) -> None:
-        """Makes the call in its turn."""
+        """Adds a call, which is made in its turn."""
         self._calls.put_nowait((call, _now, 0.0))
 
     def add_after_text(self, call: Callable[[], None], text: str) -> None:
@@ -93,7 +93,7 @@ class Reports:
 
     def set_process(self, process: Process, path: str) -> None:
         """Sets the agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file
-        when the agent goes to a worktree (2.1.329): what was not read yet is read from there."""
+        when the agent goes to a worktree (2.1.329): lines that have not been read yet are read from the new path."""
         if self.session.processes.reported(process, path, is_ended=self.session.ended):
             if self._file is None:  # otherwise only once the read that is in progress has ended
                 self._open_file()
@@ -108,7 +108,7 @@ class Reports:
         self.session.started_in(pid, mode)
 
     async def processed(self) -> None:
-        """Returns when all reports until now were processed, or the session is closed."""
+        """Returns when all reports until now have been processed, or the session is closed."""
         done = asyncio.get_running_loop().create_future()
         self.add(lambda: done.set_result(None))
         await asyncio.wait([done, self._task], return_when=asyncio.FIRST_COMPLETED)
@@ -232,16 +232,20 @@ class Reports:
                 logger.warning("%s: its conversation can't be read: %s", self.session.id, error)
                 self._file = None
                 return
-            for line in lines:
-                if entry := transcript.entry(line, self.session.data.memory.session_id):
+            entries = [transcript.entry(line, self.session.data.memory.session_id) for line in lines]
+            self.session.expect_prompt(entries)
+            for line, entry in zip(lines, entries, strict=True):
+                if entry is not None:
                     self.session.add_entry(entry, quiet=not self._seen, late=not self._is_up_to_date)
                 self.session.add_report(line)
             if lines:
                 self.session.publish_reports()
+        if not self._is_up_to_date:
+            self.session.publish_reports()  # with the tasks from before a restart
         self._seen = self._is_up_to_date = True
 
     def process_all(self) -> None:
-        """Makes all calls now, without reading what is before them in the file."""
+        """Makes all calls now, without reading the lines that precede them in the file."""
         if self._call is not None:
             self._do(self._call)
         while not self._calls.empty():

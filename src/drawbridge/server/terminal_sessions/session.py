@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +58,7 @@ from drawbridge.server.terminal_sessions.dialog import Latest, Overruled
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from drawbridge.server.terminal_sessions.facts import Facts
 from drawbridge.server.terminal_sessions.handover import HANDS_OVER, Handover
+from drawbridge.server.terminal_sessions.hook_events import Task
 from drawbridge.server.terminal_sessions.processes import Processes
 from drawbridge.server.terminal_sessions.prompts import (
     HAS_ENDED,
@@ -74,7 +75,7 @@ from drawbridge.server.terminal_sessions.turn import Turn
 logger = logging.getLogger("drawbridge.server")
 
 LONGEST_ERROR = 500
-"""The longest error text of a failed run, in characters."""
+"""The maximum length of a failed run's error text, in characters."""
 
 UNKNOWN_MODE: Final = (
     "The prompt was not typed: the agent's permission mode is not known yet, and may be one that the owner does not allow. "
@@ -89,21 +90,21 @@ NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
 """Seconds that a subagent's question waits for a client: enough to take out a phone and read. Until then, the terminal
-shows no dialog, so the user there must not have to wait longer (2.1.329)."""
+shows no dialog, so the user there should not have to wait longer (2.1.329)."""
 
 HOLD_AGAIN_SECONDS = 5.0
-"""Seconds that the next question waits after no client has answered one in time, until a client answers again: nobody
-seems to be there."""
+"""Seconds that questions wait after one that no client answered in time, until a client answers again: nobody seems to
+be there."""
 
 OWN_DIALOG: Final = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
 
 IDLE_SECONDS = 3.0
-"""Seconds that the agent has to wait for a prompt until its run counts as over without a report: whatever its hooks and
-its file report about the end arrives sooner."""
+"""Seconds that the agent must have been waiting for a prompt before its run counts as over without a report: if its
+hooks or its file report the end, they do so sooner."""
 
 SETTLING_SECONDS = 2.0
-"""Seconds after a decision in which a notification may still be about the dialog that it has closed."""
+"""Seconds after a decision during which a notification may still be about the dialog that the decision has closed."""
 
 
 class TerminalSession(Session):
@@ -127,8 +128,8 @@ class TerminalSession(Session):
         self.processes = Processes(facts)
         self._reporting: int | None = None
         """The process whose hook or line is being processed, if it is known."""
-        self._stored = facts.works, facts.rests
-        """``works`` and ``rests`` as they were stored last, as in ``Facts``."""
+        self._stored = facts.works, facts.rests, facts.tasks
+        """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the user has moved to the background."""
@@ -143,10 +144,12 @@ class TerminalSession(Session):
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
         """Whether it is a copy of another conversation, and its file has no new prompt yet."""
+        self._copys_prompt = ""
+        """The uuid of that prompt among the entries that are processed next."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
-        """The timers that hand over subagents' approvals to the terminal, by the approvals' ids."""
+        """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
         self._is_unattended = False
         """Whether a question was left to the terminal because no client had answered, and none has answered since."""
         self._decided_at = 0.0
@@ -181,7 +184,7 @@ class TerminalSession(Session):
 
     @property
     def in_background(self) -> bool:
-        """Whether the agent's daemon hosts it, so that it does not have its own terminal."""
+        """Whether the agent's daemon hosts the session, which then does not have its own terminal."""
         return self.processes.latest.background
 
     @property
@@ -211,7 +214,7 @@ class TerminalSession(Session):
 
     @property
     def is_open(self) -> bool:
-        """Whether a process that is known has the conversation open."""
+        """Whether a known process has the conversation open."""
         return not self.ended and bool(self.processes.alive)
 
     def _details(self) -> dict[str, Any]:
@@ -252,9 +255,9 @@ class TerminalSession(Session):
     async def submit_review(
         self, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the session
-        if nothing can be typed now. If neither was done, the prompt is in the details of the error, so that a person
-        can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the
+        session if nothing can be typed now. If neither happened, the prompt is in the details of the error, so that a
+        person can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
         await self.reviewed.sent()
         known = self.handover.known(id, key) or await self.prompts.known(id, key)
@@ -329,8 +332,9 @@ class TerminalSession(Session):
         handed: Left | None = None,
         pid: int | None = None,
     ) -> PendingApproval | None:
-        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval is returned.
-        ``handed``: what the hook has handed over to the agent. ``pid``: the agent's process."""
+        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval request is
+        returned; without a surface, nothing is asked. ``handed``: what the hook has handed over to the agent.
+        ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The mode in the conversation's file is that of the process before it.
@@ -360,6 +364,8 @@ class TerminalSession(Session):
                 self._works(event)
                 activity.terminal_only.continued(agent)
                 return self._ask(event, surface, proposal)
+            case "PermissionRequest":
+                self._works(event)
             case "PreToolUse":
                 known = self.turn is not None
                 self._works(event)
@@ -486,7 +492,7 @@ class TerminalSession(Session):
     ) -> None:
         """Begins a run for a turn of the agent, unless that turn is already running. ``follows``: it belongs to the
         current turn. ``recorded``, ``reported``: as in ``Turn``. If the agent continues a turn that was over, a new run
-        begins: each ends only once.
+        begins, because each run ends only once.
         """
         if self.turn is not None and (not turn or follows or self.turn.has(turn)):
             self.turn.take(turn or self.turn.id)
@@ -521,7 +527,7 @@ class TerminalSession(Session):
     def _finish(
         self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
     ) -> None:
-        """Ends the main agent's turn. ``quiet``: it ended long ago and does not cause a notification."""
+        """Ends the main agent's turn. ``quiet``: the turn ended earlier, so its end does not cause a notification."""
         self._main_stopped()
         if self.turn is None:
             return
@@ -534,20 +540,23 @@ class TerminalSession(Session):
         )
         self.store.record(finished, quiet=quiet)
 
-    def _is_over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """Ends a turn whose end no hook has reported. ``quiet``: as in ``_finish``."""
+    def _is_over(
+        self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
+    ) -> None:
+        """Ends a turn whose end no hook has reported. The arguments are as in ``_finish``."""
         if self.turn is not None:
             self._reporting = self.turn.process
-        self._finish(outcome, quiet=quiet)
+        self._finish(outcome, quiet=quiet, error=error, code=code)
 
     def _main_stopped(self) -> None:
-        """Withdraws what the main agent has asked: it was answered, or the agent would not have stopped. Questions from
-        subagents stay open, and so do those of the agent in another terminal that has the same conversation open.
+        """Withdraws the main agent's approval requests: they were answered, or the agent would not have stopped.
+        Questions from subagents stay open, and so do those of the agent in another terminal that has the same
+        conversation open.
         """
         for approval in self.approvals:
             surface = self.approvals.surfaces(approval)[0]
             if isinstance(surface, ExpectedSurface) and self.processes.has_others:
-                continue  # which process has asked is known when its hook reports again
+                continue  # when its hook reports again, it is known which process has asked
             if approval.request.asked_by is None and surface.pid not in self.processes.beside(self._reporting):
                 self.withdraw(approval, ELSEWHERE)
         self._activity.terminal_only.continued(None)
@@ -560,8 +569,8 @@ class TerminalSession(Session):
         self._finish(outcome, quiet=quiet)
 
     def _asks_in_terminal(self) -> None:
-        """Notes that the CLI has notified the user of a dialog. If it is not about an open approval, it can't be
-        answered here."""
+        """Notes that the CLI has notified the user of a dialog. A dialog that is not about an open approval request
+        can't be answered here."""
         known = self.approvals or self._activity.terminal_only.has_question
         if known or time.monotonic() - self._decided_at < SETTLING_SECONDS:
             return
@@ -585,7 +594,7 @@ class TerminalSession(Session):
         return self.ask(question, surface)
 
     def ask(self, question: Question, surface: Surface) -> PendingApproval:
-        """Opens an approval for a question of the agent. ``surface``: where it was asked."""
+        """Opens an approval request for a question from the agent. ``surface``: where it was asked."""
         approval = PendingApproval.new(question, self.turn.id if self.turn else "", now(), surface.known_as)
         if surface.known_as:
             self._known[surface.known_as] = approval
@@ -597,11 +606,12 @@ class TerminalSession(Session):
         return approval
 
     def _can_be_answered(self) -> bool:
-        """Whether a client is connected that receives approvals of this session and may answer them."""
+        """Whether a client is connected that receives this session's approval requests and may answer them."""
         return self._context.audience.can_decide(self.id, self.path)
 
     def _hold(self, approval: PendingApproval) -> None:
-        """A subagent's question waits ``HOLD_SECONDS`` if a client is connected that could decide; otherwise not at all."""
+        """A subagent's question waits ``HOLD_SECONDS`` if a client is connected that could decide; otherwise not at
+        all."""
         if not _is_hidden(approval.request.asked_by):
             return
         if self._can_be_answered():
@@ -625,11 +635,12 @@ class TerminalSession(Session):
         self._changed()
 
     def save(self) -> None:
-        """Saves the facts and the metadata. A failure is logged: the agent's program has its own record."""
+        """Saves the facts and the metadata. A failure is only logged, because the agent's program has its own
+        record."""
         if self._is_closed:
             return
         try:
-            works, rests = self._working
+            works, rests, tasks = self._working
             facts = msgspec.structs.replace(
                 self.processes.facts,
                 sent=self.prompts.sent,
@@ -637,28 +648,32 @@ class TerminalSession(Session):
                 continued_in=self.continued_in,
                 works=works,
                 rests=rests,
+                tasks=tasks,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored = works, rests
+            self._stored = works, rests, tasks
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
 
     @property
-    def _working(self) -> tuple[int | None, bool]:
-        """``works`` and ``rests`` as in ``Facts``."""
-        return (None, False) if self.turn is None else (self.turn.process, self.turn.resting is not None)
+    def _working(self) -> tuple[int | None, bool, tuple[Task, ...]]:
+        """``works``, ``rests`` and ``tasks`` as in ``Facts``."""
+        if self.turn is None:
+            return None, False, ()
+        works, rests = self.turn.process, self.turn.resting is not None
+        return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active, if that has changed."""
+        """Saves which process's run is active and what that process has left running, if that has changed."""
         if self._working != self._stored:
             self.save()
 
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Restores the state after a restart. Everything is over, except the turn and the approvals of an agent that is
-        alive. If no process is known, the agent's next report shows that it is alive.
+        """Restores the state after a restart. Everything is over, except the turn and the approval requests of an agent
+        that is alive. If no process is known, the agent's next report shows that it is alive.
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
@@ -666,7 +681,7 @@ class TerminalSession(Session):
         if is_open:
             open_before = carried(self.history, self.memory.approvals)
         # Earlier versions did not store which process the run belongs to.
-        works, rests = self._stored
+        works, rests, tasks = self._stored
         works = self.processes.only if works is None else works
         active = next(reversed(self.memory.unfinished), None)
         has_left = not self.processes.is_alive(works) if works is not None else bool(self.processes.gone)
@@ -682,6 +697,9 @@ class TerminalSession(Session):
             self.turn = Turn(continues, age=age_of_run(self.history, continues))
             self.turn.process = works
             self.turn.resting = time.monotonic() if rests else None
+            self.turn.reported = False
+            if rests:
+                self.activities.of(works).background.carry(tasks)
         self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
         for run in finished_runs(self.history):
@@ -694,8 +712,8 @@ class TerminalSession(Session):
             self.handover.end()
 
     def restore(self, carried: Carried, works: int | None) -> None:
-        """Restores open approvals, which wait for a decision and for their surface to reconnect. They are not published
-        again. ``works``: as in ``Facts``."""
+        """Restores approval requests from the history. Open ones wait for a decision and for their surface to
+        reconnect. They are not published again. ``works``: as in ``Facts``."""
         is_single = not self.processes.has_others
         for call in carried.calls:
             self._calls[call.id] = call
@@ -709,13 +727,13 @@ class TerminalSession(Session):
                 if approval.request.agent_id is not None:
                     self.activities.of(works).background.subagent(approval.request.agent_id)
                 if _is_hidden(approval.request.asked_by):
-                    self._hand_over_later(approval)  # it is not known yet whether a client will connect, too
+                    self._hand_over_later(approval)  # it is not known yet whether a client will connect
 
     def knows(self, question: str) -> bool:
         return question in self._known
 
     def _is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
-        """Whether the hook asks something else under the id of a question that is known."""
+        """Whether the hook asks something else under the id of a known question."""
         known = self._known.get(surface.known_as) if surface.known_as else None
         if known is None:
             return False
@@ -745,8 +763,8 @@ class TerminalSession(Session):
         return approval
 
     def stop_waiting(self) -> None:
-        """Withdraws the questions of an agent that has not reported again by now. If it reports after all, it asks a
-        new question."""
+        """Withdraws the questions of an agent that has not reported again by now. If it reports later after all, its
+        question counts as new."""
         for approval in self._undelivered.values():
             if approval.overrule():
                 self._record_overruled(Overruled(approval, NO_LONGER_WAITED))
@@ -783,7 +801,7 @@ class TerminalSession(Session):
         self._changed()
 
     def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Ends the approvals about a tool call that was seen to end, whether they were decided here or in the
+        """Ends the approval requests about a tool call that has ended, whether they were decided here or in the
         terminal."""
         for approval in self.approvals:
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
@@ -797,6 +815,15 @@ class TerminalSession(Session):
         self.store.record(withdrawn)
 
     # Entries of the conversation's file.
+
+    def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
+        """Finds the first new prompt of a copy among the entries that ``add_entry`` will be called with: the last one
+        with the words of the current turn, because the user may have used the same words before. A copy's file is
+        written at once, and its part that is read first is read as a whole."""
+        if self._is_copy:
+            prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
+            same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
+            self._copys_prompt = same[-1] if same else ""
 
     def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
         """Processes an entry. ``quiet``: it is older than this session. ``late``: it may have been written while no
@@ -818,7 +845,7 @@ class TerminalSession(Session):
                 self._prompted(entry)
             case transcript.Message():
                 self._keep(AgentLine(entry.data, self.memory.session_id))
-                # What it says before a call is not the text at its end, though that may be the same.
+                # Text before a call is not the agent's last text, even if the two are equal.
                 self.last_text = "" if entry.calls or entry.results else entry.text or self.last_text
                 if entry.foreign:
                     return
@@ -827,14 +854,21 @@ class TerminalSession(Session):
                 for result in entry.results:
                     if called := self._calls.pop(result.id, None):
                         self._called(called.name, called.input, result.fate, None, as_run=False)
-                # Its hook may have found no server.
-                unheard = self.turn is not None and (
-                    self.turn.id == self._carried_turn or (late and not self.turn.reported)
-                )
-                if entry.ends_turn and unheard:
-                    self._is_over("completed", quiet=quiet)
+                turn = self.turn if entry.ends_turn else None
+                if turn is not None and not turn.reported and (late or turn.id == self._carried_turn):
+                    self._ended_unheard(turn, entry, quiet=quiet)
                 if entry.interrupted and (self.turn is None or self.turn.recorded):
                     self._is_over("interrupted", quiet=quiet)
+
+    def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
+        """Ends the current turn with its last message, because its hook may have found no server. ``quiet``: as in
+        ``_finish``."""
+        self.activities.of(turn.process).background.forget_carried()  # the agent was told how its tasks have ended
+        if entry.failure is None:
+            self._is_over("completed", quiet=quiet)
+        else:
+            error, code = entry.text[:LONGEST_ERROR] or None, hook_events.code_of(entry.failure)
+            self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
         """Records what a hook has handed over to the agent, once the agent's record shows it."""
@@ -850,7 +884,8 @@ class TerminalSession(Session):
         """Records a prompt in the conversation's file. It begins a turn, unless it was added to the current one, or
         belongs to an old one."""
         is_current = self.turn is not None and self.turn.has(entry.turn)
-        if self.turn is not None and (self._is_same(entry) if self._is_copy else is_current or self._is_same(entry)):
+        is_expected = entry.uuid == self._copys_prompt if self._is_copy else is_current or self._is_same(entry)
+        if self.turn is not None and is_expected:
             self.turn.recorded, self._is_copy = True, False
         before = self.turn is not None and not self.turn.recorded
         if entry.turn and entry.turn not in self._past and not entry.foreign and not before:
@@ -869,7 +904,7 @@ class TerminalSession(Session):
             self._past[run] = None
 
     def _is_same(self, entry: transcript.Prompt) -> bool:
-        """Whether the current turn was begun with this prompt. In a copy of a conversation, the id does not show that:
+        """Whether the current turn was begun with these words. In a copy of a conversation, the id does not show that:
         the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.turn is not None and same_words(self.turn.prompt, entry.text)
 
@@ -926,7 +961,7 @@ class TerminalSession(Session):
 
 
 def _is_main_of(approval: PendingApproval, run: str | None) -> bool:
-    """Whether the main agent has asked it in this run. A subagent may belong to another process."""
+    """Whether the approval request is the main agent's, from this run. A subagent may belong to another process."""
     return approval.request.agent_id is None and run is not None and approval.request.run_id == run
 
 

@@ -1,4 +1,5 @@
-"""The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report them.
+"""The terminal sessions on this machine: agents that people have started, as far as their hooks and bridges report
+them.
 
 The history of each is in ``<data>/desk/<id>``.
 """
@@ -40,7 +41,7 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum number of sessions; the one that ended first is removed first."""
+"""The maximum number of sessions; if there are more, ended ones are removed, the oldest first."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
@@ -82,7 +83,8 @@ class TerminalSessions:
         return self._reports[session]
 
     def open_in_terminal(self, session_id: str) -> bool:
-        """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the background."""
+        """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the
+        background."""
         session = self.find(TERMINAL_PREFIX + session_id)
         return session is not None and session.is_open
 
@@ -92,7 +94,7 @@ class TerminalSessions:
     async def execute(
         self, session: TerminalSession, command: commands.Execute, client: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
-        """Sends its agent a prompt, if the owner of this server allows that. Raises ``ClientError``."""
+        """Sends a prompt to the session's agent, if the owner of this server allows that. Raises ``ClientError``."""
         await self._processed(session)
         if self.find(session.id) is not session:
             raise no_project()
@@ -108,8 +110,8 @@ class TerminalSessions:
         return await session.submit_review(command, client, allowed)
 
     async def _processed(self, session: TerminalSession) -> None:
-        """Returns when everything that was reported about the session until now was processed. It may have been removed
-        by then."""
+        """Returns when everything that was reported about the session until now has been processed. The session may
+        have been removed by then."""
         if session in self._reports:
             await self._reports[session].processed()
 
@@ -173,10 +175,10 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """The reports about the session that a hook of ``agent`` reports about, which is added if it is not known. None
-        if it is not shown. ``process``: the agent's process.
+        """The reports about the event's session, which is added if it is not known; None if it is not shown. ``agent``:
+        the agent whose hook has sent the event. ``process``: that agent's process.
 
-        The CLI's daemon starts background sessions in advance; they are not shown while nobody has given them anything
+        The CLI's daemon starts background sessions in advance; they are not shown until somebody gives them something
         to do.
         """
         id = TERMINAL_PREFIX + event.session_id

@@ -1,4 +1,5 @@
-"""The comments on a directory's review, which all its terminal sessions share, in a file in the server's folder for it.
+"""The comments on a directory's review, which all its terminal sessions share. They are stored in a file in the
+server's folder for the directory.
 
 Each change is also recorded in the history of the session for which it was requested, but the file is authoritative.
 """
@@ -30,7 +31,7 @@ NAME: Final = "comments.json"
 
 
 WAITING: Final = ".waiting"
-"""The suffix of the file that shows a session's hooks that something waits for it (``guard.report``)."""
+"""The suffix of the file that shows a session's hooks that something waits for the session (``guard.report``)."""
 
 Release: TypeAlias = Literal["unsure", "ended", "refused"]
 
@@ -53,13 +54,13 @@ class Left(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent may still get them."""
+        """Whether the agent may still receive them."""
         return self.state in ("waiting", "given")
 
 
 class _File(Struct):
-    """``changes``: how often anything has changed, so that a draft differs from one that was removed before. ``left``: the
-    comments that were last left with a session."""
+    """``changes``: the number of changes so far, so that a draft differs from one that was removed before. ``left``:
+    the comments that were last left with a session."""
 
     changes: int = 0
     comments: dict[str, Remembered] = {}
@@ -81,13 +82,13 @@ class SharedComments:
 
     @property
     def left(self) -> Left | None:
-        """The comments that were left with a session last, until they have arrived or were withdrawn. None as long as the file
-        is not loaded."""
+        """The comments that were left with a session last, until they have arrived or been withdrawn. None until the
+        file is loaded."""
         return None if self._file is None else self._file.left
 
     @property
     def handover(self) -> Handover | None:
-        """What ``left`` contains, for clients; None once all of it is sent."""
+        """What ``left`` contains, for clients; None once all of it has been sent."""
         left = self.left
         if left is None or not self._unsent(left.review):
             return None
@@ -127,7 +128,7 @@ class SharedComments:
         remove_quietly(_mark(session))
 
     def load(self) -> _File:
-        """Reads the file, unless that is done. Blocking. Raises OSError."""
+        """Reads the file, unless it has been read. Blocking. Raises OSError."""
         if self._file is None:
             try:
                 self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
@@ -153,8 +154,8 @@ class SharedComments:
         return recorded
 
     def send(self, review: Submission, run_id: str, by: str) -> None:
-        """Marks these comments as sent, unless that is done: the agent has started on the prompt with them. A failure
-        is only logged, because the agent has them."""
+        """Marks these comments as sent, unless they already are: the agent has started on the prompt that contains
+        them. A failure is only logged, because the agent has them."""
         try:
             file = self._copy()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Serves the private socket: hooks and bridges of this user connect to it and send lines of their own kinds."""
+"""Serves the private socket: this user's hooks and bridges connect to it, each with its own kinds of lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from drawbridge.transport.private_socket import listening
 logger = logging.getLogger("drawbridge.server")
 
 UNSENT_BYTES = 2 * wire.LINE_BYTES
-"""Bytes that may wait to be sent on one connection; if there are more, it is closed."""
+"""The maximum number of bytes that wait to be sent on one connection; a connection with more is closed."""
 
 
 class Peer:
@@ -72,7 +72,7 @@ class HookSurface:
         verdict: Mapping[str, Any] = claude_prompts.verdict(
             decision, approval.request.input, approval.request.suggestions
         )
-        # The CLI treats any input as a changed one; but without one it ignores that a plan was accepted (2.1.329).
+        # The CLI treats any input as changed; but without an input it ignores that a plan was accepted (2.1.329).
         if decision.updated_input is None and approval.request.tool_name != claude_prompts.LEAVING_PLAN:
             verdict = {name: value for name, value in verdict.items() if name != "updatedInput"}
         self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(verdict))))
@@ -167,15 +167,22 @@ class PrivateSocket:
                 reports.add(apply)
             return
         session, proposed = reports.session, _proposal(event)
-        reports.add_after_prompt(lambda: self._bridges.requested(session, event, surface, proposed))
+
+        def requested() -> None:
+            if reader.at_eof() and not session.knows(hook.question):
+                session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody waits for an answer
+            else:
+                self._bridges.requested(session, event, surface, proposed)
+
+        reports.add_after_prompt(requested)
         await reader.read(1)  # it sends nothing more: it waits, or has disconnected
         reports.add(lambda: session.disconnect(surface))
 
     async def _hand_over(
         self, peer: Peer, reports: Reports, event: hook_events.HookEvent, reader: asyncio.StreamReader
     ) -> Left | None:
-        """Hands over what waits for the agent, and returns it if the hook has received it. The hook then disconnects
-        without waiting any longer."""
+        """Hands over the comments that wait for the agent. Returns them if the hook has received them. The hook then
+        disconnects without waiting any longer."""
         handover = reports.session.handover
         await asyncio.to_thread(handover.load)
         given = handover.give(event)

@@ -11,10 +11,10 @@ from typing import Final
 from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
-"""Bytes that are read first, from the end of a longer conversation's file."""
+"""The number of bytes that are read first, from the end, if a conversation's file is longer."""
 
 SEARCHED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes before the end in which the last line that was read is searched for after a restart."""
+"""The number of bytes at the end of the file that are searched, after a restart, for the line that was read last."""
 
 PORTION: Final = 1024 * 1024
 
@@ -23,7 +23,7 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 
 
 class NotItsFile(Exception):
-    """The path is not one of Claude Code's for this session's conversation, or the file belongs to another user."""
+    """The path is not that of Claude Code's transcript of this session's conversation."""
 
 
 def checked(path: str, session_id: str, config: str = "") -> str:
@@ -48,7 +48,7 @@ class TranscriptFile:
     """Reads a transcript as it grows. The file may not exist yet."""
 
     def __init__(self, path: str, after: str = "") -> None:
-        """``after``: a text in the line that was read last (its uuid), if any was."""
+        """``after``: the uuid of the line that was read last; empty if none was."""
         self.path = path
         self._after = after.encode()
         self._offset: int | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from drawbridge.agents import base
@@ -15,14 +16,16 @@ from drawbridge.server.terminal_sessions.hook_events import SUBAGENT, Task
 
 TASK_SECONDS: Final = 600.0
 """Seconds for which a background task that is not a subagent keeps a run open after the agent has stopped. Tests and
-builds are done by then; a development server never is, and must not keep the session from being finished."""
+builds are done by then; a development server never is, and must not keep the session from being finished. After a
+restart this holds for a subagent, too, until it reports: it may have ended while no server ran."""
 
 LAST_SECONDS: Final = 10.0
-"""Seconds for which a run stays open after its last subagent has ended: the agent is notified within a second, and answers."""
+"""Seconds for which a run stays open after its last subagent has ended: the agent is notified within a second, and
+answers."""
 
 
 MOST_TASKS: Final = 100
-"""The maximum number of background tasks that clients are shown."""
+"""The maximum number of background tasks that are shown to clients."""
 
 
 class Turn:
@@ -34,7 +37,7 @@ class Turn:
     ``recorded``: its prompt was found in the agent's record, so what follows there belongs to this turn. (A copy of a
     conversation is written together with its first new prompt, after that prompt's hook has reported.)
 
-    ``reported``: a hook has reported it, so one will report its end.
+    ``reported``: a hook has reported it to this server, so one will report its end.
     """
 
     def __init__(self, id: str, prompt: str = "", *, recorded: bool = True, age: float = 0.0) -> None:
@@ -67,27 +70,43 @@ class Background:
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
+        self._carried: set[str] = set()
+        """The ids of the tasks that were running before a restart, and that no hook has reported since."""
         self._changed = time.monotonic()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     @property
-    def agents(self) -> Iterable[str]:
-        return [id for id, task in self._tasks.items() if task.type == SUBAGENT]
-
-    @property
     def shown(self) -> tuple[base.Task, ...]:
         """The tasks as clients see them."""
         return tuple(task.shown for task in self._tasks.values())[:MOST_TASKS]
 
+    @property
+    def stored(self) -> tuple[Task, ...]:
+        """The tasks as they are stored for a restart."""
+        return tuple(task.stored for task in islice(self._tasks.values(), MOST_TASKS))
+
     def set(self, tasks: Mapping[str, Task]) -> None:
         self._tasks = dict(tasks)
+        self._carried.clear()
         self._changed = time.monotonic()
+
+    def carry(self, tasks: Iterable[Task]) -> None:
+        """Sets the tasks that were running before a restart. Each may have ended since."""
+        self.set({task.id: task for task in tasks})
+        self._carried.update(self._tasks)
+
+    def forget_carried(self) -> None:
+        """Forgets the tasks that were running before a restart, and that no hook has reported since."""
+        for id in self._carried:
+            self._tasks.pop(id, None)
+        self._carried.clear()
 
     def subagent(self, agent_id: str, agent_type: str | None = None) -> None:
         """Notes that a subagent is running."""
         self._tasks.setdefault(agent_id, Task(agent_id, SUBAGENT, agent_type=agent_type))
+        self._carried.discard(agent_id)
 
     def ended(self, id: str) -> None:
         if self._tasks.pop(id, None):
@@ -96,6 +115,6 @@ class Background:
     @property
     def over(self) -> bool:
         """Whether a resting run no longer has to wait for any of these tasks."""
-        if self.agents:
+        if any(task.type == SUBAGENT and id not in self._carried for id, task in self._tasks.items()):
             return False
         return time.monotonic() - self._changed > (TASK_SECONDS if self._tasks else LAST_SECONDS)

@@ -214,6 +214,15 @@ def test_what_runs_is_above_its_description(browser: Browser, address: str) -> N
 
 
 @pytest.mark.thorough
+def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, address: str) -> None:
+    """Except for names that are numbers, whose place JavaScript does not keep: they come last."""
+    fields = {"run": "rm -rf all", "0": "Only lists files", "b": 1, "a": 2, "17": "Changes nothing"}
+    with browser.person(address) as person:
+        asks(person, {"name": "mcp__shell__run", "input": fields})
+        assert person.reads(f"{CARD} .fields dt") == ["run", "b", "a", "0", "17"]
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["a command", "arguments", "a change"])
 def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str, directory: Path, what: str) -> None:
     words = {"type": "content", "content": {"type": "text", "text": "Changes nothing"}}

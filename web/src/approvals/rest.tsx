@@ -13,6 +13,14 @@ const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
+/** Names that JavaScript lists before all others, wherever they were in the input. */
+const INDEX = /^(0|[1-9]\d*)$/;
+
+/** The fields in the input’s own order, except that numbers come last: their own place is lost, and nothing that an
+ * agent names `0` may be above what runs. */
+const fieldsOf = (input: any): [string, any][] =>
+  Object.entries(input).sort(([one], [other]) => Number(INDEX.test(one)) - Number(INDEX.test(other)));
+
 /** A value on one line if it is short. */
 function shortText(value: any) {
   const line = typeof value === 'string' ? '' : JSON.stringify(value);
@@ -33,7 +41,7 @@ export function Rest({
   edited?: readonly string[];
   prefix?: string;
 }) {
-  const all = Object.entries(input).filter(([name]) => !drawn.includes(name));
+  const all = fieldsOf(input).filter(([name]) => !drawn.includes(name));
   if (!all.length) return null;
   const rest: [string, any][] = all.length > FIELDS ? [['…', Object.fromEntries(all.slice(FIELDS))]] : [];
   return (

@@ -162,7 +162,7 @@ async def test_a_position_that_is_none_is_an_error(tmp_path: Path, before: str) 
         project, _ = await started(server, phone)
         await run(server, phone, project, "one", "eins")
         id = server.core.projects.get(project).memory.session_id
-        with pytest.raises(ClientError, match=r"is not valid\. Use the `next`"):
+        with pytest.raises(ClientError, match=r"is not valid\. Use the `before`"):
             await server.does(phone, "session_messages", project, session_id=id, before=before)
 
 

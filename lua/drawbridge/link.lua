@@ -6,7 +6,7 @@ M.REVISION = 4
 
 local ALIVE_EVERY = 1000 -- ms; Neovim does not report that a channel has closed
 
-local ANCESTORS = 6 -- how many ancestors of a hook's process are searched for the agent
+local ANCESTORS = 6 -- how many processes, from a hook's own upwards, are compared with the agent
 
 ---@class drawbridge.Bridge
 ---@field channel integer?
@@ -245,7 +245,7 @@ local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },
   buffers_save = { 'save' },
-  buffers_written = { 'written', 'overwritten' },
+  buffers_written = { 'written', 'overwritten', 'reload' },
   changes = { 'show_review' },
   prompt_box = { 'paste', 'submit', 'take_back' },
   review = { 'propose', 'ready', 'mark', 'count', 'put_back', 'proposed', 'withdraw' },

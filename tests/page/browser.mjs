@@ -44,8 +44,8 @@ const commands = {
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
-  // A click at a place, whatever is there.
-  tap: ({ x, y }, { page }) => page.mouse.click(x, y),
+  // At a place, whatever is there: by mouse, or by finger.
+  tap: ({ x, y, touches }, { page }) => (touches ? page.touchscreen.tap(x, y) : page.mouse.click(x, y)),
   // As two fingers do it.
   zoom: async ({ factor }, { context, page }) => {
     const session = await context.newCDPSession(page);
@@ -68,12 +68,9 @@ const commands = {
     }
   },
   reload: (_, { page }) => page.reload(),
-  // A slow phone on a slow network: `cpu` times slower, kilobits a second, milliseconds of a round trip.
-  throttle: async ({ cpu, kilobits, latency }, { context, page }) => {
+  // A slow phone: `cpu` times slower.
+  throttle: async ({ cpu }, { context, page }) => {
     const session = await context.newCDPSession(page);
-    const throughput = (kilobits * 1000) / 8;
-    await session.send('Network.enable');
-    await session.send('Network.emulateNetworkConditions', { offline: false, latency, downloadThroughput: throughput, uploadThroughput: throughput });
     await session.send('Emulation.setCPUThrottlingRate', { rate: cpu });
   },
   // What was held back comes, or fails.

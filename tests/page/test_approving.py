@@ -388,7 +388,9 @@ def test_the_target_of_a_link_is_shown(browser: Browser, address: str, directory
 
 
 PLAN = "# Close on time\n\n1. Change `bridge.py`\n2. **Test** it\n"
-ACCEPT_EDITS = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+ASK_FIRST, ACCEPT_EDITS = (
+    [{"type": "setMode", "mode": mode, "destination": "session"}] for mode in ("default", "acceptEdits")
+)
 
 
 def plan() -> dict[str, Any]:
@@ -401,10 +403,10 @@ def test_a_plan_is_read_and_approved(browser: Browser, address: str) -> None:
         person.sees(f"{CARD} h3", "The demo agent’s plan")
         person.sees(f"{CARD} .markdown li", "Change bridge.py")
         assert "\\n" not in person.reads(CARD)[0]
-        person.clicks(f"{CARD} button:has-text('Approve')")
+        person.clicks(f"{CARD} button:has-text('Approve, ask before edits')")
         [answer] = answers(person)
         assert answer["behavior"] == "allow"
-        assert "updatedPermissions" not in answer
+        assert answer["updatedPermissions"] == ASK_FIRST
         person.clicks(".settled-line summary:has-text('Plan approved by')")
         person.sees(".settled-line .markdown li", "Change bridge.py")
 
@@ -698,6 +700,16 @@ def test_the_history_shows_what_was_accepted(browser: Browser, address: str, dir
         person.clicks(".settled-line summary:has-text('Accepted with your edits')")
         person.sees(".settled-line .line.added", "Mine alone.")
         person("reload")
-        person.clicks(".settled-line summary:has-text('Accepted with edits by')")
+        person.clicks(".settled-line summary:has-text('Accepted with your edits')")
         person.sees(".settled-line .line.added", "Mine alone.")
         person.sees(".settled-line .line.added", "> You said: Something")
+
+
+def test_a_change_without_a_difference_is_asked_about_in_full(browser: Browser, address: str, directory: Path) -> None:
+    text = (directory / "notes.md").read_text()
+    with browser.person(address) as person:
+        asks(person, write(directory / "notes.md", text))
+        person.sees(".approval.current h3", "wants to overwrite")
+        person.sees(".approval .diff .hint", "No changes.")
+        person.clicks(".approval .yes")
+        assert [one["behavior"] for one in answers(person)] == ["allow"]

@@ -213,6 +213,8 @@ def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
     reader.sees(f"{opened('Edited')} .line.added", "return 23")
     assert reader.runs("document.querySelector('.tool[open] .number.added').dataset.number") == "42"
     reader.sees(f"{opened('Edited')} .line.added .code-word", "return")
+    reader.clicks(f"{opened('Edited')} .tool-file .file-link")
+    reader.until("location.hash.endsWith('/files/src/bridge.py?line=42')")
 
 
 def test_lines_whose_numbers_are_not_known_have_none(browser: Browser, address: str) -> None:
@@ -276,6 +278,24 @@ def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None
     reader.clicks(row("src/gate.py"))
     copies(reader, f"{opened('src/gate.py')} [aria-label='Copy path']", f"{directory}/src/gate.py")
     copies(reader, f"{opened('src/gate.py')} [aria-label='Copy lines']", "class Gate:")
+
+
+async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    """Its colors would take too long to draw."""
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    lines = "".join(f"\x1b[32m✓\x1b[0m test {number}\n" for number in range(10_000))
+    write_history(data, project, [said("Now the tests."), call("1", "Bash", command="npm test"), result("1", lines)])
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.clicks(row("npm test"))
+            person.sees(".result span[class]", "✓")
+            person.clicks(f"{opened('npm test')} button:has-text('Show all')")
+            person.sees(".result", "test 9999")
+            assert person.runs("/\\[\\d+m/.test(document.querySelector('.result').innerText)") is False
 
 
 def test_a_todo_list_is_a_list(reader: Person) -> None:
@@ -353,6 +373,10 @@ def test_the_history_is_accessible(reader: Person) -> None:
     assert reader("axe", file=str(programs.axe())) == []
 
 
+SCROLLER = "document.querySelector('.scroller')"
+CARD = "document.querySelector('.approval').getBoundingClientRect()"
+
+
 def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None:
     """Finding 16."""
     with browser.person(address) as person:
@@ -373,6 +397,29 @@ def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None
         person.loses(".jump")
 
 
+async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    """Only the last records of a session are loaded: the server finds the prompts before them."""
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    prompts = [f"Prompt {number}" for number in range(205)]
+    messages = [said(f"message {number}") for number in range(4)]
+    lines: list[dict[str, Any] | str] = []
+    for prompt in prompts:
+        lines += [prompt, *messages]
+    write_history(data, project, lines)
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.sees(".said", "message 3")
+            person.clicks(".outline-button")
+            person.until(f"document.querySelectorAll('.outline li').length === {len(prompts)}")
+            assert person.reads(".outline li span") == prompts
+            assert person("visible", css="dialog button:has-text('Show earlier messages')") is False
+            person.clicks(".outline button:has-text('Prompt 0')")
+            person.loses("dialog")
+            person.until(f"{CHOSEN}?.innerText.includes('Prompt 0')")
+
+
 def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address: str) -> None:
     """Finding 39: nobody who reads above was told of a new question."""
     with browser.person(address) as person:
@@ -388,6 +435,23 @@ def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address:
         person.sees(".approval.current .yes")
 
 
+def test_nothing_lies_over_an_approval_that_is_partly_in_view(browser: Browser, address: str) -> None:
+    """page-review S4: "Latest" covered its buttons."""
+    with browser.person(address) as person:
+        person.prompts("/lines 300")
+        person.sees(".finished")
+        person.prompts("Something")
+        person.sees(".approval.current .yes")
+        person.runs(f"{SCROLLER}.scrollTop -= {SCROLLER}.getBoundingClientRect().bottom - {CARD}.top + 50")
+        person.sees(".jump", "1 approval")
+        person.runs(f"{SCROLLER}.scrollTop += 150")
+        person.loses(".jump")
+        left = person.runs(f"{SCROLLER}.getBoundingClientRect().bottom - {CARD}.top")
+        assert 0 < left < person.runs(f"{CARD}.height"), "a part of it is below the view"
+        person.runs(f"{SCROLLER}.scrollTop -= 150")
+        person.sees(".jump", "1 approval")
+
+
 def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
     """Finding 5: the history showed the proposal as what happened."""
     with browser.person(address) as person:
@@ -401,6 +465,26 @@ def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: s
         person.sees(".tool-body .line.added", "Mine.")
         person.sees(".tool-body .hint", "Proposed version")
         assert person.reads(".tool-body .hint") == ["Accepted version", "Proposed version"]
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
+    """Claude Code's own call has no input. The call may be missing: a terminal session's record of it comes later."""
+    request = {"subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. Theirs\n"}}
+    asks: dict[str, Any] = {"type": "control_request", "request_id": "q", "request": request}
+    with browser.person(address) as person:
+        emits(person, *([call("1", "ExitPlanMode")] if has_call else []), asks, {"hold": True})
+        person.sees(".approval .markdown li", "Theirs")
+        person.clicks(".approval footer button[aria-keyshortcuts=e]")
+        person.fills(".approval textarea", "# New\n\n1. Mine\n")
+        person.accepts_edited()
+        person.clicks("summary:has-text('Accepted with your edits')")
+        person.sees(".tool-body .plan li", "Mine")
+        [shown] = person.reads(".tool-body")
+        assert "Theirs" not in shown
+        assert '"plan"' not in shown
+        assert person.runs("document.querySelectorAll('.tool').length") == has_call
+        assert person.runs("document.querySelectorAll('.settled-words').length") == 1
 
 
 def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
@@ -430,6 +514,24 @@ def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> No
         assert person.reads(".answers dd") == [chosen]
 
 
+@pytest.mark.parametrize("answers", [{"Which?": "Oak", "What else?": ["a", "b"]}, None])
+def test_answers_that_no_client_has_given_are_in_the_history(
+    browser: Browser, address: str, answers: dict[str, Any] | None
+) -> None:
+    """They were given in the agent's own terminal."""
+    text = 'Your questions have been answered: "Which?"="Oak".'
+    told: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
+    with browser.person(address) as person:
+        emits(person, call("1", "AskUserQuestion", questions=[{"question": "Which?"}]), result("1", text, **told))
+        if answers is None:
+            person.clicks(row("Asked Which?"))
+            person.sees(f"{opened('Asked Which?')} .result", text)
+        else:
+            person.sees(".answers dd", "a, b")
+            assert person.reads(".answers dt") == ["Which?", "What else?"]
+            assert person.reads(".answers dd") == ["Oak", "a, b"]
+
+
 def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str) -> None:
     """Finding 6."""
     with browser.person(address) as here, browser.person(address) as there:
@@ -439,6 +541,8 @@ def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str
         here.clicks(".approval .yes")
         here.sees(".settled-words", "Accepted by you")
         there.sees(".settled-words", "Accepted by another window")
+        here("reload")
+        here.sees(".settled-words", "Accepted by you")
 
 
 # An item is highlighted for two seconds only.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -111,9 +111,10 @@ class Decision(Struct, frozen=True):
 
 
 class AgentLine(Struct, frozen=True, gc=False):
-    """One JSON object that the agent has written. Its driver has parsed it, and it is not decoded again.
+    """One JSON object for the history. Its driver has parsed or made it, and it is not decoded again.
 
-    ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the
+    ``raw``: one JSON object in valid UTF-8 without a line break: the agent's own bytes or, where the agent says or does
+    something in another form than Claude Code's, a line of ``agents.lines``. ``session_id``: the
     conversation that the line names; empty if it names none. ``durable``: whether the line belongs in the history.
     """
 
@@ -123,15 +124,15 @@ class AgentLine(Struct, frozen=True, gc=False):
 
 
 class SessionIdentified(Struct, frozen=True):
-    """The agent has reported the id of its conversation, which it may also change by itself. Before this event there is
-    no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
+    """The agent has reported the id of its conversation. It may also change that id on its own. Before this event
+    there is no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
 
     session_id: str
 
 
 class ModeChanged(Struct, frozen=True):
-    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it by
-    itself, or because of an answer."""
+    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it on
+    its own, or because of an answer."""
 
     mode: str
     offered: tuple[str, ...] = ()
@@ -423,7 +424,7 @@ class AgentProcess(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs, or the agent continues by itself (a background command)."""
+        """Whether a turn is running, a question is open, or the agent works without a turn (a background command)."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
@@ -459,7 +460,8 @@ class AgentProcess(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Lets an idle process end by itself, and kills a busy one. Returns after ``Exited``."""
+        """Lets the process end by itself if no turn is open; kills it if one is, or if it takes too long. Returns after
+        ``Exited``."""
         ...
 
     async def kill(self) -> None:
@@ -469,7 +471,8 @@ class AgentProcess(Protocol):
 
 
 class Remembered(Struct, frozen=True):
-    """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: its first prompt."""
+    """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
+    it, or its first prompt."""
 
     session_id: str
     last_active: float
@@ -478,7 +481,7 @@ class Remembered(Struct, frozen=True):
 
 class EarlierMessage(Struct, frozen=True):
     """A message in an agent's own record: a person's ``prompt`` in the ``turn`` that it began, or a ``line`` as it
-    would be in the agent's output. ``uuid``: the agent's id of the message."""
+    would be in the agent's output. ``uuid``: the agent's id for the message."""
 
     time: datetime
     uuid: str
@@ -518,6 +521,14 @@ class Sessions(Protocol):
         """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
         ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for the end). Empty if it
         is not known how the agent stores them."""
+        ...
+
+    def messages_from(
+        self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
+    ) -> Iterator[tuple[int, EarlierMessage]]:
+        """The messages that were written between ``after`` and ``before`` and are stored from the position ``start`` on
+        (0 for the beginning), in order, each with the position that follows it. None if it is not known how the agent
+        stores them."""
         ...
 
     def used_by(self, session_id: str) -> list[int]:

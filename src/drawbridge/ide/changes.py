@@ -80,6 +80,9 @@ class Changes:
                 self._start(lambda: self._submitted(event), "sending comments")
 
     def _changed(self, change: wire.ReviewChanged | None) -> None:
+        if change is not None and change.by and change.directory:
+            directory = change.directory
+            self._start(lambda: self._editor.reload(directory), "reloading files after a decision")
         if change is not None and change.project == self._project:
             self._deciders.add(change.by)
         if change is None or change.project == self._project:
@@ -316,6 +319,6 @@ def _done(event: ReviewDecided, before: Review | None) -> str:
 
 
 def _who(deciders: set[str]) -> str:
-    """A notice that the review has changed, with the name of the person if it was only one."""
+    """A notice that the review has changed. If only one person has made decisions, it names that person."""
     [name] = deciders if len(deciders) == 1 else [""]
     return f"{harmless(name)} made decisions in this review." if name else "The review has changed."

@@ -22,7 +22,7 @@ from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import AgentLine, AskedBy, Form, OffersReported, Proposal, StateReported
 from drawbridge.agents.output import session_id_of
-from drawbridge.server.protocol import messages
+from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.messages import (
     DiskWarning,
     ExecutionKilled,
@@ -133,7 +133,8 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
 
     @property
     def given(self) -> dict[str, Any] | None:
-        """``input``, decoded; None if it is not an object, or can't be decoded (because a number is out of range)."""
+        """``input``, decoded; None if it is not an object, or can't be decoded (for example because a number is out of
+        range)."""
         try:
             found = msgspec.json.decode(bytes(self.input))
         except (msgspec.MsgspecError, RecursionError):
@@ -198,6 +199,16 @@ class RunContinued(Struct, frozen=True):
     by: str
 
 
+class DoneInEditor(Struct, frozen=True):
+    """A person has decided something in an editor. ``command``: what a client would have sent; ``reply``: the data of
+    its reply; ``asked``: the approval request that it decides on. ``by``: the editor's name."""
+
+    by: str
+    command: commands.PermissionResponse | commands.ReviewDecide | commands.ReviewComment | commands.ReviewSubmit
+    reply: Any = None
+    asked: ApprovalRequested | None = None
+
+
 Recorded: TypeAlias = (
     AgentLine
     | PromptAccepted
@@ -229,6 +240,7 @@ Event: TypeAlias = (
     | ReviewChanged
     | DiskWarning
     | RunContinued
+    | DoneInEditor
 )
 
 KINDS: Final[Mapping[type, str]] = {
@@ -465,6 +477,7 @@ RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
     ReviewPushed: ("clients",),
     ReviewChanged: ("clients", "editors", "notices"),
     RunContinued: ("audit",),
+    DoneInEditor: ("audit",),
     ExecutionKilled: ("clients",),
     ApprovalRequested: ("clients", "notices"),
     ApprovalResolved: ("clients", "notices", "editors"),

@@ -1,4 +1,5 @@
-"""Finds reasons in the agents' other settings why the guard does not work although its hooks are installed."""
+"""Notes about an agent's settings for the user: why the guard may not work although its hooks are installed, and which
+other settings to change."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def of(agent: AgentHooks, project: Path | None, settings: HookSettings, document
 
 
 def asks(agent: AgentHooks, project: Path | None) -> bool:
-    """Whether the agent's settings make it ask before it writes. The file nearest to the project takes precedence."""
+    """Whether the agent's settings make it ask before it writes. Of the files that set the mode, the one with the
+    highest precedence decides; without ``project``, only the account's file counts."""
     if agent.ask_mode is None:
         return True
     keys, found = agent.ask_mode.mode, _settings(agent)

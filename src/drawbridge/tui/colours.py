@@ -135,7 +135,8 @@ class CodeColours(SyntaxTheme):
 
 
 def of_terminal() -> Palette:
-    """The palette for the terminal's background; dark if the terminal does not report one."""
+    """The palette for the background that the terminal reports or, if it reports none, that ``COLORFGBG`` names. The
+    default is dark."""
     said = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if os.environ.get("TERM") not in (None, "", "dumb", "linux"):
         with contextlib.suppress(OSError, ImportError, ValueError):
@@ -155,7 +156,8 @@ def background_brightness(answer: bytes) -> float | None:
 
 
 def _ask_terminal() -> bytes:
-    """The answer from stdin's terminal, which is read completely. The terminal's settings are restored."""
+    """Asks stdin's terminal and returns its answer, or the part that has arrived within ``ANSWER_SECONDS``. The
+    terminal's settings are restored."""
     import termios
     import tty
 

@@ -41,6 +41,8 @@ class Result(NamedTuple):
     text: str
     error: bool
     truncated: Json | None
+    denied: bool = False
+    """Whether the tool was not allowed to run."""
 
 
 @dataclass(slots=True, eq=False)
@@ -333,22 +335,34 @@ class Conversation:
                 case {"type": "tool_use", "id": str(id), "name": str(name)}:
                     given = block.get("input")
                     data = {"name": name, "input": given if isinstance(given, dict) else {}}
+                    known = self._tools.get(id)
+                    if known is not None and known.data["result"] is None:  # the agent has completed its call
+                        known.data |= data
+                        known.version += 1
+                        continue
                     item = self._add(record, "tool", data | {"result": self._results.pop(id, None)}, nested=nested)
                     self._tools[id] = item
                 case {"type": "tool_result", "tool_use_id": str(id)}:
-                    result = Result(result_text(block.get("content")), bool(block.get("is_error")), record.truncated)
+                    text, error = result_text(block.get("content")), bool(block.get("is_error"))
+                    result = Result(text, error, record.truncated, error and _is_denied(message, id))
                     tool = self._tools.get(id)
                     if tool is None:
                         self._results[id] = result
                     else:
                         tool.data["result"] = result
-                        tool.data["rejected"] = result.error and self._is_rejected(tool)
+                        tool.data["rejected"] = result.error and self._is_rejected(id, tool)
                         tool.version += 1
 
-    def _is_rejected(self, tool: Item) -> bool:
-        """Whether a person has denied exactly this call, if its approval request is in this history."""
+    def _is_rejected(self, id: str, tool: Item) -> bool:
+        """Whether a person has denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
-            if question.data["request"].get("input") == tool.data["input"]:
+            request = question.data["request"]
+            given = request.get("input")
+            if request.get("form") == "acp" and isinstance(given, dict):
+                is_about = given.get("toolCallId") == id
+            else:
+                is_about = given == tool.data["input"]
+            if is_about:
                 return (question.data["answer"] or {}).get("decision") == "deny"
         return False
 
@@ -385,8 +399,16 @@ class Conversation:
                 self._add(record, "notice", {"text": "Forked from an earlier session"})
 
 
+def _is_denied(message: Json, id: str) -> bool:
+    """Whether Claude Code reports that this call was not allowed to run: by a person, a rule, a hook or auto mode."""
+    told = message.get("tool_result_meta")
+    about = [one for one in told if isinstance(one, dict) and one.get("id") == id] if isinstance(told, list) else []
+    return any(isinstance(one.get("non_execution_kind"), str) for one in about)
+
+
 def _run_of(record: Record) -> str | None:
-    """The run that begins with this prompt; None for a record without a prompt, or one that was sent into a run."""
+    """The run that begins with this prompt; None for a record without a prompt, or if the prompt was sent into a
+    run."""
     message = record.message if record.direction == "client" and isinstance(record.message, dict) else {}
     run = message.get("run_id")
     return run if isinstance(run, str) and not message.get("steer") else None

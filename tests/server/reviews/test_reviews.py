@@ -13,6 +13,7 @@ import pytest
 from drawbridge.agents import base
 from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
@@ -286,6 +287,29 @@ async def test_everybody_hears_that_there_is_something_to_review(tmp_path: Path)
         assert page.updates("review_changed") == [{"state": "open", "files": 3, "hunks": 4, "added": 3, "removed": 3}]
         await one.get()
         assert len(page.updates("review_changed")) == 1
+
+
+async def test_a_directory_that_is_gone_has_nothing_to_review_until_it_is_back(tmp_path: Path) -> None:
+    page = Client("page")
+    async with reviewing(tmp_path) as one:
+        await one.server.does(page, "project_join", one.project)
+        await one.run(three_files)
+        there = page.updates("review_changed")
+        away = one.directory.rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(ClientError, match=r"^The directory of this project does not exist\.$") as refused:
+                await one.get()
+            assert refused.value.code == "INVALID_PATH"
+        assert one.server.core.projects.get(one.project).info().review == ReviewNumbers(
+            files=0, hunks=0, added=0, removed=0
+        )
+        nothing = {"state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0}
+        assert page.updates("review_changed") == [*there, nothing]
+        away.rename(one.directory)
+        assert len(hunks(await one.get())) == 4
+        assert page.updates("review_changed") == [*there, nothing, *there]
+        kinds = [item["message"].get("subtype") for item in records(one.server, one.project)]
+        assert "review_decided" not in kinds, "nobody has decided anything"
 
 
 async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
@@ -779,13 +803,24 @@ async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkey
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
-    """There is no checkpoint before it."""
+    """Without what a person has changed before it."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
-        one.server.agent.latest.heard(base.TurnBegun())
+        one.replace("line 9\n", "by a person\n")
+        await one.begin_alone()
         one.replace("line 6\n", "LINE 6\n")
         await one.end()
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n", "LINE 6\n"]
+
+
+async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: Path) -> None:
+    """The checkpoint after it is the later one nevertheless."""
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        one.server.agent.latest.heard(base.TurnBegun())
+        await one.end()
+        one.replace("line 9\n", "by a person\n")
+        assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n"]
 
 
 async def test_a_run_that_is_reverted_is_not_in_the_review_any_more(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 // The rows of a conversation: its items, with tool calls in groups, approval requests at the calls that they were
 // about, and subagents' work at the calls that started it. Pure.
 
+import { isToolCall } from '../approvals/input.ts';
 import type { Item } from '../state/conversation.ts';
 import { kindOf, type ToolState } from './tool-words.ts';
 
@@ -27,7 +28,7 @@ export type ItemRow = {
   seq: number;
   version: string;
   item: Item;
-  /** At the end of a run: its tool calls; undefined if its beginning is not loaded. */
+  /** At the end of a run: the run’s tool calls; undefined if the run’s beginning is not loaded. */
   calls?: ToolRow[];
 };
 
@@ -57,11 +58,15 @@ const sorted = (_: string, value: any) =>
       )
     : value;
 
-/** Whether a request is about this call. The request may have additional fields, which the agent has filled in. */
-function isAbout(request: any, call: any) {
+/**
+ * Whether a request is about this call of the same tool. The request may have additional fields, which the agent has
+ * filled in: the whole plan, for a call by which Claude Code presents one.
+ */
+function isAbout(request: any, call: any, tool: string) {
   if (written(request) === written(call)) return true;
   const fields = typeof call === 'object' && call !== null ? Object.keys(call) : [];
-  return fields.length > 0 && fields.every((name) => written(request?.[name]) === written(call[name]));
+  if (!fields.length) return tool === 'ExitPlanMode';
+  return fields.every((name) => written(request?.[name]) === written(call[name]));
 }
 
 /** @param isRunning whether a call without a result is still running */
@@ -101,7 +106,8 @@ function lastEnd(items: readonly Item[]) {
 
 /**
  * Which approval request was about which call, by their tool and input. The call comes first, except in a terminal
- * session, where the agent asks before its own record of the call is read.
+ * session, where the agent asks before its own record of the call is read. A call that already had its result is not
+ * asked about.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();
@@ -112,22 +118,28 @@ function questionsOf(items: readonly Item[]) {
     byTool.set(tool, question);
     taken.add(question);
   };
-  const about = (question: Item, tool: Item) => isAbout(question.request.input, tool.input);
+  const about = ({ request }: Item, tool: Item) =>
+    isToolCall(request) ? request.input.toolCallId === tool.id : isAbout(request.input, tool.input, tool.name);
   for (const item of items) {
     if (item.kind === 'tool') {
-      const question = early.get(item.name)?.find((one) => !taken.has(one) && about(one, item));
+      const asked = [...(early.get(item.name) ?? []), ...(early.get(BY_ID) ?? [])];
+      const question = asked.find((one) => !taken.has(one) && about(one, item));
       if (question) join(item, question);
       append(calls, item.name, item);
+      append(calls, BY_ID, item);
     } else if (item.kind === 'question') {
-      const name = item.request.tool_name;
+      const name = isToolCall(item.request) ? BY_ID : item.request.tool_name;
       const latest = (calls.get(name) ?? []).slice(-RECENT);
-      const tool = latest.findLast((one) => !byTool.has(one) && about(item, one));
+      const tool = latest.findLast((one) => !byTool.has(one) && !(one.result?.seq < item.seq) && about(item, one));
       if (tool) join(tool, item);
       else append(early, name, item);
     } else if (item.kind === 'prompt' || item.kind === 'finished') early.clear();
   }
   return { byTool, taken };
 }
+
+/** Stands for the names of all tools: a request of the Agent Client Protocol has the id of its call. */
+const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */
 const RECENT = 20;
@@ -149,7 +161,7 @@ function stateOf({ result, task }: Item, answer: any, isAsked: boolean, isRunnin
   if (task?.status === 'running' && isRunning) return 'running';
   if (task?.status === 'failed') return 'failed';
   if (task?.status === 'stopped' || task?.status === 'killed') return 'stopped';
-  if (result) return result.error ? 'failed' : 'done';
+  if (result) return !result.error ? 'done' : result.denied ? 'rejected' : 'failed';
   if (isAsked && !answer && isRunning) return 'waiting';
   return isRunning ? 'running' : 'stopped';
 }
@@ -159,7 +171,8 @@ function standsAlone(row: ToolRow) {
   const kind = kindOf(row.tool as any);
   const answer = row.question?.answer;
   return (
-    // Rejected, withdrawn, overruled, or accepted with edits.
+    row.state === 'rejected' ||
+    // Withdrawn, overruled, or accepted with edits.
     (answer && (answer.decision !== 'allow' || answer.edited)) ||
     row.tool.result?.images?.length > 0 ||
     kind === 'question' ||

@@ -13,7 +13,7 @@ import { Button, Icon, Text } from '../ui/elements.tsx';
 import { Menu } from '../ui/menu.tsx';
 import { failed } from '../ui/toasts.tsx';
 import { useWorld, type World } from '../ui/world.ts';
-import { newSession, removeRow, renameRow } from './acts.tsx';
+import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
 import { standing } from './words.ts';
 
@@ -127,22 +127,24 @@ function headingOf({ client, place }: World): string {
 /** Milliseconds after which the review is requested: the content of the session comes first. */
 const PAUSE = 1500;
 
-/** The link to the review of a project, shown while there is something to decide. */
+/** The link to the review of a project, shown while there is something to decide or to commit. */
 function ToReview({ project }: { project: any }) {
   const { client, live, reviews } = useWorld();
-  const hasRun = !project.desk && Boolean(project.session_id || project.message_count);
+  const hasRun = Boolean(project.session_id || project.message_count);
   const { value: greeted } = live.hello;
+  const isKnown = reviews.isKnown(project.id);
   useEffect(() => {
-    if (!hasRun) return;
+    if (!hasRun || isKnown) return;
     const later = setTimeout(() => reviews.look(project.id), PAUSE);
     return () => clearTimeout(later);
-  }, [project.id, hasRun, greeted]);
+  }, [project.id, hasRun, greeted, isKnown]);
   const open = reviews.open(project.id);
-  if (!open || !client.may('review_get')) return null;
+  const kept = reviews.kept(project.id);
+  if (!(open || kept) || !client.may('review_get')) return null;
   return (
     <a class="to-review" href={reviewAddress(project.id)}>
-      Review <span class="files">{counted(open.files, 'file')}</span>{' '}
-      <Counts added={open.added} removed={open.removed} />
+      {open ? 'Review' : 'Commit'} <span class="files">{counted(open?.files ?? kept, 'file')}</span>{' '}
+      {open && <Counts added={open.added} removed={open.removed} />}
     </a>
   );
 }
@@ -161,6 +163,10 @@ function SessionMenu({ row }: { row: Row }) {
   const { client } = world;
   const { project, session } = row;
   const isManaged = !project.desk;
+  const exports = (format: 'markdown' | 'jsonl') =>
+    void idOf(world, row)
+      .then((id) => exportSession(client, project.id, id, format))
+      .catch(failed);
   return (
     <Menu
       label="Session menu"
@@ -178,22 +184,29 @@ function SessionMenu({ row }: { row: Row }) {
             icon: 'sessions',
             act: () => void openSessions(world, project.id),
           },
+        client.may('review_get') && {
+          label: 'Review',
+          icon: 'review',
+          act: () => world.go(reviewAddress(project.id)),
+        },
         client.may('file_list') && { label: 'Files', icon: 'folder', act: () => world.go(fileAddress(project.id)) },
         client.may('search') && {
           label: 'Search here…',
           icon: 'search',
           act: () => world.go(searchAddress('', project.id)),
         },
-        client.may('session_export') && {
-          label: 'Export as Markdown',
-          icon: 'down',
-          act: () => void exportSession(client, project.id, session?.session_id, 'markdown').catch(failed),
-        },
-        client.may('session_export') && {
-          label: 'Export as JSON Lines',
-          icon: 'down',
-          act: () => void exportSession(client, project.id, session?.session_id, 'jsonl').catch(failed),
-        },
+        session &&
+          client.may('session_export') && {
+            label: 'Export as Markdown',
+            icon: 'down',
+            act: () => exports('markdown'),
+          },
+        session &&
+          client.may('session_export') && {
+            label: 'Export as JSON Lines',
+            icon: 'down',
+            act: () => exports('jsonl'),
+          },
         session && client.may('session_rename') && { label: 'Rename…', icon: 'pen', act: () => renameRow(world, row) },
         { label: 'Settings', icon: 'settings', act: world.showSettings },
         { label: 'Keyboard shortcuts', icon: 'keyboard', act: world.showKeys },

@@ -4,9 +4,9 @@ import { render } from 'preact';
 
 import type { Choice } from '../composer/complete.ts';
 import { Composer } from '../composer/composer.tsx';
-import { Chips, type Chosen } from '../composer/chips.tsx';
+import { Chips, type Chosen, modelTitle } from '../composer/chips.tsx';
 import { type Attached, withTexts } from '../composer/files.ts';
-import { agentName } from '../projects/words.ts';
+import { agentName, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import type { FileEntry } from '../protocol/messages.ts';
 import { wellFormed } from '../text/harmless.ts';
@@ -49,7 +49,6 @@ export class Foot {
   private chosen: Chosen = {};
   /** The last run whose error card was closed. */
   private closed: string | undefined;
-  private removed: { by: string; prompt: string } | undefined;
   private escaped = 0;
   private forgetting: ReturnType<typeof setTimeout> | undefined;
   /** The run that was interrupted, and when. */
@@ -98,12 +97,6 @@ export class Foot {
     );
   };
 
-  /** Called when somebody else has removed a message of this device from the queue. */
-  wasRemoved(by: string, prompt: string) {
-    this.removed = { by, prompt };
-    this.draw();
-  }
-
   /** Handles Esc if nothing else has a use for it: the second press stops the run. Returns whether it was used here. */
   escape(): boolean {
     const { conversation } = this;
@@ -122,7 +115,7 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
-  /** Ends the idle process and its schedule. A plain stop, which may arrive after its run, leaves it. */
+  /** Ends the idle process and its schedule. A plain stop does not, because it may arrive after the end of the run. */
   private cancelSchedule = () =>
     void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
 
@@ -177,24 +170,21 @@ export class Foot {
     const { run, agent } = conversation;
     const interrupt = connected && may('agent_interrupt');
     const queue = conversation.waiting.filter((one) => one.position > 0).length;
+    const removed = client.removed.find((one) => one.project === this.id);
     return (
       <>
         {!connected && <Disconnected client={client} />}
-        {this.removed && (
+        {removed && (
           <Removed
-            {...this.removed}
+            key={removed.run}
+            {...removed}
             restore={() => {
-              const { prompt } = this.removed as { prompt: string };
               const { area } = this.composer;
-              this.composer.put(area.value ? `${prompt}\n\n${area.value}` : prompt);
-              this.removed = undefined;
-              this.draw();
+              this.composer.put(area.value ? `${removed.prompt}\n\n${area.value}` : removed.prompt);
+              client.dismiss(removed);
               area.focus();
             }}
-            close={() => {
-              this.removed = undefined;
-              this.draw();
-            }}
+            close={() => client.dismiss(removed)}
           />
         )}
         {this.errorCard()}
@@ -212,6 +202,7 @@ export class Foot {
           queued={queue}
           agent={agent}
           project={project}
+          settings={this.settings()}
           armed={Date.now() - this.escaped < TWICE}
           stop={run && interrupt ? () => this.stop() : undefined}
           kill={run && this.isStuck(run.run_id) && interrupt && may('agent_kill') ? this.kill : undefined}
@@ -224,6 +215,20 @@ export class Foot {
         {this.rights()}
       </>
     );
+  }
+
+  /** The agent’s model and permission mode, unless the user chooses them beside the message box. */
+  private settings(): string[] {
+    const { conversation, project, may } = this;
+    if (!conversation || project.desk?.state === 'ended') return [];
+    const { agent, offers } = conversation;
+    const hasChips = !project.desk && may('execute');
+    const found: string[] = [];
+    if (agent.model && !(hasChips && may('set_model') && offers.models?.length)) found.push(modelTitle(agent, offers));
+    // The mode of a terminal session is shown above its conversation.
+    if (!project.desk && !(hasChips && may('set_mode')))
+      found.push(modeWords(project, project.permission_mode || 'default'));
+    return found;
   }
 
   /** The time of the agent's next attempt, in milliseconds since 1970. The agent reports its wait only once. */

@@ -56,8 +56,13 @@ export class Conversation {
   _begun: Map<string, number>;
   _accepted: Map<string, RunInfo>;
 
-  /** Where `session_messages` continues; null if there is nothing before, undefined if no session was requested. */
+  /**
+   * Where `session_messages` continues; empty until the session's last records have arrived, null if there is nothing
+   * before, undefined if no session was requested.
+   */
   before: string | null | undefined;
+  /** Set while `session_messages` is requested. */
+  loading: Promise<boolean> | undefined;
   /** The id of the session whose records are read, if the project's current session is shown. */
   reads: string | undefined;
 
@@ -408,20 +413,28 @@ export class Conversation {
       else if (block?.type === 'image' && imageOf(block))
         this._add(record, 'images', { images: [imageOf(block)], ...more });
       else if (block?.type === 'tool_use') {
-        const result = this._results.get(block.id);
-        this._results.delete(block.id);
-        this._tools.set(
-          block.id,
-          this._add(record, 'tool', { id: block.id, name: block.name, input: block.input ?? {}, result, ...more }),
-        );
+        const { id, name, input = {} } = block;
+        const known = this._tools.get(id);
+        if (known && !known.result) {
+          // The agent has completed its call: an input that was not known when the call began, for example.
+          Object.assign(known, { name, input });
+          known.version++;
+          continue;
+        }
+        const result = this._results.get(id);
+        this._results.delete(id);
+        this._tools.set(id, this._add(record, 'tool', { id, name, input, result, ...more }));
       } else if (block?.type === 'tool_result') {
         const images = Array.isArray(block.content) ? block.content.map(imageOf).filter(Boolean) : [];
         const result = {
+          seq: record.seq,
           text: resultText(block.content),
           images,
           error: Boolean(block.is_error),
           truncated: record.truncated,
           patch: message.tool_use_result?.structuredPatch,
+          denied: isDenied(message, block.tool_use_id),
+          answers: message.tool_use_result?.answers,
         };
         const tool = this._tools.get(block.tool_use_id);
         if (tool) {
@@ -502,6 +515,11 @@ const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', 
 
 /** Whether this is what Claude Code writes when somebody has stopped it. */
 export const isInterruption = (text: unknown) => /^\s*\[Request interrupted by user/.test(String(text));
+
+/** Whether Claude Code reports that a call was not allowed to run: by a person, a rule, a hook or auto mode. */
+function isDenied({ tool_result_meta: told }: any, id: string) {
+  return Array.isArray(told) && told.some((one) => one?.id === id && typeof one.non_execution_kind === 'string');
+}
 
 /** The text in the record of a prompt, or of an edit to it. */
 function promptOf(message: any): string {

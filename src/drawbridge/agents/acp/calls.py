@@ -1,5 +1,5 @@
-"""The tool calls that an agent has reported so far, since the diff of the call that a question is about may have
-arrived earlier. Pure.
+"""The tool calls that an agent has reported so far: when it asks about a call, the call's diff may already have
+arrived. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
@@ -30,24 +30,26 @@ class Calls:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
         self._bytes = 0
 
-    def report(self, session_id: str, update: Raw) -> None:
-        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones."""
+    def report(self, session_id: str, update: Raw) -> tuple[str, dict[str, Raw]] | None:
+        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones. Returns the call's id and
+        all its fields; None if it has no id."""
         fields = _fields(update)
         id = _id(fields)
         if id is None:
-            return
+            return None
         fields.pop("sessionUpdate", None)
         known = {**self._forget((session_id, id)), **fields}
         if _text(known.get("status")) in OVER:
-            return
+            return id, known
         self._known[session_id, id] = known
         self._bytes += _size(known)
         while len(self._known) > MOST_CALLS or self._bytes > MOST_BYTES:
             self._forget(next(iter(self._known)))
+        return id, known
 
     def whole(self, session_id: str, call: Raw) -> Raw:
         """The call that a question is about, completed with what was reported earlier. The question's own fields take
-        precedence."""
+        precedence; its content is added to the earlier content, unless it contains a diff."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))
         if not known:

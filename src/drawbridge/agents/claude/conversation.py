@@ -101,6 +101,7 @@ class _Reply(Struct):
 
 
 class _OpenQuestion(Struct, frozen=True):
+    tool_name: str
     input: Raw
     suggestions: Raw
 
@@ -441,7 +442,7 @@ class ClaudeConversation:
         if not bytes(suggestions).startswith(b"["):
             suggestions = Raw(b"[]")
         suggestions = prompts.suggestions(request.tool_name, suggestions)
-        self._questions[id] = _OpenQuestion(request.input, suggestions)
+        self._questions[id] = _OpenQuestion(request.tool_name, request.input, suggestions)
         proposed = proposal(request.tool_name, given, self._read)
         question = Question(
             id,
@@ -471,7 +472,7 @@ class ClaudeConversation:
         asked = self._questions.get(question_id)
         if asked is None:
             return
-        reply = prompts.verdict(decision, asked.input, asked.suggestions)
+        reply = prompts.verdict(decision, asked.tool_name, asked.input, asked.suggestions)
         del self._questions[question_id]
         response = {"subtype": "success", "request_id": question_id, "response": reply}
         self._write({"type": "control_response", "response": response})
@@ -563,5 +564,5 @@ class ClaudeConversation:
         return [Replied(reply.request_id, error), *reported]
 
     def _write(self, message: Mapping[str, Any]) -> None:
-        """Encodes strictly: the CLI exits if it can't parse a line."""
+        """Queues a message as one line of JSON. It must be valid: the CLI exits if it can't parse a line."""
         self._out.append(msgspec.json.encode(message) + b"\n")

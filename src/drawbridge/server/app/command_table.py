@@ -73,12 +73,12 @@ COMMANDS: Final = (
         Reply("update", messages.RunReverted, "run_reverted"), Audit("reverted", audited.of_run), aside=True),
     Row("review_get", commands.ReviewGet, "view", Core, Core.review_get, Reply("review", replies.Review), aside=True),
     Row("review_decide", commands.ReviewDecide, "run", Core, Core.review_decide,
-        Reply("review", replies.Review), Audit("review_decided", audited.review_decide), aside=True),
+        Reply("review", replies.Review), audited.REVIEW_DECIDED, aside=True),
     Row("review_comment", commands.ReviewComment, "approve", Core, Core.review_comment,
-        Reply("update", messages.ReviewCommented, "review_commented"), Audit("review_commented", audited.review_comment),
+        Reply("update", messages.ReviewCommented, "review_commented"), audited.REVIEW_COMMENTED,
         aside=True),
     Row("review_submit", commands.ReviewSubmit, "run", Core, Core.review_submit,
-        Reply("accepted", replies.Accepted), Audit("review_submitted", audited.review_submit), aside=True),
+        Reply("accepted", replies.Accepted), audited.REVIEW_SUBMITTED, aside=True),
     Row("review_withdraw", commands.ReviewWithdraw, "run", Core, Core.review_withdraw,
         Reply("review", replies.Review), Audit("comments_withdrawn"), aside=True),
     Row("review_commit", commands.ReviewCommit, "admin", Core, Core.review_commit,
@@ -90,7 +90,7 @@ COMMANDS: Final = (
     Row("set_model", commands.SetModel, "run", Core, Core.set_model, OK, Audit("model_set", audited.set_model), aside=True),
     Row("set_effort", commands.SetEffort, "run", Core, Core.set_effort, OK, Audit("effort_set", audited.set_effort),
         aside=True),
-    # Devices with the scope "view" do not see the titles of terminal conversations.
+    # Devices with the ``view`` scope do not see the titles of terminal conversations.
     Row("session_list", commands.SessionList, "run", Core, Core.session_list,
         Reply("session_list", replies.SessionList), aside=True),
     Row("session_resume", commands.SessionResume, "run", Core, Core.session_resume, OK,
@@ -112,7 +112,7 @@ COMMANDS: Final = (
         aside=True),
     Row("search", commands.Search, "view", Core, Core.search, Reply("search", replies.SearchResults), aside=True),
     Row("permission_response", commands.PermissionResponse, DECIDES, Core, Core.permission_response,
-        Reply("update", messages.PermissionResolved, "permission_resolved"), Audit("answered", audited.permission_response)),
+        Reply("update", messages.PermissionResolved, "permission_resolved"), audited.ANSWERED),
     # the files of a project
     Row("file_list", commands.FileList, "view", Core, Core.file_list, Reply("file_list", replies.FileEntries), aside=True),
     Row("file_read", commands.FileRead, "view", Core, Core.file_read, Reply("file_read", replies.FileContent), aside=True),

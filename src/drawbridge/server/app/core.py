@@ -1,7 +1,7 @@
-"""The commands that concern projects and their agents: the only layer between the sockets and the sessions.
+"""The commands that concern projects and their agents.
 
-Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. The project sends
-other clients what concerns them, as one frame for all.
+Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. Other clients
+receive the events that the command causes, as one frame for all.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.run import Order
 from drawbridge.server.sessions.searching import Searching, no_session
 from drawbridge.server.sessions.session import Session, Sessions
+from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
@@ -77,7 +78,7 @@ class Core:
         audit: Handler,
     ) -> None:
         """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
-        ``audit`` receive their events."""
+        ``audit`` receive the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors()
@@ -254,8 +255,8 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """Without a field other than ``since``, returns the specification's bare array if it fits into a frame;
-        otherwise a page."""
+        """If no field but ``since`` is set, returns the specification's bare array, unless there are too many records
+        for one reply. Otherwise returns a page."""
         project = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
@@ -294,24 +295,34 @@ class Core:
         self, command: commands.SessionMessages, client: Subscriber
     ) -> Answer[replies.SessionMessagesPage]:
         session = self.all_sessions.get(command.project_id)
+        agent, parts = await self._conversation(session, command.session_id, client)
+        page = await timeline.page(session, parts, agent, command.session_id, command.before, command.limit)
+        return Answer(type="session_messages", project_id=session.id, data=page)
+
+    async def _conversation(
+        self, session: Session, key: str, client: Subscriber
+    ) -> tuple[Agent | None, Sequence[Part]]:
+        """The agent whose own record of the conversation ``key`` the client may see, None if there is none, and the
+        parts of the whole history. Raises ``ClientError`` if neither contains the conversation."""
         # The history of a terminal session is already a copy of the agent's record.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
         parts = await self.searching.all_parts(session)
-        if not any(part.key == command.session_id for part in parts) and not await asyncio.to_thread(
-            conversations.stored, agent, session.path, command.session_id
+        if not any(part.key == key for part in parts) and not await asyncio.to_thread(
+            conversations.stored, agent, session.path, key
         ):
             raise no_session()
-        page = await timeline.page(session, parts, agent, command.session_id, command.before, command.limit)
-        return Answer(type="session_messages", project_id=session.id, data=page)
+        return agent, parts
 
     async def session_export(self, command: commands.SessionExport, client: Subscriber) -> Answer[replies.SessionPiece]:
         session = self.all_sessions.get(command.project_id)
-        parts = None
-        if command.session_id is not None:
-            parts = await self.searching.parts(session, command.session_id)
+        if command.session_id is None:
+            agent, stretches = None, [timeline.Stretch("", Part(1, session.history.last_seq))]
+        else:
+            agent, parts = await self._conversation(session, command.session_id, client)
+            stretches = timeline.stretches(parts, command.session_id)
         waited = await self.searching.waited(session) if command.format == "markdown" else {}
-        piece = await exporting.piece(session, parts, waited, command.format, command.after)
+        piece = await exporting.piece(session, stretches, agent, waited, command.format, command.after)
         return Answer(type="session_export", project_id=session.id, data=piece)
 
     async def session_rename(
@@ -537,8 +548,14 @@ class Core:
             raise _no_checkpoint(error) from None
 
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
+        session = self.all_sessions.get(command.project_id)
         try:
-            return await self._session_in_place(command.project_id).review()
+            self.context.check_place(session.path)
+        except ClientError:
+            session.review_is_gone()
+            raise
+        try:
+            return await session.review()
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
@@ -681,7 +698,8 @@ class Core:
         return OK
 
     async def _check_unused(self, project: ManagedSession, agent: Agent | None, session_id: str) -> None:
-        """Raises ``ClientError`` if another process has the conversation open: both would write the same record."""
+        """Raises ``ClientError`` if another process or session has the conversation open: both would write to the same
+        transcript."""
         users = await asyncio.to_thread(conversations.used_by, agent, session_id, project.pids)
         others = [other for other in self.all_sessions if other is not project and other.is_using(session_id)]
         if users or others:

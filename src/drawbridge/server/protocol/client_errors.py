@@ -75,7 +75,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DEVICE_NOT_FOUND": Kind("No device with this ID has a valid token."),
     # runs
     "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` names it."),
-    "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
+    "PROCESS_ACTIVE": Kind(
+        "The project or its agent is busy, for example with a run; the message gives the reason.", retryable=True
+    ),
     "PROCESS_NOT_FOUND": Kind("Nothing is running in this project."),
     "PROMPT_NOT_QUEUED": Kind("The prompt is not in the queue: its run has begun or ended, or it was removed."),
     "EXECUTION_FAILED": Kind("The agent failed to run the prompt.", retryable=True),
@@ -149,7 +151,7 @@ CODES: Final[Mapping[str, Kind]] = {
 
 
 class ClientError(Exception):
-    """Why a client's request was refused or failed. ``text``: what failed, what was left unchanged, what to do next.
+    """Why a client's request was refused or failed. ``text``: what failed, why, and what to do next.
 
     The server puts an absolute path neither into the text nor into ``details``, unless the client gave the path; what
     git and its hooks printed (``details.output``) may contain one. ``field`` is a path in the message, such as

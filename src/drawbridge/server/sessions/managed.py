@@ -42,6 +42,7 @@ from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
+from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.prompt_files import PromptFiles
@@ -102,10 +103,12 @@ class ManagedSession(Session):
         directory: Path,
         data: metadata.Metadata,
         history: History,
+        known_offers: KnownOffers,
         context: Context,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``known_offers``: what each agent last reported in this project, without its models and what only its process
+        knows. ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         super().__init__(directory, data, history, context)
         self.run: Run | None = None
         self.queue = RunQueue()
@@ -138,7 +141,11 @@ class ManagedSession(Session):
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._modes: tuple[str, ...] = ()
         """The modes that the agent offers, if they differ from Claude Code's."""
-        self._agent_offers = base.AgentOffers()
+        self._offering = data.agent
+        """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
+        self._reported_offers: base.AgentOffers | None = None
+        """What a process of that agent has reported; None if none of this server has."""
+        self._known_offers = known_offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None
@@ -200,8 +207,16 @@ class ManagedSession(Session):
             "problem": self._context.places.problem(self.path),
         }
 
+    @property
+    def _offers(self) -> base.AgentOffers:
+        """What the agent offers, as far as it is known."""
+        if self._reported_offers is not None:
+            return self._reported_offers
+        models = self._context.models.of(self._offering).models
+        return msgspec.structs.replace(self._known_offers.of(self._offering), models=models)
+
     def _of_agent(self) -> dict[str, Any]:
-        offers = self._agent_offers
+        offers = self._offers
         return {**super()._of_agent(), "agent_offers": offers if offers != base.AgentOffers() else None}
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
@@ -321,7 +336,7 @@ class ManagedSession(Session):
         former = conversation.snapshot(self.title)
         changes = not self.busy and not conversation.is_held and conversation.is_of_another(self._agent_of(order))
         if changes:
-            self._change_agent()
+            self._change_agent(self._agent_of(order))
         try:
             seq = self.store.write(accepted, asker)
         except (ClientError, DrawbridgeError):
@@ -474,7 +489,7 @@ class ManagedSession(Session):
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
-        """Reverts what a run changed, all of it or nothing. The revert is recorded and published like every event."""
+        """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event."""
         self.check_at_rest()
         async with self._reverting:
             try:
@@ -494,6 +509,9 @@ class ManagedSession(Session):
 
     async def review(self) -> Answer[ReviewReply]:
         return await self._reviewing.get(self.id)
+
+    def review_is_gone(self) -> None:
+        self._reviewing.publish_gone()
 
     async def _look_beside(self, git: Git) -> Beside:
         """What was kept, and what can be done with it. Raises ``GitFailed``."""
@@ -542,7 +560,7 @@ class ManagedSession(Session):
             return await self._reviewing.decide(wish, self.id, asker, self._check_idle)
 
     def _check_idle(self) -> None:
-        """Raises ``ClientError`` during a run."""
+        """Raises ``ClientError`` while a run is active or queued."""
         if self.busy:
             raise self._at_work()
 
@@ -637,7 +655,8 @@ class ManagedSession(Session):
         self._next()
 
     async def resume(self, session_id: str, title: str | None, *, fork: bool) -> None:
-        """Makes the next prompt continue that conversation, or a copy of it. ``title``: its title, if known."""
+        """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it. ``title``:
+        the conversation's title, if known."""
         self.check_at_rest()
         self.continuing.forget()
         self._conversation.resume(session_id, title, self.data.agent, fork=fork)
@@ -649,6 +668,7 @@ class ManagedSession(Session):
         """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, including those that wait, and of the
         active one as far as the agent can change it. Raises ``ClientError`` if the agent refuses."""
         async with self._choosing:
+            await self.look_back()
             try:
                 await self._worker.change(**chosen)
             except base.AgentRefused as error:
@@ -661,10 +681,24 @@ class ManagedSession(Session):
                 self.data.session_mode = None
             self.store.save()
             self.publish_state()
+            if self.run is None:  # otherwise, the process reports what has changed in this run
+                self._report_state(self._with_choices(self._agent_state))
+
+    def _with_choices(self, state: base.AgentState) -> base.AgentState:
+        """``state`` with the model and the effort that were chosen for the next run of the project's agent."""
+        options = self.data.options
+        if self._offering != self.data.agent:
+            return state
+        if options.effort:
+            state = msgspec.structs.replace(state, effort=options.effort)
+        resolved = next((one.resolved for one in self._offers.models if one.name == options.model), None)
+        if options.model and (state.model is None or state.model not in (options.model, resolved)):
+            state = msgspec.structs.replace(state, model=options.model, context_window=None)
+        return state
 
     def check_effort(self, effort: str) -> None:
         """Raises ``ClientError`` unless the agent has reported this level of effort."""
-        efforts = {level for model in self._agent_offers.models for level in model.efforts}
+        efforts = {level for model in self._offers.models for level in model.efforts}
         if effort not in efforts:
             named = (
                 f"The agent's effort levels are {', '.join(sorted(efforts))}."
@@ -718,7 +752,7 @@ class ManagedSession(Session):
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
-            self._change_agent(titled(run.order.prompt))
+            self._change_agent(agent, titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         options = run.order.options or self.usual_options(agent)
@@ -736,12 +770,13 @@ class ManagedSession(Session):
     def _agent_of(self, order: Order) -> str:
         return order.agent or self.data.agent
 
-    def _change_agent(self, title: str | None = None) -> None:
-        """Makes the next run begin a conversation with another agent. ``title``: its title, if its prompt is recorded
-        already."""
+    def _change_agent(self, agent: str, title: str | None = None) -> None:
+        """Makes the next run begin a conversation with another agent, ``agent``. ``title``: the conversation's title, if
+        its first prompt is already recorded."""
         self._conversation.change_agent(title)
         self._report_state(base.AgentState())
-        self._offer(base.AgentOffers())
+        self._offering, self._reported_offers = agent, None
+        self.store.announce(base.OffersReported(self._offers))
         self._modes = ()
         self.publish_state()
 
@@ -761,7 +796,7 @@ class ManagedSession(Session):
         """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
         any other. If a prompt is on its way, the turn is part of that prompt's run.
         """
-        # A queued run waits for its slot; the agent's turn needs none, and may ask.
+        # A queued run waits for its slot; the agent's turn needs none, and may ask for approval at once.
         if self.run is not None and self.run.state is State.QUEUED:
             self._give_up_slot()
             self.queue.add(self.run, first=True)
@@ -830,13 +865,20 @@ class ManagedSession(Session):
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
         else:
-            self._offer(report.offers)
+            self._offer(self._worker.agent, report.offers)
 
-    def _offer(self, offers: base.AgentOffers) -> None:
-        """Publishes what the agent offers, if it has changed."""
-        if offers != self._agent_offers:
-            self._agent_offers = offers
-            self.store.announce(base.OffersReported(offers))
+    def _offer(self, agent: str, offers: base.AgentOffers) -> None:
+        """Publishes what a process of ``agent`` offers, and stores it for the time before the next process reports it,
+        if it has changed."""
+        if (agent, offers) == (self._offering, self._reported_offers):
+            return
+        self._offering, self._reported_offers = agent, offers
+        self.store.announce(base.OffersReported(offers))
+        if not self.store.closed:
+            # Only the process itself knows which MCP servers it is connected to, and whether it can be steered.
+            of_project = msgspec.structs.replace(offers, models=(), mcp_servers=(), steer=False)
+            self._known_offers.store(agent, of_project)
+            self._context.models.store(agent, base.AgentOffers(models=offers.models))
 
     def _line(self, line: base.AgentLine) -> None:
         if not line.durable:

@@ -29,6 +29,7 @@ from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metadata import now
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
@@ -109,8 +110,8 @@ class Projects:
         return [found for directory in self._trash() if (found := metadata.deleted(directory)) is not None]
 
     def _load(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession | None:
-        """Opens a project. Returns None if it can't be read now, so that it is retried later, or was moved to
-        quarantine, because it is damaged or one of the ``others`` has the same path.
+        """Opens a project. Returns None if it can't be read now (it is tried again later), or if it was quarantined
+        because it is damaged or has the same path as one of the ``others``.
         """
         try:
             return self._open(directory, others)
@@ -141,7 +142,7 @@ class Projects:
         """What is wrong with projects, as texts for people, without paths."""
         return [
             *(
-                f"{problem} It can't run agents ({one.id})."
+                f"{problem} No agent can run in project {one.id}."
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),
@@ -156,9 +157,9 @@ class Projects:
         data = metadata.load(directory)
         if any(str(project.path) == data.path for project in others):
             raise metadata.Damaged("another project already uses this path")
-        project = ManagedSession(
-            directory, data, History.open(directory / "logs", fsync=self._fsync), self._context, self._open_in_terminal
-        )
+        history = History.open(directory / "logs", fsync=self._fsync)
+        known_offers = KnownOffers(directory, self._context.agents)
+        project = ManagedSession(directory, data, history, known_offers, self._context, self._open_in_terminal)
         project.store.recover()
         return project
 
@@ -182,15 +183,17 @@ class Projects:
             id = f"proj_{uuid.uuid4().hex[:16]}"
             directory, when = self._data / "projects" / id, now()
             data = metadata.Metadata(id, str(real), "", when, when, agent=name)
-            history = await asyncio.to_thread(self._make, directory, data)
-            return self._add(ManagedSession(directory, data, history, self._context, self._open_in_terminal))
+            history, known_offers = await asyncio.to_thread(self._make, directory, data)
+            return self._add(
+                ManagedSession(directory, data, history, known_offers, self._context, self._open_in_terminal)
+            )
 
-    def _make(self, directory: Path, data: metadata.Metadata) -> History:
+    def _make(self, directory: Path, data: metadata.Metadata) -> tuple[History, KnownOffers]:
         """Creates the files of a new project. Blocking. Raises ``ClientError`` without leaving anything behind."""
         try:
             make_private_directory(str(directory))
             metadata.save(directory, data)
-            return History.open(directory / "logs", fsync=self._fsync)
+            return History.open(directory / "logs", fsync=self._fsync), KnownOffers(directory, self._context.agents)
         except (DrawbridgeError, OSError) as error:
             shutil.rmtree(directory, ignore_errors=True)
             logger.error("a project could not be created: %s", error)
@@ -251,8 +254,8 @@ class Projects:
             await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
 
     async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
-        """Removes the checkpoints of a deleted project. A failure is logged: the repository may no longer exist or no
-        longer be allowed."""
+        """Removes the checkpoints of a deleted project, unless its directory no longer exists or is no longer allowed.
+        A failure is logged."""
         path = Path(project.path)
         if await asyncio.to_thread(self._context.places.problem, path) is not None:
             return

@@ -34,6 +34,10 @@ ALTOGETHER: Final = 500_000_000
 """The maximum size of one session's files together, in bytes. The oldest ones are removed first, but none whose prompt
 waits or runs."""
 
+EMBEDDED: Final = 20_000_000
+"""The maximum size of the files inside one prompt together, in bytes. In base64 they still fit into a request to
+Claude's API (32 MB, by its documentation)."""
+
 LONGEST_NAME: Final = 120
 """The maximum length of a file's name, in bytes of UTF-8. File systems allow 255."""
 
@@ -42,7 +46,7 @@ LONGEST_SUFFIX: Final = 20
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
-"""What a name may contain besides letters, marks and digits. Other characters have a meaning in a shell, or are
+"""What a name may contain besides letters, marks and digits. Other characters may have a meaning in a shell, or be
 misleading."""
 
 
@@ -56,12 +60,12 @@ class PromptFiles:
     def store(
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
-        """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are
-        stored.
+        """Stores the attachments that the agent does not embed, or that are too large together. Returns all of them,
+        with the paths of those that are stored.
 
         ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
         """
-        apart = [not embeds(one) for one in attachments]
+        apart = _apart(attachments, embeds)
         if not any(apart):
             return tuple(attachments), ()
         self._check_room(
@@ -120,8 +124,8 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """For each file, when it was stored, its bytes and its id; the oldest first. What the agent itself has put into
-        the directory is left out."""
+        """For each file, when it was stored, its size in bytes and its id; the oldest first. What the agent itself has
+        put into the directory is left out."""
         found = []
         with contextlib.suppress(OSError):
             for place in self.directory.iterdir():
@@ -132,9 +136,20 @@ class PromptFiles:
         return sorted(found)
 
 
+def _apart(attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool]) -> list[bool]:
+    """Whether each attachment has to be stored. The first ones that fit into the prompt are part of it."""
+    room, apart = EMBEDDED, []
+    for one in attachments:
+        is_embedded = len(one.data) <= room and embeds(one)
+        apart.append(not is_embedded)
+        if is_embedded:
+            room -= len(one.data)
+    return apart
+
+
 def file_name(name: str | None) -> str:
     """The name of an attachment's file: the attachment's name without what could lead elsewhere, hide the file, or be
-    run by a shell."""
+    interpreted by a shell."""
     plain = unicodedata.normalize("NFC", name or "").encode(errors="replace").decode()
     safe = "".join(sign if sign in SAFE or unicodedata.category(sign)[0] in "LMN" else "_" for sign in plain)
     stem, dot, suffix = safe.strip(" .-~").rpartition(".")

@@ -1,7 +1,7 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
-Records are indexed after they were written and sent, in a thread, so that neither agents nor clients wait for it. A
-client's request is answered from all records that exist by then, except while an index is being built.
+Records are indexed in a thread after they were written and sent, so that neither agents nor clients wait for that. A
+client's request first indexes the latest records, as far as there is time; replies state whether an index is behind.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from drawbridge.server.protocol.replies import (
     SessionState,
 )
 from drawbridge.server.sessions.session import TERMINAL_PREFIX, Session, Sessions
+from drawbridge.server.sessions.timeline import stretches
 from drawbridge.server.store.search import Deadline, Hit, Index, NoFullText, Part, TooSlow, Waited, Wanted, moment
 
 logger = logging.getLogger("drawbridge.server")
@@ -42,11 +43,11 @@ class Searching:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._failed: set[str] = set()
-        """Sessions whose index could not be written the last time, so that this is logged only once."""
+        """Sessions whose index could not be written the last time, so that the failure is logged only once."""
 
     async def round(self) -> None:
-        """Indexes all records that are not indexed yet, which is due every ``INDEXING_SECONDS``. The histories take
-        turns, so that none waits until the index of another is built."""
+        """Indexes all records that are not indexed yet. Called every ``INDEXING_SECONDS``. The histories take turns, so
+        that none waits until the index of another is built."""
         behind = [session for session in self._sessions if session.index.behind]
         while behind:
             more = []
@@ -167,7 +168,8 @@ class Searching:
         parts = None
         if command.session_id is not None:
             known = await self._read(session)
-            parts = tuple(part.first_seq for part in known if part.key == command.session_id)
+            ways = stretches(known, command.session_id)
+            parts = tuple(stretch.part.first_seq for stretch in ways if stretch.part is not None)
             if not parts:
                 return []
         until, below = cursor.limits(session.id) if cursor is not None else (None, None)

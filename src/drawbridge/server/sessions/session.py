@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import msgspec
+from msgspec import Raw
 
-from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, StateReported
+from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
+from drawbridge.server.approvals.editors import Person
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
@@ -76,8 +78,8 @@ class Session(ABC):
         """Whether the state will be published in a moment, after something that has to come first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
-        self._looked_back = not history.count
-        """Whether ``look_back`` has nothing more to do; initially, whether the history is empty."""
+        self._looked_back = not history.count and data.options == Options()
+        """Whether ``look_back`` has nothing more to do; initially, whether the session is new."""
 
     @property
     def memory(self) -> records.Memory:
@@ -85,7 +87,7 @@ class Session(ABC):
 
     @property
     def title(self) -> str:
-        """The name that a person gave to the current conversation, or else its first prompt."""
+        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
         return self.memory.names.get(self.memory.session_key) or self.memory.title
 
     def learn_title(self, title: str) -> None:
@@ -109,6 +111,10 @@ class Session(ABC):
     @abstractmethod
     async def review(self) -> Answer[Review]:
         """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+
+    @abstractmethod
+    def review_is_gone(self) -> None:
+        """Reports that there is nothing to review because the directory is gone."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -140,23 +146,32 @@ class Session(ABC):
     @final
     async def look_back(self) -> None:
         """On the first call, learns from the end of the history what the agent reported about itself before the server
-        was started. What the agent has reported since then takes precedence."""
+        was started, and from the metadata what was chosen since. What the agent has reported since then takes
+        precedence."""
         if self._looked_back:
             return
         self._looked_back = True
-        session_id = self.memory.session_id
-        if not session_id or self._agent_state != AgentState():
+        if self._agent_state != AgentState():
             return
+        session_id = self.memory.session_id
+        state = await self._state_in_history(session_id) if session_id else AgentState()
+        if self._agent_state == AgentState() and self.memory.session_id == session_id:
+            self._report_state(self._with_choices(state))
+
+    async def _state_in_history(self, session_id: str) -> AgentState:
+        """What the agent had reported about itself by the end of the history."""
         try:
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
         except HistoryUnreadable as error:
             logger.warning("%s: its agent's last report is not known: %s", self.id, error)
-            return
+            return AgentState()
         lines = events.agent_lines(record.line for record in page.records)
-        state = await asyncio.to_thread(self._last_state, lines, session_id)
-        if self._agent_state == AgentState() and self.memory.session_id == session_id:
-            self._report_state(state)
+        return await asyncio.to_thread(self._last_state, lines, session_id)
+
+    def _with_choices(self, state: AgentState) -> AgentState:
+        """``state`` with what people have chosen for the next run."""
+        return state
 
     @abstractmethod
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
@@ -256,11 +271,21 @@ class Session(ABC):
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
         """Decides on an approval request. The first decision is recorded, reported to the other clients and sent to the
-        agent, once. ``at``: the surface on which it was decided, which delivers the decision itself. Raises
+        agent, once. ``at``: the surface on which the decision was made, which delivers it itself. Raises
         ``ClientError``.
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
+        if isinstance(by, Person):
+            given = decision.updated_input
+            command = commands.PermissionResponse(
+                project_id=self.id,
+                approval_id=approval_id,
+                decision="allow" if decision.allow else "deny",
+                updated_input=None if given is None else msgspec.json.decode(given, type=dict[str, Raw]),
+                remember=decision.remember,
+            )
+            self.store.announce(events.DoneInEditor(by.name, command, asked=approval.request))
         return answer
 
     @final
@@ -304,7 +329,7 @@ class SessionStore:
         return self._context.disk.refusal(self.data.id, more) is None
 
     def check_there(self) -> None:
-        """Raises ``ClientError`` if the session was deleted meanwhile."""
+        """Raises ``ClientError`` if the session was deleted meanwhile, or the server is shutting down."""
         if self.history.closed:
             raise no_project()
 
@@ -499,7 +524,7 @@ class Sessions:
         self._tasks.start(rebuild(histories), "building the indexes of histories")
 
     async def close(self) -> None:
-        """Stops the rebuilding of indexes. The sessions are closed by those that have loaded them."""
+        """Stops the rebuilding of indexes. ``Projects`` and ``TerminalSessions`` close the sessions."""
         await self._tasks.close()
 
 

@@ -39,7 +39,7 @@ LOOK_BACK_SECONDS: Final = 5.0
 LONGEST_ERROR = 2_000
 
 LOOK_SECONDS: Final = 60.0
-"""Seconds between two checks of the schedule: the wall clock may be set, and the machine may sleep."""
+"""The maximum number of seconds between two checks of the schedule: the clock may be set, and the machine may sleep."""
 
 DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
@@ -87,8 +87,8 @@ Report: TypeAlias = (
 
 
 class _Listener:
-    """Receives the events of one process. ``worker`` is set to None once they are to be ignored. ``forget`` is called
-    when the process has exited, even if its events are ignored."""
+    """Receives the events of one process. ``worker`` is set to None once the events are to be ignored. ``forget`` is
+    called when the process has exited, even then."""
 
     def __init__(self, worker: Worker, forget: Callable[[], None]) -> None:
         self.worker: Worker | None = worker
@@ -109,7 +109,7 @@ def _last_words(code: int, stderr: str) -> str:
 
 class _Continued(Struct, frozen=True):
     """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has
-    reported about it."""
+    reported about the conversation."""
 
     memory: Memory
     fork_from: str | None
@@ -138,6 +138,8 @@ class Worker:
         self._open_in_terminal = open_in_terminal
         self._report = report
         self._process: base.AgentProcess | None = None
+        self.agent = ""
+        """The agent of the latest process."""
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
         """The identity of the directory that the process was started in: its path may lead to another directory by
@@ -157,7 +159,8 @@ class Worker:
         self._watch: asyncio.TimerHandle | None = None
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
-        self._looking_back: asyncio.Task[None] | None = None
+        self._last_checkpoint: asyncio.Task[None] | None = None
+        """The last checkpoint that no run waits for: after a run, or before one that the agent has begun by itself."""
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
 
@@ -185,7 +188,7 @@ class Worker:
     async def _begin(self, run: Run, agent: str, options: base.Options, continued: _Continued) -> None:
         try:
             async with self._changing:
-                await self._checkpoint(run.id, "before")
+                await self._checkpoint(run.id, "before", self._last_checkpoint)
                 if self._run is not run:  # it was killed meanwhile
                     return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
@@ -218,8 +221,8 @@ class Worker:
         return None
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
-        """Raises ``AgentUnusable`` if a terminal has opened the idle process's conversation since its last run: two
-        processes would write to one record. When a process is started, this is checked in any case."""
+        """Raises ``AgentUnusable`` if another process, for example in a terminal, has opened the idle process's
+        conversation: both would write to one record. The start of a process includes this check."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -269,6 +272,7 @@ class Worker:
         self._had_files = self._files.is_dir()
         if agent not in self._context.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
+        self.agent = agent
         self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
         self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:
@@ -314,10 +318,12 @@ class Worker:
                 logger.info("%s: sent %s between two runs", self.id, type(event).__name__)
 
     def take_over(self, run: Run) -> None:
-        """Makes ``run`` the run of the turn that the agent has begun without a prompt."""
+        """Makes ``run`` the run of the turn that the agent has begun without a prompt. The checkpoint before it is taken
+        while the agent waits for the first answer of its model, which precedes its first change."""
         self._take(run)
         self._given = run
         self._look(run)
+        self._start_checkpoint(run.id, "before")
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
@@ -346,16 +352,23 @@ class Worker:
         self._look_at_schedule()
         if self._process is not None:
             self._context.idle.keep(self)
-        self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
+        self._start_checkpoint(run.id, "after")
         self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
-    async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
-        """Takes a checkpoint, if the owner has enabled that; a failure is logged. Before a run, the checkpoint after
-        the previous one is completed first, so that it contains nothing that follows."""
+    def _start_checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
+        taken = self._checkpoint(run_id, when, self._last_checkpoint)
+        self._last_checkpoint = self.spawn(taken, f"the checkpoint {when} a run")
+
+    async def _checkpoint(
+        self, run_id: str, when: Literal["before", "after"], previous: asyncio.Task[None] | None
+    ) -> None:
+        """Takes a checkpoint, unless the owner has disabled checkpoints; a failure is logged. This first waits for the
+        ``previous`` one, so that the checkpoint after a run contains nothing that the next run changes, and follows the
+        one before the run."""
         if not self._context.limits.checkpoints:
             return
-        if when == "before" and self._looking_back is not None:
-            await asyncio.wait([self._looking_back])
+        if previous is not None:
+            await asyncio.wait([previous])
         try:
             if when == "before":
                 await self._checkpoints.begin(run_id)
@@ -520,8 +533,8 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn that the agent has scheduled begins, in seconds since 1970. This may have passed a moment
-        ago; None if it passed earlier, or if nothing is scheduled."""
+        """When the last turn that the agent has scheduled begins, in seconds since 1970. The time may have passed a
+        moment ago; None if it passed earlier, or if nothing is scheduled."""
         return self._scheduled.until if self.is_scheduled else None
 
     @property
@@ -542,8 +555,8 @@ class Worker:
         project is being deleted."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
-        if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
-            await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
+        if self._last_checkpoint is not None:  # what the last run has changed can be reverted after a restart, too
+            await asyncio.wait([self._last_checkpoint], timeout=LOOK_BACK_SECONDS)
         await self.tasks.close()
         for timer in (self._watch, self._schedule_timer):
             if timer is not None:

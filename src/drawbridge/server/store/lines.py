@@ -66,11 +66,11 @@ def from_microseconds(since_1970: int) -> datetime:
 
 
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
-    """A new record that contains ``message`` byte for byte. Raises ``BadMessage`` if the message is not one JSON value,
-    is too long, or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it is JSON in
-    valid UTF-8.
+    """A new record that contains ``message`` byte for byte, except that line breaks between the parts of the JSON value
+    become spaces; JSON strings contain none. Raises ``BadMessage`` if the message is not one JSON value, is too long,
+    or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it is JSON in valid UTF-8.
 
-    ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; JSON strings contain none.
+    ``moment`` is in UTC.
     """
     if len(message) > LONGEST_LINE - _ROOM:
         raise BadMessage(f"The message was not recorded: it is too long for the history ({len(message):,} bytes).")
@@ -141,9 +141,9 @@ def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | 
     offset ``start``; None if it is not known. ``sure``: the number that the last one is known to have; None if it is
     not known.
 
-    Each line has one number, so what is between two good lines accounts for the numbers between them. A line that does
-    not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from it, so that it
-    can't hide them; as the last line, it counts if the damaged part before it has room for the missing ones.
+    Each line has one number, so the lines between two good ones must account for the numbers between them. A line that
+    does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from it, so
+    that it can't hide them; as the last line, it counts if the damaged part before it has room for the missing records.
     """
     good: list[Head] = []
     last, place, end = before, -1, start

@@ -249,8 +249,12 @@ class ReviewedDirectory:
         await self._prepare()
         return await self._reviewing.get(session)
 
+    def review_is_gone(self) -> None:
+        """See ``Session.review_is_gone``: for all sessions in the directory."""
+        self._reviewing.publish_gone()
+
     async def image(self, blob: str, largest: int) -> bytes:
-        """A version of an image that the review shows. Raises as ``Reviewing.image`` does."""
+        """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
         return await self._reviewing.image(blob, largest)
 
     async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
@@ -264,7 +268,7 @@ class ReviewedDirectory:
         if self.busy:
             raise ClientError("PROCESS_ACTIVE", AT_WORK, retryable=True)
 
-    # The comments on it.
+    # The comments on the review.
 
     async def comment(
         self, command: commands.ReviewComment, asker: Subscriber, session: str

@@ -33,7 +33,7 @@ from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
-"""The maximum number of bytes that may wait for an agent to read its input; a prompt with its attachments is far
+"""The maximum number of bytes that may wait for an agent to read its input; the files in a prompt are
 smaller."""
 
 STDOUT, STDERR = 1, 2

@@ -435,4 +435,4 @@ class Editor(Protocol):
 
 
 DIAGNOSTICS_LIMIT = 1_000
-"""The maximum number of diagnostics in one answer; thousands have blocked the agent's screen."""
+"""The maximum number of diagnostics in one answer; thousands of them froze the agent's screen."""

@@ -283,9 +283,7 @@ def _own_data(directory: Path) -> Iterator[None]:
             ) from None
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            text = (
-                f"{directory} can't be locked against a second server ({why}): its file system does not support locks."
-            )
+            text = f"{directory} can't be locked for this server: {why}. Its file system may not support locks."
             raise NotWritable(f"{text} Choose another directory with --data-dir.") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)

@@ -75,7 +75,8 @@ class TlsAcceptor:
         return len(self._shaking)
 
     def close(self) -> None:
-        """Ends every handshake; no more connections are accepted. ``wait_closed`` waits for their end."""
+        """Ends every handshake; no more connections are accepted. ``wait_closed`` waits until the handshakes have
+        ended."""
         self._tasks.cancel()
         self._listener.close()
 

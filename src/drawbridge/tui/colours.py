@@ -155,7 +155,8 @@ def background_brightness(answer: bytes) -> float | None:
 
 
 def _ask_terminal() -> bytes:
-    """The answer from stdin's terminal, which is read completely. The terminal's settings are restored."""
+    """Asks stdin's terminal and returns its answer, or the part that has arrived within ``ANSWER_SECONDS``. The
+    terminal's settings are restored."""
     import termios
     import tty
 

@@ -118,5 +118,6 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
         raise BadSetting(f"{project} is ambiguous: the server has {names}. Give a path.")
     there = f"Its projects are {names}" if names else "It has none yet"
     raise BadSetting(
-        f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n, or name its directory."
+        f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n or, on the server's "
+        "machine, run `drawbridge attach DIRECTORY`."
     )

@@ -118,6 +118,14 @@ def test_what_claude_cannot_read_in_a_prompt_is_stored(
     assert (given.path is not None, len(files)) == (is_stored, int(is_stored))
 
 
+def test_images_that_are_too_large_together_are_stored(tmp_path: Path) -> None:
+    """Six images of 10 MB would exceed what may wait for an agent to read its input."""
+    images = [Attachment("image/png", bytes(size * 1_000_000), "a") for size in (10, 8, 10, 1, 2)]
+    given, files = PromptFiles(tmp_path / "files").store(images, prompts.embeds, ())
+    assert [one.path is not None for one in given] == [False, False, True, False, True]
+    assert [file.bytes for file in files] == [10_000_000, 2_000_000]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -250,7 +250,8 @@ class ServerCommands:
         return Answer(type="device_revoked", data=replies.DeviceRevoked(revoked.id, revoked.name))
 
     async def pair_create(self, command: commands.PairCreate, client: Client) -> Answer[replies.PairCreated]:
-        """The token of the device that uses the code never outlives the token of the device that creates the code."""
+        """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
+        that creates it."""
         devices, at = self._managed_by(client), now()
         # Before the code is stored: without its link the client would never learn the code.
         page = await self._page(command.origin, client)

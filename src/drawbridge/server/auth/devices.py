@@ -91,7 +91,8 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
-    valid; ``expires``: when the token expires in any case, because the token of the device that made the code does.
+    valid; ``expires``: when the token expires at the latest, which is when the token of the device that made the code
+    expires.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
     is valid only as long as its maker is.

@@ -182,9 +182,9 @@ class Notifier:
             self._notify(notification, directory)
 
     def _run_ended(self, project_id: str, announced: Announced) -> None:
-        """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. Even
-        without a checkpoint, the review may be open, because of earlier runs or because somebody has opened it during
-        this one.
+        """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. A run
+        without a checkpoint is delayed too: the review may be open because of earlier runs, or because somebody opened
+        it during this one.
         """
         self._notify_of_end(project_id)  # the previous run's notification must not be lost
         loop = asyncio.get_running_loop()

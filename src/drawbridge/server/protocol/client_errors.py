@@ -75,7 +75,9 @@ CODES: Final[Mapping[str, Kind]] = {
     "DEVICE_NOT_FOUND": Kind("No device with this ID has a valid token."),
     # runs
     "BUDGET_EXCEEDED": Kind("The owner's budget for the project or the day is used up; `details` names it."),
-    "PROCESS_ACTIVE": Kind("The project is busy with a run.", retryable=True),
+    "PROCESS_ACTIVE": Kind(
+        "The project or its agent is busy, for example with a run; the message gives the reason.", retryable=True
+    ),
     "PROCESS_NOT_FOUND": Kind("Nothing is running in this project."),
     "PROMPT_NOT_QUEUED": Kind("The prompt is not in the queue: its run has begun or ended, or it was removed."),
     "EXECUTION_FAILED": Kind("The agent failed to run the prompt.", retryable=True),

@@ -109,8 +109,8 @@ class Projects:
         return [found for directory in self._trash() if (found := metadata.deleted(directory)) is not None]
 
     def _load(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession | None:
-        """Opens a project. Returns None if it can't be read now, so that it is retried later, or was moved to
-        quarantine, because it is damaged or one of the ``others`` has the same path.
+        """Opens a project. Returns None if it can't be read now (it is tried again later), or if it was quarantined
+        because it is damaged or has the same path as one of the ``others``.
         """
         try:
             return self._open(directory, others)
@@ -141,7 +141,7 @@ class Projects:
         """What is wrong with projects, as texts for people, without paths."""
         return [
             *(
-                f"{problem} It can't run agents ({one.id})."
+                f"{problem} No agent can run in project {one.id}."
                 for one in self
                 if (problem := self._context.places.problem(one.path))
             ),

@@ -34,6 +34,10 @@ ALTOGETHER: Final = 500_000_000
 """The maximum size of one session's files together, in bytes. The oldest ones are removed first, but none whose prompt
 waits or runs."""
 
+EMBEDDED: Final = 20_000_000
+"""The maximum size of the files inside one prompt together, in bytes. In base64 they still fit into a request to
+Claude's API (32 MB, by its documentation)."""
+
 LONGEST_NAME: Final = 120
 """The maximum length of a file's name, in bytes of UTF-8. File systems allow 255."""
 
@@ -56,12 +60,12 @@ class PromptFiles:
     def store(
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
-        """Stores the attachments that the agent does not embed. Returns all of them, with the paths of those that are
-        stored.
+        """Stores the attachments that the agent does not embed, or that are too large together. Returns all of them,
+        with the paths of those that are stored.
 
         ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
         """
-        apart = [not embeds(one) for one in attachments]
+        apart = _apart(attachments, embeds)
         if not any(apart):
             return tuple(attachments), ()
         self._check_room(
@@ -130,6 +134,17 @@ class PromptFiles:
                         bytes = sum(path.lstat().st_size for path in place.iterdir())
                         found.append((place.lstat().st_mtime, bytes, place.name))
         return sorted(found)
+
+
+def _apart(attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool]) -> list[bool]:
+    """Whether each attachment has to be stored. The first ones that fit into the prompt are part of it."""
+    room, apart = EMBEDDED, []
+    for one in attachments:
+        is_embedded = len(one.data) <= room and embeds(one)
+        apart.append(not is_embedded)
+        if is_embedded:
+            room -= len(one.data)
+    return apart
 
 
 def file_name(name: str | None) -> str:

@@ -92,8 +92,8 @@ class Handover:
         return self._accepted()
 
     def load(self) -> None:
-        """Reads the comments that are left, unless they have been read. Blocking. If that fails, the error is logged
-        and nothing is handed over."""
+        """Reads the comments that were left with the session, unless they have already been read. Blocking. If that
+        fails, the error is logged and nothing is handed over."""
         try:
             self._comments.load()
         except OSError as error:

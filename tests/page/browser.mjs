@@ -44,8 +44,8 @@ const commands = {
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
-  // A click at a place, whatever is there.
-  tap: ({ x, y }, { page }) => page.mouse.click(x, y),
+  // At a place, whatever is there: by mouse, or by finger.
+  tap: ({ x, y, touches }, { page }) => (touches ? page.touchscreen.tap(x, y) : page.mouse.click(x, y)),
   // As two fingers do it.
   zoom: async ({ factor }, { context, page }) => {
     const session = await context.newCDPSession(page);

@@ -24,13 +24,16 @@ PLAN = "# Plan\n\n" + "".join(f"{number}. Do step {number}.\n" for number in ran
 
 WATCH = r"""(() => {
   // Of each text: which of its characters have been on the screen. A line of a file, and code, get their colors later, in
-  // new elements: their text stays the same.
-  const texts = new WeakMap();
+  // new elements: their text stays the same. So does a field that was replaced by its editor for a while.
+  const texts = new Map();
   const textOf = (node) => {
     const owner = node.parentElement.closest('.line, code') ?? node;
     const text = owner.textContent;
-    if (texts.get(owner)?.text !== text)
-      texts.set(owner, { text, marks: new Uint8Array(text.length), parts: new Map() });
+    if (texts.get(owner)?.text !== text) {
+      const before = [...texts].find(([one, known]) => !one.isConnected && known.text === text);
+      texts.set(owner, before?.[1] ?? { text, marks: new Uint8Array(text.length), parts: new Map() });
+      if (before) texts.delete(before[0]);
+    }
     return texts.get(owner);
   };
   // Lines of texts, each with the rectangles in which it is drawn now.
@@ -91,7 +94,8 @@ WATCH = r"""(() => {
     if (!sockets.has(this)) this.addEventListener('message', receive);
     sockets.add(this);
     const { type, data } = typeof text === 'string' ? JSON.parse(text) : {};
-    if (type === 'permission_response' && data.decision === 'allow') {
+    const isEdited = 'updated_input' in (data ?? {}); // that an edit was seen is for test_editing.py
+    if (type === 'permission_response' && data.decision === 'allow' && !isEdited) {
       const id = data.approval_id;
       const card = document.querySelector(`[data-approval="${id}"]`);
       const missing = pieces(card).filter((one) => !isSeen(one)).map(({ line }) => line);
@@ -371,19 +375,27 @@ def hostile(random: Random, directory: Path) -> dict[str, Any]:
 
 def acts(random: Random, person: Person) -> str:
     """Something that a person may do, hastily or by accident; what it was. Never "Accept without reading"."""
-    match random.randrange(12):
+    match random.randrange(14):
         case 10 | 11:
             person.until("!document.querySelector('.approval .moved')")
             return "waits until the buttons have settled"
+        case 12 | 13:
+            name = random.choice(["Edit", "Back", "Back", "Wrap lines"])
+            person.runs(
+                f"[...document.querySelectorAll('{CARD} button')]"
+                f".find((one) => one.innerText.startsWith('{name}') || one.ariaLabel === '{name}')?.click()"
+            )
+            return f"clicks {name}"
         case 0 | 1 | 2 | 3:
             button = random.choice([".reads", ".yes.accepts", ".always", "button.must"])
             at = person.runs(
                 f"(() => {{ const box = document.querySelector('{CARD} {button}')?.getBoundingClientRect();"
                 " return box && [box.left + box.width / 2, box.top + box.height / 2] })()"
             )
+            touches = random.random() < 0.5 and person.runs("navigator.maxTouchPoints > 0")
             if at and 0 <= at[1] < 800:
-                person("tap", x=at[0], y=at[1])
-            return f"taps {button}"
+                person("tap", x=at[0], y=at[1], touches=touches)
+            return f"{'taps' if touches else 'clicks'} {button}"
         case 4 | 5:
             key = random.choice(["a", "Control+Enter", "Enter", "Tab", "PageDown", "End", "Home", "Escape"])
             person.presses(key)
@@ -433,12 +445,15 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
     width, height = random.choice(SCREENS)
     calls = [hostile(random, directory) for _ in range(random.choice([1, 1, 2]))]
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
-    story += [(width, height), calls]
+    settings = {"wrap": random.choice(["", "off"]), "diff": random.choice(["", "unified"])}
+    story += [(width, height), settings, calls]
     with browser.person(address, width=width, height=height) as person:
         person.sees("#prompt")
         here = person.runs("location.hash")
         person.runs(FAST)
         person.runs(WATCH)
+        for name, value in settings.items():
+            person.runs(f"localStorage.setItem('drawbridge.setting.{name}', '{value}')")
         sends(person, *calls)
         for _ in range(25):
             story.append(acts(random, person))
@@ -446,9 +461,9 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
                 assert one == NOTHING_UNSEEN
         count = len(accepted(person))
         person.goes_to(here)  # the keys may have led away from it
-        person.sees("#prompt")
+        person.sees("#prompt")  # what was edited stays, with a notice, when its request is withdrawn
         person.until(
-            f"!document.querySelector('{CARD}') && !document.querySelector('.run .stop')"
+            f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop')"
             " || void document.querySelector('.run .stop')?.click()"
         )
         return count

@@ -1,6 +1,8 @@
-"""Authenticates clients and limits how often an address may try: only this module checks tokens, codes and signatures.
+"""Authenticates clients and limits how often an address may try: every token, code and signature is checked through
+this module.
 
-Every refusal is counted for the client's address, logged and audited; never with the secret.
+Failed attempts are counted for the client's address. They are logged and audited, within limits, and never with the
+secret.
 """
 
 from __future__ import annotations
@@ -171,7 +173,7 @@ class Entrance:
             if refused is not None:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
-                # Before the code is used up, so that a device that is refused can try again with it.
+                # Room is reserved before the code is used up, so that a refused device can try again with the code.
                 room = self._place_for_newcomer(address) if enters else contextlib.nullcontext()
                 with room, self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)

@@ -77,7 +77,7 @@ class Core:
         audit: Handler,
     ) -> None:
         """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
-        ``audit`` receive their events."""
+        ``audit`` receive the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors()

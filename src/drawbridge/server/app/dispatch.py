@@ -65,8 +65,8 @@ AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """``rows``: the commands that the server accepts. The row determines whether ``core`` or ``server`` has the
-    handler."""
+    """``rows``: the commands that the server accepts. A row's ``owner`` determines whether ``core`` or ``server`` has
+    the handler."""
 
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
@@ -149,8 +149,8 @@ class Dispatch:
             raise internal_error() from None
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
-        """Writes a refusal to the log and the audit log, if it matters to the owner. ``command``: None if it could not
-        be parsed."""
+        """Writes a refusal to the log and the audit log, if its code is in ``audited.SECURITY``. ``command``: None if
+        it could not be parsed."""
         name = None if command is None else self._rows[type(command)].name
         fields = audited.refused(error, name, command)
         if fields is not None:

@@ -43,8 +43,9 @@ class ServerCommands:
     ``agents``: the names of the agents that can be run; ``with_image_input``: the names of those that accept images.
     ``scopes``: the scope of each command. ``health`` returns the current numbers. ``push``: None if the server does not
     send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
-    ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns the web UI's
-    addresses for other machines, the best one first, and ``programs`` the agents' programs; both may block.
+    ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
+    the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs; both may
+    block.
     """
 
     def __init__(

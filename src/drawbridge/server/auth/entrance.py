@@ -43,7 +43,8 @@ WRONG_CODES: Final = (10, 1 / 30)
 """Wrong pairing codes from one address."""
 
 ALL_WRONG_CODES: Final = (1_000, 10.0)
-"""Wrong pairing codes from all addresses together. Neither limit may defeat the other:
+"""Wrong pairing codes from all addresses together. The limit prevents guessing, and is too high for one address to lock
+others out:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, with at most 1,000 + 600 * 10 = 7,000 guesses: one code in
   157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a

@@ -154,7 +154,7 @@ class Client:
 
     def close_after(self, code: int, reason: str) -> None:
         """Passes on the frames that were sent in this iteration of the event loop, then closes the connection. Frames
-        that still wait, because the client is slow, are dropped."""
+        that still wait after that are dropped."""
         self._writers.flush()
         self.close(code, reason)
 
@@ -287,8 +287,8 @@ class Clients:
                 client.dismiss(why)
 
     def send_stats(self, stats: Stats) -> None:
-        """Sends the statistics to the clients that follow them. For a device that is confined to some projects, they
-        contain only the number and the states of those projects."""
+        """Sends the statistics to the clients that follow them. For a device that is confined to some projects,
+        ``projects`` and ``project_states`` cover only those."""
         whole = Frame(update("stats", stats), ephemeral=True)
         for client in self:
             if "stats" in client.topics:

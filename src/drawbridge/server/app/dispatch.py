@@ -157,8 +157,8 @@ class Dispatch:
             self._entrance.denied(client.known, **client.audited, **fields)
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
-        """Checks whether the client's scope, projects and rate limits allow this command, and counts the command.
-        Raises ``ClientError``.
+        """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
+        count against the limits. Raises ``ClientError``.
 
         Returns the approval request that the command decides on, if it is open.
         """

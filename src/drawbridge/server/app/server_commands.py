@@ -254,7 +254,7 @@ class ServerCommands:
         """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
         that creates it."""
         devices, at = self._managed_by(client), now()
-        # Done before a code is stored: if it fails, the client would never learn the code.
+        # Done before a code is stored: if this failed, the client would never learn the code.
         page = await self._page(command.origin, client)
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)

@@ -130,8 +130,9 @@ class Approvals:
         surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Also
         returns the surface that delivers the decision.
 
-        Raises ``ClientError`` for a later decision, and for one that does not fit the request or can't be written. In
-        the last case the request stays open, since an agent must not receive a decision that is not in the history.
+        Raises ``ClientError`` for a later decision, for one that does not fit the request, and for one that can't be
+        written, since an agent must not receive a decision that is not in the history. In the last two cases the
+        request stays open.
         """
         approval = self._decidable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"

@@ -80,7 +80,8 @@ class SshChallenge(Command):
 
 
 class SshAuth(Command, kw_only=True):
-    """``signature``: the signature of the challenge's ``text``, as ``ssh-keygen -Y sign -n drawbridge`` creates it.
+    """``signature``: of the text that ``ssh_keys.challenge`` returns, as ``ssh-keygen -Y sign -n drawbridge`` creates
+    it.
 
     ``host``: the host name, with the port if there is one, that the client has connected to; ``certificate``: the
     SHA-256, in hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if

@@ -133,7 +133,8 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
 
     @property
     def given(self) -> dict[str, Any] | None:
-        """``input``, decoded; None if it is not an object, or can't be decoded (because a number is out of range)."""
+        """``input``, decoded; None if it is not an object, or can't be decoded (for example because a number is out of
+        range)."""
         try:
             found = msgspec.json.decode(bytes(self.input))
         except (msgspec.MsgspecError, RecursionError):

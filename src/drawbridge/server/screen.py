@@ -33,8 +33,8 @@ def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: 
 
 
 def address(plan: Plan, port: int) -> str:
-    """The URL of the socket, with the first public name if there is one. If the server listens on all addresses, the
-    URL has a loopback address.
+    """The URL of the socket, with the first public name if there is one. Otherwise, if the server listens on all
+    addresses, the URL has a loopback address.
     """
     host = plan.public_hosts[0] if plan.public_hosts else plan.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104

@@ -43,8 +43,8 @@ TOO_OFTEN: Final = 4429
 class Client:
     """A ``Subscriber``. Until ``let_in``, it has no permissions, and a few seconds to sign in.
 
-    ``host``: the name by which it has reached the server. ``certificate``: the SHA-256 of the certificate of its
-    connection, None without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
+    ``host``: the ``Host`` header of its request. ``certificate``: the SHA-256 of its connection's certificate; None
+    without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class Client:
         self.close_after(DISMISSED, why.text)
 
     def close_after(self, code: int, reason: str) -> None:
-        """Closes the connection once everything that was sent in this iteration of the event loop has been passed on to
-        it."""
+        """Passes on the frames that were sent in this iteration of the event loop, then closes the connection. Frames
+        that still wait after that are dropped."""
         self._writers.flush()
         self.close(code, reason)
 
@@ -239,9 +239,9 @@ class Clients:
         self._strangers[client] = None
 
     def _make_room(self, of: str) -> bool:
-        """Makes room for one more client that has not signed in: if there are too many, closes one that has had its
-        time: the oldest one from the place ``of``, or, if the limit of all places is reached, from the place that has
-        the most. Returns False if none of them has had its time.
+        """Makes room for one more client that has not signed in. If there are too many, closes one whose
+        ``GRACE_SECONDS`` are over: the oldest one from the place ``of`` or, if the limit for all places together is
+        reached, from the place that has the most. Returns False if no client's ``GRACE_SECONDS`` are over.
         """
         mine = [stranger for stranger in self._strangers if stranger.place == of]
         if len(mine) >= PLACE_STRANGERS:
@@ -269,7 +269,7 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected, once all its requests are done. This is the last call for it."""
+        """Removes a client that has disconnected and whose requests are all done. This is the last call for it."""
         self._strangers.pop(client, None)
         self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
@@ -279,7 +279,7 @@ class Clients:
             self._core.gone(client)
 
     async def check(self) -> None:
-        """Disconnects clients whose permissions have ended."""
+        """Disconnects clients whose token or SSH key is no longer valid."""
         for client in self:
             why = self._entrance.refusal_of(client.known)
             if why is not None:
@@ -287,8 +287,8 @@ class Clients:
                 client.dismiss(why)
 
     def send_stats(self, stats: Stats) -> None:
-        """Sends the statistics to the clients that follow them. A device that is confined to some projects receives
-        only the part about those."""
+        """Sends the statistics to the clients that follow them. For a device that is confined to some projects,
+        ``projects`` and ``project_states`` cover only those."""
         whole = Frame(update("stats", stats), ephemeral=True)
         for client in self:
             if "stats" in client.topics:

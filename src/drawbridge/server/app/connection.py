@@ -65,11 +65,11 @@ class Connection:
     def received(self, text: str) -> None:
         if self.client.is_closed:
             return
-        if self._silent:  # a client receives nothing before its first message
+        if self._silent:  # a client receives no statistics before its first message
             self._silent = False
             self.client.topics.add("stats")
         self._inbox.append(text)
-        # What a client sends right after its token is read once the token is accepted: a message may be longer then.
+        # Reading pauses until the token is accepted, because longer messages are allowed only from then on.
         if not self._held and (len(self._inbox) > INBOX or self.client.identity is None):
             self._held = True
             self._websocket.hold_reading(True)
@@ -99,8 +99,7 @@ class Connection:
                 else:
                     self._read_on()
                     await self._take(text, correlation_id)
-            # Most requests are answered without waiting. This gives other clients their turn between two of them; the
-            # requests keep the order of the inbox.
+            # Most requests are answered without waiting: other clients need a turn between two of them.
             await asyncio.sleep(0)
         self._working = False
         self._read_on()

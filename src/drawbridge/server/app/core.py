@@ -1,7 +1,7 @@
-"""The commands that concern projects and their agents: the only layer between the sockets and the sessions.
+"""The commands that concern projects and their agents.
 
-Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. The project sends
-other clients what concerns them, as one frame for all.
+Each method for a command returns the answer for the client that sent it, or raises ``ClientError``. Other clients
+receive the events that the command causes, as one frame for all.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Core:
         audit: Handler,
     ) -> None:
         """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
-        ``audit`` receive their events."""
+        ``audit`` receive the events for notifications and for the audit log."""
         self.audience = Audience(broadcast)
         self.metrics = RunMetrics()
         editors = Editors()
@@ -254,8 +254,8 @@ class Core:
         return OK
 
     async def get_messages(self, command: commands.GetMessages, client: Subscriber) -> Answer[replies.History]:
-        """Without a field other than ``since``, returns the specification's bare array if it fits into a frame;
-        otherwise a page."""
+        """If no field but ``since`` is set, returns the specification's bare array, unless there are too many records
+        for one reply. Otherwise returns a page."""
         project = self.all_sessions.get(command.project_id)
         paged = command.after_seq is not None or command.before_seq is not None or command.limit is not None
         page = await project.store.read(
@@ -681,7 +681,8 @@ class Core:
         return OK
 
     async def _check_unused(self, project: ManagedSession, agent: Agent | None, session_id: str) -> None:
-        """Raises ``ClientError`` if another process has the conversation open: both would write the same record."""
+        """Raises ``ClientError`` if another process or session has the conversation open: both would write to the same
+        transcript."""
         users = await asyncio.to_thread(conversations.used_by, agent, session_id, project.pids)
         others = [other for other in self.all_sessions if other is not project and other.is_using(session_id)]
         if users or others:

@@ -50,24 +50,23 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     """The scope that a device needs to send it."""
     owner: type[Owner]
     handler: Callable[[Owner, C, Client], Answer[R] | Awaitable[Answer[R]]]
-    """The method of ``owner`` that executes it and returns the reply. It raises ``ClientError`` if that is not
-    possible."""
+    """The method of ``owner`` that executes the command and returns the answer, or raises ``ClientError``."""
     reply: Reply[R]
     audit: Audit[C, R] | None = None
     """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
-    """Whether the client's next requests do not wait for it; a function decides that for each command."""
+    """True if the client's next requests do not wait for the command; a function decides that for each command."""
     signs_in: bool = False
-    """Whether it is accepted before the client has signed in. Requests that the client sends right after it wait for
-    it."""
+    """Whether the command is accepted before the client has signed in. Requests that the client sends right after it
+    wait until it is done."""
 
 
 AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """``rows``: the commands that the server accepts. The row determines whether ``core`` or ``server`` has the
-    handler."""
+    """``rows``: the commands that the server accepts. A row's ``owner`` determines whether ``core`` or ``server`` has
+    the handler."""
 
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
@@ -150,16 +149,16 @@ class Dispatch:
             raise internal_error() from None
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
-        """Writes a refusal to the log and the audit log, if it matters to the owner. ``command``: None if it could not
-        be parsed."""
+        """Writes a refusal to the log and the audit log, if its code is in ``audited.SECURITY``. ``command``: None if
+        it could not be parsed."""
         name = None if command is None else self._rows[type(command)].name
         fields = audited.refused(error, name, command)
         if fields is not None:
             self._entrance.denied(client.known, **client.audited, **fields)
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
-        """Checks whether this client may send this command for this project. Only this method decides that. Raises
-        ``ClientError``.
+        """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
+        count against the limits. Raises ``ClientError``.
 
         Returns the approval request that the command decides on, if it is open.
         """
@@ -200,7 +199,7 @@ class Dispatch:
 
 
 async def _answered(row: AnyRow, owner: Any, command: Command, client: Client) -> Answer[Any]:
-    """The handler's answer, whether it is a coroutine or not."""
+    """Calls the handler, which may be a coroutine function, and returns its answer."""
     answer = row.handler(owner, command, client)
     return answer if isinstance(answer, Answer) else await answer
 

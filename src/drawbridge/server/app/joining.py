@@ -70,8 +70,8 @@ class Joining:
         """Sends the records on disk, as fast as the client reads. When none is left, the client joins the others in the
         same iteration of the event loop.
 
-        ``sent``: what the snapshot contained in addition to the history. What has changed in it since is sent at the
-        end.
+        ``sent``: the events that the snapshot contained in addition to the history. Those that have changed since are
+        sent at the end.
         """
         while seq < (last_seq := project.history.last_seq):
             page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)

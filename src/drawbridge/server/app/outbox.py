@@ -28,12 +28,13 @@ BATCH: Final = 256 * 1024
 still be left out."""
 
 ROOM: Final = 512 * 1024
-"""``room`` returns once fewer bytes than this wait."""
+"""``room`` returns once no more bytes than this wait and the connection is not congested."""
 
 
 COMPRESSED_FROM: Final = 4_096
-"""Frames of at least this many bytes are compressed, once for all clients that accept that. Smaller ones would shrink
-by half at most. Messages with a token are smaller, so an attacker can't guess the token from how well they compress.
+"""Frames of at least this many bytes are compressed, once for all clients that accept compression. Smaller ones would
+shrink by half at most. Messages with a token are smaller and so never compressed: an attacker can't guess the token
+from their compressed size.
 """
 
 
@@ -51,7 +52,7 @@ class Writers:
     def collect(self, audience: Sequence[Addressee], frame: Frame) -> None:
         """Adds a frame for these clients. ``audience`` must not change afterwards."""
         if not self._collected:
-            # All frames of this turn of the loop share one write. Their order is that of the list.
+            # One flush at the end of this iteration writes all frames, in the order of the list.
             asyncio.get_running_loop().call_soon(self.flush)
         self._collected.append((frame, audience))
 
@@ -68,7 +69,7 @@ class Writers:
                 begin = end
 
     def _write(self, frames: list[Frame], audience: Sequence[Addressee]) -> None:
-        """Writes the same bytes to all clients; for a client that lags, after what still waits for it."""
+        """Writes the frames to all these clients, or adds them to the outbox of a client that lags."""
         wires = [framed(frame.data) for frame in frames]
         whole = wires[0] if len(wires) == 1 else b"".join(wires)
         small = len(whole) <= BATCH
@@ -148,11 +149,12 @@ class Outbox:
     def _pass_on_soon(self) -> None:
         if self._queue and not self._will_pass_on and not self.websocket.congested:
             self._will_pass_on = True
-            # The rest stays in the queue for this turn of the loop, where ephemeral frames can still be left out.
+            # Until the next iteration of the loop, the frames stay in the queue: ephemeral ones can still be left out.
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        """Writes as much as the connection takes without buffering."""
+        """Writes about ``BATCH`` bytes. The rest follows in the next iteration of the loop, or once the connection has
+        drained."""
         self._will_pass_on = False
         batch, size = [], 0
         while self._queue and size < BATCH:

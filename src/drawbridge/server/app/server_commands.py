@@ -42,9 +42,10 @@ class ServerCommands:
 
     ``agents``: the names of the agents that can be run; ``with_image_input``: the names of those that accept images.
     ``scopes``: the scope of each command. ``health`` returns the current numbers. ``push``: None if the server does not
-    send notifications to browsers. ``push_test`` sends one, and returns the problem if there is one. ``machine``: the
-    server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns the web UI's
-    addresses for other machines, the best one first, and ``programs`` the agents' programs; both may block.
+    send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
+    ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
+    the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs; both may
+    block.
     """
 
     def __init__(
@@ -253,7 +254,7 @@ class ServerCommands:
         """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
         that creates it."""
         devices, at = self._managed_by(client), now()
-        # Before the code is stored: without its link the client would never learn the code.
+        # Done before a code is stored: if this failed, the client would never learn the code.
         page = await self._page(command.origin, client)
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)
@@ -283,8 +284,8 @@ class ServerCommands:
         return next(iter(await asyncio.to_thread(self._addresses)), page) if local else page
 
     def _managed_by(self, client: Client) -> Devices:
-        """The devices. Raises ``ClientError`` if this client may not manage them: a code could give it more permissions
-        than it has itself."""
+        """The devices. Raises ``ClientError`` if the server does not accept devices, or if this client is confined to
+        some projects: a pairing code could give it more permissions than it has itself."""
         if client.known.projects is not None:
             text = "A device that is limited to some projects can't manage devices."
             raise ClientError("PERMISSION_DENIED", text)

@@ -1,6 +1,6 @@
 """What the server serves over HTTP: the clients' WebSocket, the web UI, its health and its certificate authority.
 
-The web UI's files are read from the package once; a request's path never opens a file. They don't require a token,
+The web UI's files are read from the package once; a request's path never opens a file. They are served without a token,
 because they are the same for everybody. The policy in their headers restricts the web UI: it can load only from this
 server, run only scripts that are among these files, and never make HTML from text (Trusted Types).
 """
@@ -148,8 +148,7 @@ class Page:
 PATH: Final = "/ws"
 HEALTH: Final = "/health"
 AUTHORITY: Final = "/ca.crt"
-"""The path of the certificate authority's public certificate, which a phone has to trust. It does not require a
-token."""
+"""The path of the certificate authority's public certificate, which a phone has to trust. No token is required."""
 
 NO_AUTHORITY: Final = b"This server's certificate was not issued by its own certificate authority.\n"
 
@@ -167,8 +166,8 @@ class ServerSite:
         dispatch: Dispatch,
         authority: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """``authority``: the public certificate (PEM) of the server's own authority, which anybody may download; None
-        without one."""
+        """``authority`` returns the public certificate (PEM) of the server's own certificate authority, which anybody
+        may download; None if there is no such authority."""
         self._entrance = entrance
         self._clients = clients
         self._dispatch = dispatch
@@ -191,7 +190,8 @@ class ServerSite:
         return None
 
     def compresses(self, head: Head) -> bool:
-        """Whether frames are compressed: on the server's own machine, that would only cost time."""
+        """Whether frames are compressed: not for clients on the server's own machine, where that would only cost
+        time."""
         return not is_loopback(self._entrance.address(head))
 
     def opened(self, head: Head, websocket: WebSocket) -> Connection:

@@ -1,5 +1,5 @@
-"""The editors on this machine as surfaces: a proposal is shown in each editor that has its directory open, and a
-decision there counts like a client's. Editors that show reviews are notified when one changes.
+"""The editors on this machine as surfaces: a proposal is shown in each editor with an open folder that contains the
+file, and a decision there counts like a client's. Editors that show reviews are notified when one changes.
 
 Editors connect to the private socket (``terminal_sessions.socket``), each through its bridge.
 """
@@ -62,8 +62,8 @@ class Person:
 
 
 class _Offer:
-    """An open approval request, and the editors that show it. ``besides``: the id of a process whose own editor shows
-    it anyway."""
+    """An open approval request, and the editors that show it. ``besides``: the id of an agent process whose own editor
+    shows the request anyway."""
 
     def __init__(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         self.approval = approval
@@ -92,7 +92,7 @@ class Editors:
 
     def published(self, announced: Announced) -> None:
         """The "editors" receiver of the event bus: an approval request that is resolved or withdrawn is closed in every
-        editor, and each editor is notified when a review has changed."""
+        editor, and the editors that show reviews are notified when one has changed."""
         match announced.event:
             case ApprovalResolved(approval_id=approval_id, decision=decision):
                 self._close(approval_id, written=decision == "allow")

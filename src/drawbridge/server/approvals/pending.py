@@ -113,7 +113,8 @@ def permission_request(
 
 
 class Surface(Protocol):
-    """The agent's process, a hook that waits, or the editor that the agent itself has opened. ``pid``: the agent's process."""
+    """The agent's process, a hook that waits, or the editor in which the agent itself shows the change. ``pid``: the
+    agent's process, if it is known."""
 
     pid: int | None
     in_editor: bool

@@ -75,8 +75,8 @@ class Approvals:
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
         """Opens an approval request: an agent waits at ``surface``. ``agent``: the agent's name. ``offered``: whether
-        editors also show the request, if it proposes a change to a text; the editor of the agent's own process does
-        not.
+        editors also show the request, if it proposes a change to a text. The editor in which the agent itself shows
+        the change is left out.
         """
         request = approval.request
         found = words(request, agent, self._root, _real)
@@ -91,7 +91,7 @@ class Approvals:
             self._editors.offer(approval, agent, self._decide, surface.pid)
 
     def restore(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool) -> None:
-        """Restores an approval request from before a restart, in any state. The request is not reported again."""
+        """Restores an approval request from before a restart, in any state. The request is not recorded again."""
         if not approval.is_open:
             self._remember(approval)
             return
@@ -106,8 +106,8 @@ class Approvals:
             self._surfaces[approval.id].append(surface)
 
     def replace(self, approval: PendingApproval, surface: Surface) -> bool:
-        """Replaces the first surface of an approval request that the agent has sent again. Returns whether it is still
-        open."""
+        """Replaces the first surface of an approval request that the agent has sent again. Returns whether the request
+        is still open."""
         if approval.id not in self._surfaces:
             return False
         self._surfaces[approval.id][0] = surface
@@ -126,11 +126,13 @@ class Approvals:
     def decide(
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
-        """Accepts the first decision: it is recorded, the other surfaces are notified, and the agent receives it
-        through the surface that asked (``at``: the surface that delivers it itself instead). Also returns that surface.
+        """Accepts the first decision: it is recorded, the agent receives it through the first surface, and the other
+        surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Also
+        returns the surface that delivers the decision.
 
-        Raises ``ClientError`` for any other decision, and for one that can't be written: the request stays open, since
-        an agent must not receive a decision that is not in the history.
+        Raises ``ClientError`` for a later decision, for one that does not fit the request, and for one that can't be
+        written, since an agent must not receive a decision that is not in the history. In the last two cases the
+        request stays open.
         """
         approval = self._decidable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"
@@ -173,11 +175,11 @@ class Approvals:
         return True
 
     def waiting(self) -> list[messages.Waiting]:
-        """The open requests as lists contain them."""
+        """Summaries of the open requests, for lists."""
         return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
-        """The open requests as a snapshot contains them: in ``room`` bytes altogether, as previews if necessary."""
+        """The open requests for a snapshot: in ``room`` bytes altogether, as previews if necessary."""
         each = room // max(len(self), 1) - messages.ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 
@@ -258,8 +260,8 @@ def _encode(value: Any) -> bytes:
 
 
 MOST: Final = 50
-"""The maximum number of texts of one request that are followed although their fields' names do not show that they are
-paths."""
+"""The maximum number of texts in one request that are checked for links although their fields' names do not show that
+they are paths."""
 
 _LONGEST_PATH: Final = 4_096
 """The maximum length of a text that may be a path, in characters."""
@@ -300,7 +302,7 @@ _DEPTH: Final = 4
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
     """Each path that leads through a symbolic link, as it is written, with its target. No file is opened.
 
-    ``given``: the tool's input, any text of which may be a path; ``root``: the project's directory, from which relative
+    ``given``: the tool's input, in which any text may be a path; ``root``: the project's directory, from which relative
     paths start; ``named``: other paths of the request, such as its proposal's.
     """
     found: dict[str, str] = {}

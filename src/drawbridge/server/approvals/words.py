@@ -233,7 +233,8 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
     """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or as an ACP option.
-    Directories in ``root`` are left out because they change nothing: the agent has them anyway, and would ask again.
+    Directories in ``root`` are left out because they change nothing: the agent can use them anyway, and would ask
+    again.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
@@ -243,7 +244,7 @@ def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Alwa
     options = [(number, one) for number, one in numbered if "optionId" in one]
     if options:
         return _of_options(options)
-    # As the agent's driver remembers them: a mode, which covers far more than this call, only if nothing else is suggested.
+    # Like the agent's driver: a mode, which covers far more than this call, counts only if nothing else is suggested.
     narrow = [(number, one) for number, one in numbered if one.get("type") != "setMode"] or numbered
     new = [(number, one) for number, one in narrow if not _is_known_directory(one, root, resolve)]
     return tuple(Always(text, number, saved_in=file) for number, one in new for text, file in [_suggestion(one)])

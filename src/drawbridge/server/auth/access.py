@@ -1,5 +1,5 @@
-"""Who may use the server: the tokens of the owner and of devices, the web pages that may send requests, and the host
-names and addresses for which requests are accepted."""
+"""Who may use the server: the tokens of the owner and of devices, SSH keys, the web pages that may send requests, and
+the host names and addresses for which requests are accepted."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ FOREIGN_NAME: Final = Refusal(
 
 def owner_token(path: Path) -> str:
     """The token in the file, which is created with a new token if it is missing. Only the owner can read the file
-    (0600). Raises ``BadSetting`` if it does not contain a token."""
+    (0600). Raises ``BadSetting`` if the file can't be read or does not contain a token."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -191,7 +191,8 @@ class Access:
         if host is None or _without_port(host) not in self._names:
             return FOREIGN_NAME
         origins = head.all("origin")
-        # A browser sends the page's origin, which the page can't forge: only the server's own pages are accepted.
+        # A browser sends the page's origin, which the page can't forge. Only the server's own pages and those of the
+        # configured origins are accepted.
         own = origins == [f"{self._scheme}://{host}"]
         if origins and not own and not (len(origins) == 1 and origins[0].lower() in self._origins):
             return FOREIGN_PAGE

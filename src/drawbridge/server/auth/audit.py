@@ -1,9 +1,9 @@
 """The audit log: who signed in, who was refused, who started a run, and who decided on what. Each entry is one line of
 JSON, for the owner.
 
-``audit.jsonl`` (0600) in the data directory only grows; at 10 MB it becomes ``audit.jsonl.1`` and so on. No client
-command reads, changes or removes it. It contains the names of people, projects, tools and files; never contents,
-prompts or secrets.
+Entries are only appended to ``audit.jsonl`` (0600) in the data directory. At 10 MB, the file is renamed to
+``audit.jsonl.1``; ten old files are kept. No client command reads, changes or removes the log. It contains the names of
+people, projects, tools and files; never contents, prompts or secrets.
 """
 
 from __future__ import annotations

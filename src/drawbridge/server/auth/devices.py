@@ -117,7 +117,8 @@ class File(Struct, omit_defaults=True):
 class Devices:
     """The devices of one data directory. If their file is damaged, connected devices stay, and no others are accepted.
 
-    The methods for the server don't wait for another process. ``changed`` does, so the server calls it in a thread.
+    The methods for the server don't wait for another process. Those for the owner's commands do, because of
+    ``changed``: the server calls them in a thread.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -147,7 +148,8 @@ class Devices:
     def add(
         self, name: str, scope: Scope, projects: Sequence[str] | None = None, lifetime: timedelta | None = None
     ) -> tuple[Device, str]:
-        """Adds a device. Returns it and its token, which is not stored. Raises ``BadArgument`` if the name is taken."""
+        """Adds a device. Returns it and its token, which is not stored. Raises ``BadArgument`` if the name is not valid
+        or is taken."""
         with self.changed() as file:
             return added(file, name, scope, projects, now() + lifetime if lifetime else None)
 
@@ -349,7 +351,7 @@ def new_code(
     maker: Identity | None = None,
 ) -> str:
     """Creates a code for a device with this name (None if the device chooses its name). ``maker``: the client that
-    requests it; None for the owner. The device never outlives a maker that expires.
+    requests it; None for the owner. The device's token expires no later than the maker's.
 
     Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is no longer valid.
     """

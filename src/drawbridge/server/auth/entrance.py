@@ -1,6 +1,8 @@
-"""Authenticates clients and limits how often an address may try: only this module checks tokens, codes and signatures.
+"""Authenticates clients and limits how often an address may try: every token, code and signature is checked through
+this module.
 
-Every refusal is counted for the client's address, logged and audited; never with the secret.
+Failed attempts are counted for the client's address. They are logged and audited, within limits, and never with the
+secret.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ WRONG_CODES: Final = (10, 1 / 30)
 """Wrong pairing codes from one address."""
 
 ALL_WRONG_CODES: Final = (1_000, 10.0)
-"""Wrong pairing codes from all addresses together. Neither limit may defeat the other:
+"""Wrong pairing codes from all addresses together. The limit prevents guessing, and is too high for one address to lock
+others out:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, with at most 1,000 + 600 * 10 = 7,000 guesses: one code in
   157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a
@@ -171,7 +174,7 @@ class Entrance:
             if refused is not None:
                 raise self._too_often("wrong pairing codes", refused, address)
             try:
-                # Before the code is used up, so that a device that is refused can try again with it.
+                # Room is reserved before the code is used up, so that a refused device can try again with the code.
                 room = self._place_for_newcomer(address) if enters else contextlib.nullcontext()
                 with room, self._counted(address, short=True):
                     device, token = await asyncio.to_thread(self._access.pair, code, name)

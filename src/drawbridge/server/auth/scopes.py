@@ -33,7 +33,7 @@ one call, which amounts to starting a run. Also needed to remove prompts from th
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """The fields that ``approve`` may change in the input of a proposal: the text, but not which file.
 
-It may not change a command: a different command amounts to starting a run.
+``approve`` may not change a command: a different command amounts to starting a run.
 """
 
 ANSWERS: Final = frozenset({"answers"})
@@ -65,8 +65,8 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None for a project without a directory). The target of ``path`` is
-        checked, too, because the directory may have become a link to one that it may not see."""
+        """Whether it may see a project at ``path`` (None if the path is not known). The target of ``path`` is checked,
+        too, because the directory may have become a link to one that it may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))

@@ -1,7 +1,7 @@
 """Sign-in with an SSH key: ``authorized_keys`` in OpenSSH's format, signatures in the format of ``ssh-keygen -Y``.
 
-People's own tools create that format (OpenSSH's PROTOCOL.sshsig), from a file or through ssh-agent; its namespace
-prevents a signature for this server from being used for anything else.
+People's own tools create signatures in that format (OpenSSH's PROTOCOL.sshsig), from a key file or through ssh-agent.
+Its namespace prevents a signature for Drawbridge from being used for anything else.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def entries(text: str, where: str) -> Iterator[Entry]:
 
 
 def verified(signature: str, message: bytes) -> bytes:
-    """The blob of the key that has signed ``message`` in this server's namespace. Raises ``BadSignature``."""
+    """The blob of the key that has signed ``message`` in Drawbridge's namespace. Raises ``BadSignature``."""
     fields = _Fields(_unarmoured(signature))
     if fields.take(len(MAGIC)) != MAGIC or fields.take(4) != b"\0\0\0\1":
         raise BadSignature("not an SSH signature of version 1")

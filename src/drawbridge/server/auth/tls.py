@@ -3,7 +3,7 @@ traffic is encrypted from the first start.
 
 A phone that trusts the authority accepts every later certificate of this server. The authority can only certify this
 machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280, 4.2.1.10): a device
-that trusts the authority accepts nothing else from it, even if its key is stolen.
+that trusts the authority accepts nothing else from it, even if the authority's key is stolen.
 
 The key of the server's certificate is created once and kept when the certificate is renewed: clients that have pinned
 the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has
@@ -164,7 +164,7 @@ def _limits(names: Sequence[str]) -> list[x509.GeneralName]:
 
 
 LIFETIME: Final = timedelta(days=397)
-"""The longest lifetime that browsers accept for a server's certificate."""
+"""The lifetime of the server's certificate: browsers accept at most 398 days."""
 
 RENEWAL: Final = timedelta(days=30)
 """The server's own certificate is renewed this long before it expires."""

@@ -1,7 +1,7 @@
 """Tokens in notifications: each lets the browser that was notified decide on one approval request, and do nothing else.
 
-The token is only in the encrypted push, so the browser's service worker does not need the device's token. Its hash is
-kept only in memory, because the approval requests of a server that has ended are withdrawn, or made again.
+The token is only in the encrypted push, so the browser's service worker does not need the device's token. The server
+keeps only a hash of it, in memory: no token is valid after a restart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
-They contain the project's name, and the tool of an approval request, or how a run ended and how much there is to
+The texts contain the project's name, and the tool of an approval request, or how a run ended and how much there is to
 review; never a path, a prompt or an agent's text, since they leave this machine through third-party services. The
 exception is a push to a browser whose user has turned on actions in notifications: it contains the command of an
 approval request, if that is short, so that the user can decide on it without opening the web UI. A push is encrypted

@@ -1,8 +1,8 @@
 """Sends notifications: by Web Push to the browsers that have subscribed, and to the owner's webhook.
 
 Notifications are sent one after the other in each of two threads: one for the webhook, one for the browsers, so that a
-push service that does not answer does not delay the webhook. A failed notification is retried twice. If too many are
-waiting, further ones are dropped and logged.
+push service that does not answer does not delay the webhook. A failed notification is retried at most twice, if that
+may help. If too many are waiting, further ones are dropped and logged.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ PATIENCE: Final = 3.0
 """Seconds that a person who has the web UI open has to answer an approval request before notifications are sent."""
 
 REVIEW_SECONDS: Final = 3.0
-"""Seconds that the notification of a run's end waits for the numbers of the review: they follow the checkpoint after
-the run."""
+"""The maximum number of seconds that the notification of a run's end waits for the numbers of the review, which follow
+the checkpoint after the run."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
@@ -219,7 +219,7 @@ class Notifier:
         """Sends a notification, once. Returns the problem, as a sentence for people; None if the push service has
         accepted it. Raises ``ClientError`` if the device sends tests too often.
 
-        Any device may send a test, so a test that fails is the device's problem, not the server's.
+        Any device may send a test, so a test that fails is not counted among the server's ``problems``.
         """
         wait = self._next_tests.get(browser.device_id, 0.0) - time.monotonic()
         if wait > 0:
@@ -290,7 +290,8 @@ class Notifier:
         self._push_sender.end()
 
     def _wanting(self, directory: Path) -> Iterator[Subscription]:
-        """The subscriptions of devices that are still valid and may see that project."""
+        """The owner's subscriptions, and those of devices that are still valid and may see the project in
+        ``directory``."""
         return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
 
     def _sees(self, device_id: str, directory: Path) -> bool:

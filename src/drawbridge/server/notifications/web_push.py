@@ -1,7 +1,7 @@
 """Web Push: the browsers that have subscribed, the server's key for it, and the request for one push.
 
-Subscriptions and key are in ``push.json`` (0600) in the data directory. A push is encrypted for one browser (RFC 8291)
-and signed by this server (RFC 8292).
+The subscriptions and the key are in ``push.json`` (0600) in the data directory. A push is encrypted for one browser
+(RFC 8291), and this server signs the request for it (RFC 8292).
 """
 
 from __future__ import annotations
@@ -218,15 +218,15 @@ DOTTED: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 def contact(public: Sequence[str], host: str) -> str:
     """The host name in the contact address for push services: a public one, otherwise the machine's own.
 
-    Push services refuse names without a dot, which most machines have: ``.invalid`` (RFC 2606) marks a name that is not
-    reachable.
+    Push services refuse names without a dot, such as those of most machines. ``.invalid`` (RFC 2606) marks a name that
+    is not reachable.
     """
     dotted = next((name for name in (*public, host) if DOTTED.fullmatch(name)), None)
     return dotted or f"{re.sub(r'[^A-Za-z0-9-]+', '-', host).strip('-') or 'drawbridge'}.invalid"
 
 
 def request(to: Subscription, payload: bytes, *, urgent: bool, key: str, contact: str) -> tuple[dict[str, str], bytes]:
-    """Headers and body for ``to.endpoint``. ``key``: this server's own, as ``Subscriptions.private_key``."""
+    """Headers and body for ``to.endpoint``. ``key``: this server's ``Subscriptions.private_key``."""
     body = http_ece.encrypt(
         payload,
         private_key=ec.generate_private_key(ec.SECP256R1()),

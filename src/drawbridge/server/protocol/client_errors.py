@@ -151,7 +151,7 @@ CODES: Final[Mapping[str, Kind]] = {
 
 
 class ClientError(Exception):
-    """Why a client's request was refused or failed. ``text``: what failed, what was left unchanged, what to do next.
+    """Why a client's request was refused or failed. ``text``: what failed, why, and what to do next.
 
     The server puts an absolute path neither into the text nor into ``details``, unless the client gave the path; what
     git and its hooks printed (``details.output``) may contain one. ``field`` is a path in the message, such as

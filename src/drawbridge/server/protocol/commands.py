@@ -80,7 +80,8 @@ class SshChallenge(Command):
 
 
 class SshAuth(Command, kw_only=True):
-    """``signature``: of what ``ssh_keys.challenge`` returns, as ``ssh-keygen -Y sign -n drawbridge`` creates it.
+    """``signature``: of the text that ``ssh_keys.challenge`` returns, as ``ssh-keygen -Y sign -n drawbridge`` creates
+    it.
 
     ``host``: the host name, with the port if there is one, that the client has connected to; ``certificate``: the
     SHA-256, in hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if
@@ -137,8 +138,8 @@ class ProjectLeave(ProjectCommand):
 
 
 class GetMessages(ProjectCommand, kw_only=True):
-    """Without a field other than ``since``, the reply is the specification's bare array, if it fits into a message.
-    Otherwise it is a page."""
+    """If no field but ``since`` is set, the reply is the specification's bare array, unless there are too many records
+    for one message. Otherwise the reply is a page."""
 
     since: Instant | None = None
     after_seq: Count | None = None
@@ -217,7 +218,7 @@ class AgentNewSession(ProjectCommand):
 
 
 class RunChanges(ProjectCommand, kw_only=True):
-    """Requests what a run changed in the files of its project, if that is a git work tree."""
+    """Requests what a run changed in the files of its project."""
 
     run_id: Identifier
 

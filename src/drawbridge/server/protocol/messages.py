@@ -177,11 +177,11 @@ DeskState = Literal["working", "waiting", "finished", "ended"]
 
 ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
 """Modes in which the agent asks neither before commands nor before changes to files; ``dontAsk`` denies those that its
-permissions do not allow. In auto mode it still asks about plans and what was blocked three times in a row, and asks its
-own questions; hooks can make it ask in any mode."""
+permissions do not allow. In auto mode, the agent still asks about plans and about what was blocked three times in a
+row, and asks its own questions; hooks can make it ask in any mode."""
 
 IN_TERMINAL: Final = "asked in the terminal: it can now be answered only there"
-"""The reason of a withdrawal after which the request can be answered only in the agent's own dialog."""
+"""The reason for a withdrawal after which the request can be answered only in the agent's own dialog."""
 
 
 TERMINAL_NAME: Final = "desk"
@@ -251,7 +251,7 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """When the last run that the agent has scheduled itself begins. The agent's process is kept until then, and for up
     to a minute longer while that run is due."""
     title: str = ""
-    """The title of the current session: the name that a person gave the session, or else its first prompt."""
+    """The title of the current session: the name that a person gave it, otherwise its first prompt."""
     problem: str | None = None
     """Why no run is possible in the project, as a sentence for people: the project's directory does not exist, or the
     owner no longer allows it."""
@@ -281,8 +281,8 @@ class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A run that is active (``position`` 0) or waits in the queue.
 
     ``prompt`` is the beginning of the run's prompt; ``cut`` if there is more. The record ``seq`` of the history has the
-    whole prompt (after an edit, a ``prompt_edited`` record). ``by`` and ``client_id``: the client that sent the prompt.
-    ``attachments``: the number of the prompt's attachments.
+    whole prompt; after an edit, the new text is in a later ``prompt_edited`` record. ``by`` and ``client_id``: the
+    client that sent the prompt. ``attachments``: the number of the prompt's attachments.
     """
 
     run_id: str
@@ -398,7 +398,7 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     retry_at: str | None = None
     """When the limit of the agent's account is reset (AGENT_RATE_LIMITED)."""
     removed_by: str | None = None
-    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: its
+    """The name of the client that removed the prompt from the queue; the run never began. ``client_id``: that client's
     connection."""
     client_id: str | None = None
     input_tokens: int | None = None
@@ -620,8 +620,8 @@ class Answer(Struct, Generic[T], frozen=True, kw_only=True):
     ``seq``: the number of the reply's record in the project's history, if it has one.
 
     ``then``: does what follows from the command, such as starting an accepted run. It is called exactly once, after the
-    reply was sent, so that the client gets its reply before the events that follow. It is called without a reply as
-    well, if the audit log can't be written or the client has disconnected, since the command was carried out.
+    reply was sent, so that the client gets its reply before the events that follow. It is also called if no reply can
+    be sent, for example because the client has disconnected, since the command was carried out.
     """
 
     type: str
@@ -769,11 +769,12 @@ class Subscriber(Protocol):
     """Unique among the connections of one server process."""
 
     name: str
-    """The client's name, for other clients and the history: a device's name, or an address."""
+    """The client's name, for other clients and the history: that of its device or SSH key, the one that the owner's
+    client has chosen, or its address."""
 
     @property
     def decides(self) -> bool:
-        """Whether it may decide approval requests."""
+        """Whether it may decide on approval requests."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 """The data of messages that are only sent as replies to commands. Pure.
 
 Messages that the server also sends without a request are in ``messages``, even if they are replies too: ``RunReverted``
-is the reply to ``run_revert``, and every other client receives it as well.
+is the reply to ``run_revert``, and the other clients that have joined the project receive it as well.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ class RunChanges(Struct, frozen=True, omit_defaults=True):
 
 
 class ReviewHunk(Struct, frozen=True):
-    """A part of a change that is decided as a whole: ``lines``, the whole ``file``, its ``mode``, or its ``name``.
+    """A part of a change that is decided on as a whole: ``lines``, the whole ``file``, its ``mode``, or its ``name``.
 
     ``removed`` and ``added`` are texts with their line feeds; the last line of a file may have none. ``old_start`` and
     ``new_start``: the number of the line at which each text begins, counted from 1; for an empty text, the number of
-    the line before it. ``answers``: the ids of the comments whose lines this hunk has changed since the run that they
-    were sent with began.
+    the line before it. ``answers``: the ids of the comments whose lines this hunk has changed since the start of the
+    run that the comments were sent with.
     """
 
     id: str
@@ -130,7 +130,7 @@ class ReviewHunk(Struct, frozen=True):
 
 
 class ReviewImage(Struct, frozen=True):
-    """One version of an image. ``blob_get`` of ``blob_id`` returns it. ``media_type``: found by the file's name."""
+    """One version of an image. ``blob_get`` of ``blob_id`` returns it. ``media_type``: derived from the file's name."""
 
     blob_id: str
     media_type: str
@@ -139,8 +139,8 @@ class ReviewImage(Struct, frozen=True):
 class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A file with changes to decide. ``old_path``: the previous path, if it was renamed. ``added``, ``removed``:
     numbers of lines. ``old_mode``, ``new_mode``: as in git, null where the file does not exist. ``binary``: its lines
-    are not compared, and it is decided as a whole. ``old_image``, ``new_image``: the versions of the image, if the file
-    is named like one. ``too_large``: the file's hunks do not fit into the message, and are left out.
+    are not compared, and it is decided on as a whole. ``old_image``, ``new_image``: the versions of the image, if the
+    file is named like one. ``too_large``: the file's hunks do not fit into the message, and are left out.
     """
 
     path: str
@@ -202,7 +202,7 @@ class Handover(Struct, frozen=True, kw_only=True):
 
     ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are on their way.
     In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if the session
-    ended before, ``refused`` if the agent now has more permissions than clients may use.
+    ended first, ``refused`` if the agent now has more permissions than clients may use.
     """
 
     project_id: str
@@ -256,11 +256,11 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A session in a project's history, or a terminal session.
 
     ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported
-    any. ``title``: the name that a person gave it (then ``named``), or else its first prompt. ``state``: the present
-    state of the ``current`` session, which the next run continues ("waiting": for a decision); "finished" for any
-    other. ``last_line``: the end of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the
-    agent has reported them. ``first_seq`` and ``last_seq``: the session's first and last record; records of other
-    sessions may be in between. ``terminal``: a person has started it in a terminal.
+    any. ``title``: the name that a person gave the session (then ``named``), otherwise its first prompt. ``state``: the
+    present state of the ``current`` session, which the next run continues ("waiting": for a decision); "finished" for
+    any other. ``last_line``: the end of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as
+    the agent has reported them. ``first_seq`` and ``last_seq``: the session's first and last record; records of other
+    sessions may be in between. ``terminal``: a person has started the session in a terminal.
     """
 
     project_id: str
@@ -496,7 +496,7 @@ class PairCreated(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AgentInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``name`` as in ``execute``; ``title`` for people. ``asks``: it can ask for approvals; ``pictures``: it accepts
+    """``name`` as in ``execute``; ``title`` for people. ``asks``: it can ask for approval; ``pictures``: it accepts
     images with a prompt. ``version``: if it is known without starting the program. ``hint``: what to do if it is not
     installed.
     """

@@ -1,7 +1,7 @@
 """The index of a history's files: which records each file contains, and where.
 
 It is built by reading the files, whose damaged ends are repaired, and it is saved beside them, so that a history can be
-opened without reading it.
+opened without reading its files.
 
 The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for several in one second.
 The order of the files follows from the numbers of their records, not from the names.
@@ -378,7 +378,7 @@ class Catalogue:
     def _compare(self, index: Index, *, opening: bool = False) -> None:
         known = {segment.name: segment for segment in index.segments}
         sizes = self._files()
-        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, it is another directory's
+        ours = not sizes or not known or not known.keys().isdisjoint(sizes)  # otherwise, it is another history's index
         last_seq = index.last_seq if ours else 0
         unplaced = 0  # damaged lines in files without good ones: their numbers must not be used again
         segments = []

@@ -141,9 +141,9 @@ def believed(heads: Sequence[Head], before: int | None, start: int, sure: int | 
     offset ``start``; None if it is not known. ``sure``: the number that the last one is known to have; None if it is
     not known.
 
-    Each line has one number, so what is between two good lines accounts for the numbers between them. A line that does
-    not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from it, so that it
-    can't hide them; as the last line, it counts if the damaged part before it has room for the missing ones.
+    Each line has one number, so the lines between two good ones must account for the numbers between them. A line that
+    does not fit (because a digit or line breaks were damaged) counts only if the lines after it continue from it, so
+    that it can't hide them; as the last line, it counts if the damaged part before it has room for the missing records.
     """
     good: list[Head] = []
     last, place, end = before, -1, start

@@ -1,4 +1,4 @@
-"""The history of one session: every message once, numbered, and on disk before it is published. It is read in pages.
+"""The history of one session: every message once, numbered, and in a file before it is published. It is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A new file
 is begun at midnight UTC, after 100 MB or after 10,000 messages, but not before there is something to write. ``latest.jsonl``

@@ -1,10 +1,10 @@
 """The index of one history: what its records contain for people, and the agent's conversations in it.
 
-It is an SQLite file beside the logs, with a full-text index (FTS5) where SQLite has one. It is derived from the records:
-filled after they are written, rebuilt if it is missing or damaged, or does not belong to the log, and removed with the
-history.
+It is an SQLite file beside the history's files, with a full-text index (FTS5) where SQLite has one. It is derived from
+the records: filled after they are written, rebuilt if it is missing, damaged or not the index of this history, and
+removed with the history.
 
-Its methods block, and may be called from any thread.
+The methods of ``Index`` block, and may be called from any thread.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ logger = logging.getLogger("drawbridge.server")
 
 FILE: Final = "search.sqlite"
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""The maximum size of the file, in bytes; beyond that, the oldest texts are dropped. It is at most as large as the log
-in any case."""
+"""The maximum size of the file, in bytes; beyond that, the oldest texts are dropped."""
 
 BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -69,10 +68,11 @@ MOST_DAMAGES: Final = 3
 
 _NO_CODE: Final = -1
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_CODE})
-"""Errors that mean that the file is damaged. Python's own, such as a text that is not UTF-8, have no code."""
+"""Errors that mean that the file is damaged. Python's own errors, such as that for a text that is not UTF-8, have no
+code."""
 
 _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH})
-"""Errors that also mean damage while records are indexed: the statements are fixed then, so they can't be the cause."""
+"""Errors that also mean damage while records are indexed: those statements never change, so they can't be the cause."""
 
 _VERSION: Final = 4
 _BEGIN, _END = "\x02", "\x03"
@@ -245,7 +245,7 @@ class Index:
         self._done = -1
         """The number of the last record that is known to be indexed."""
         self._first = 0
-        """The number of the first record that the history had at that time."""
+        """The number of the history's first record when ``_done`` was set."""
         self._parts: list[Part] | None = None
         """The content of the ``parts`` table; None if it has to be read."""
         self._closed = False
@@ -448,7 +448,8 @@ class Index:
         return seq < self._history.last_seq
 
     def _fits(self, db: sqlite3.Connection, seq: int, mark: int) -> bool:
-        """Whether the file belongs to this log: a log may have been restored from a copy, or lost its old records."""
+        """Whether the file is the index of this history, which may have been restored from a copy, or have lost its old
+        records."""
         version, has_words, first = db.execute("SELECT version, words, first_seq FROM state").fetchone()
         same = (version, bool(has_words), first) == (_VERSION, has_full_text(), self._history.first_seq)
         if not same or seq > self._history.last_seq:
@@ -487,8 +488,8 @@ def _latest(db: sqlite3.Connection) -> Part | None:
 
 
 def _with(db: sqlite3.Connection, part: Part | None, found: Content, record: Record) -> Part | None:
-    """The part after this record: the current one, or a new one that it begins. A removed record begins no part, so
-    None if there is none yet."""
+    """The current part after this record: ``part``, or a new one that the record begins. A removed record does not
+    begin a part, so None if there is none yet."""
     if found.removed_record:
         return part
     marker = found.marker

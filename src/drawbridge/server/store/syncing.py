@@ -28,7 +28,7 @@ sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class Syncer:
-    """Syncs files to disk shortly after they were written, in one thread for all of them that only exists while it is
+    """Syncs files to disk shortly after they were written, in one thread for all of them, which exists only while it is
     needed."""
 
     def __init__(self, delay: float = 1.0) -> None:

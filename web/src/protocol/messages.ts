@@ -3,7 +3,7 @@
 /** The reply to `execute` and `review_submit`. `position`: the number of runs before this one; 0 if it starts immediately, or is active already. `images` and `files`: as in the prompt's record. `waiting`: the comments wait for the agent of a terminal session, and their run is not known yet: `run_id` is empty. */
 export type Accepted = { run_id: string; position: number; images?: PromptImage[]; files?: PromptFile[]; waiting?: boolean };
 
-/** `name` as in `execute`; `title` for people. `asks`: it can ask for approvals; `pictures`: it accepts images with a prompt. `version`: if it is known without starting the program. `hint`: what to do if it is not installed. */
+/** `name` as in `execute`; `title` for people. `asks`: it can ask for approval; `pictures`: it accepts images with a prompt. `version`: if it is known without starting the program. `hint`: what to do if it is not installed. */
 export type AgentInfo = { name: string; title: string; installed: boolean; asks?: boolean; pictures?: boolean; version?: string | null; hint?: string | null };
 
 export type AgentList = { agents: AgentInfo[] };
@@ -79,7 +79,7 @@ export type FileEntries = { path: string; entries: FileEntry[]; more?: boolean; 
 /** `path` is relative to the project. `size`: in bytes, only for files. `status`: how a file differs from the last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted. `link`: it is a symbolic link; `kind` and `size` are those of its target; `kind` is "other" if the target is outside the project or does not exist. `ignored`: git ignores it. */
 export type FileEntry = { path: string; kind: "directory" | "file" | "other"; size?: number | null; status?: "?" | "A" | "D" | "M" | null; link?: boolean; ignored?: boolean };
 
-/** Comments that `by` has left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are on their way. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended before, `refused` if the agent now has more permissions than clients may use. */
+/** Comments that `by` has left with the terminal session `project_id`, as one `prompt`. `state` `waiting`: its agent gets them when it stops, or with the next prompt; `given`: they are on their way. In the other states they are drafts again: `unsure` if the agent may have received them, `ended` if the session ended first, `refused` if the agent now has more permissions than clients may use. */
 export type Handover = { project_id: string; by: string; prompt: string; state: "ended" | "given" | "refused" | "unsure" | "waiting" };
 
 /** `status` "degraded" if `problems` (texts for people) is not empty. `subscriptions`: the number of subscriptions of all clients to projects and topics. */
@@ -200,13 +200,13 @@ export type ReviewCommitted = { commit: string; branch: string; files: string[];
 /** A person has decided on hunks of the review. `hunks`, `files`: how many, and in how many files; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
 
-/** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks do not fit into the message, and are left out. */
+/** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks do not fit into the message, and are left out. */
 export type ReviewFile = { path: string; change: "added" | "changed" | "deleted"; old_mode: string | null; new_mode: string | null; added: number; removed: number; hunks: ReviewHunk[]; old_path?: string | null; binary?: boolean; old_image?: ReviewImage | null; new_image?: ReviewImage | null; too_large?: boolean };
 
-/** A part of a change that is decided as a whole: `lines`, the whole `file`, its `mode`, or its `name`. `removed` and `added` are texts with their line feeds; the last line of a file may have none. `old_start` and `new_start`: the number of the line at which each text begins, counted from 1; for an empty text, the number of the line before it. `answers`: the ids of the comments whose lines this hunk has changed since the run that they were sent with began. */
+/** A part of a change that is decided on as a whole: `lines`, the whole `file`, its `mode`, or its `name`. `removed` and `added` are texts with their line feeds; the last line of a file may have none. `old_start` and `new_start`: the number of the line at which each text begins, counted from 1; for an empty text, the number of the line before it. `answers`: the ids of the comments whose lines this hunk has changed since the start of the run that the comments were sent with. */
 export type ReviewHunk = { id: string; kind: "file" | "lines" | "mode" | "name"; old_start: number; new_start: number; removed: string; added: string; answers?: string[] };
 
-/** One version of an image. `blob_get` of `blob_id` returns it. `media_type`: found by the file's name. */
+/** One version of an image. `blob_get` of `blob_id` returns it. `media_type`: derived from the file's name. */
 export type ReviewImage = { blob_id: string; media_type: string };
 
 /** How much there is to decide in a review. `added`, `removed`: numbers of lines. */
@@ -223,7 +223,7 @@ export type RunChanges = { run_id: string; files: ChangedFile[]; diff: string; t
 
 export type RunFinished = { run_id: string; outcome: "completed" | "failed" | "interrupted" | "killed" | "timeout"; duration_ms: number; cost_usd?: number | null; error?: string | null; code?: string | null; retry_at?: string | null; removed_by?: string | null; client_id?: string | null; input_tokens?: number | null; output_tokens?: number | null; directory?: string | null };
 
-/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut` if there is more. The record `seq` of the history has the whole prompt (after an edit, a `prompt_edited` record). `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. */
+/** A run that is active (`position` 0) or waits in the queue. `prompt` is the beginning of the run's prompt; `cut` if there is more. The record `seq` of the history has the whole prompt; after an edit, the new text is in a later `prompt_edited` record. `by` and `client_id`: the client that sent the prompt. `attachments`: the number of the prompt's attachments. */
 export type RunInfo = { run_id: string; position: number; prompt: string; started_at?: string | null; request_id?: string | null; cut?: boolean; by?: string; client_id?: string; attachments?: number; seq?: number };
 
 /** The changes of the run were reverted. */
@@ -247,7 +247,7 @@ export type SessionChanged = { session_id: string; fork_from?: string | null; ag
 /** The records of the session were deleted. `agent_copy`: the agent has its own record, which was not deleted. */
 export type SessionDeleted = { session_id: string; by: string; agent_copy?: boolean };
 
-/** A session in a project's history, or a terminal session. `session_id`: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a person gave it (then `named`), or else its first prompt. `state`: the present state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the end of the agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started it in a terminal. */
+/** A session in a project's history, or a terminal session. `session_id`: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a person gave the session (then `named`), otherwise its first prompt. `state`: the present state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the end of the agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
 export type SessionEntry = { project_id: string; path: string; agent: string; session_id: string; title: string; state: "ended" | "failed" | "finished" | "waiting" | "working"; created_at: string; last_active: string; prompts: number; first_seq: number; last_seq: number; current?: boolean; named?: boolean; terminal?: boolean; fork_from?: string | null; last_line?: string; added?: number; removed?: number; approvals?: number };
 
 /** A conversation that the agent has stored; `current`: the next run continues it. */

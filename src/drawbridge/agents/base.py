@@ -459,7 +459,8 @@ class AgentProcess(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Lets an idle process end by itself, and kills a busy one. Returns after ``Exited``."""
+        """Lets the process end by itself if no turn is open; kills it if one is, or if it takes too long. Returns after
+        ``Exited``."""
         ...
 
     async def kill(self) -> None:
@@ -469,7 +470,8 @@ class AgentProcess(Protocol):
 
 
 class Remembered(Struct, frozen=True):
-    """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: its first prompt."""
+    """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
+    it, or its first prompt."""
 
     session_id: str
     last_active: float
@@ -478,7 +480,7 @@ class Remembered(Struct, frozen=True):
 
 class EarlierMessage(Struct, frozen=True):
     """A message in an agent's own record: a person's ``prompt`` in the ``turn`` that it began, or a ``line`` as it
-    would be in the agent's output. ``uuid``: the agent's id of the message."""
+    would be in the agent's output. ``uuid``: the agent's id for the message."""
 
     time: datetime
     uuid: str

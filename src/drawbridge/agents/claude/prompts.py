@@ -58,7 +58,7 @@ def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
 
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions of what to remember. Those that do not add rules or directories, or set a mode, are left
+    """The agent's suggestions of what to remember. Those that neither add rules or directories nor set a mode are left
     out: the CLI (2.1.329) makes none of them, but its format allows them. For a plan the CLI suggests nothing, but
     accepts a mode in the answer."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):

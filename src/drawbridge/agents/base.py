@@ -123,15 +123,15 @@ class AgentLine(Struct, frozen=True, gc=False):
 
 
 class SessionIdentified(Struct, frozen=True):
-    """The agent has reported the id of its conversation, which it may also change by itself. Before this event there is
+    """The agent has reported the id of its conversation. It may also change that id on its own. Before this event there is
     no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
 
     session_id: str
 
 
 class ModeChanged(Struct, frozen=True):
-    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it by
-    itself, or because of an answer."""
+    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it on
+    its own, or because of an answer."""
 
     mode: str
     offered: tuple[str, ...] = ()
@@ -423,7 +423,7 @@ class AgentProcess(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs, or the agent continues by itself (a background command)."""
+        """Whether a turn is running, a question is open, or the agent works without a turn (a background command)."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:

@@ -123,8 +123,8 @@ class AgentLine(Struct, frozen=True, gc=False):
 
 
 class SessionIdentified(Struct, frozen=True):
-    """The agent has reported the id of its conversation. It may also change that id on its own. Before this event there is
-    no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
+    """The agent has reported the id of its conversation. It may also change that id on its own. Before this event
+    there is no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
 
     session_id: str
 

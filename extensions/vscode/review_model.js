@@ -11,7 +11,10 @@ const LONGEST_LINE = 80;
 /** With more changes than this, the files in the list are collapsed at first. */
 const MOST_OPEN = 30;
 
-/** Modes of links and submodules: a document with such a path shows something else. */
+/**
+ * git's modes of symbolic links and submodules: a document with such a path shows the link's target or a directory, not
+ * the lines of the hunks.
+ */
 const NOT_A_FILE = ['120000', '160000'];
 
 /**
@@ -191,7 +194,7 @@ function isSame(one, other) {
 }
 
 /**
- * The ids of all parts that can be decided on.
+ * The ids of all files and hunks that can be decided on.
  *
  * @param {Placed[]} reviews
  */

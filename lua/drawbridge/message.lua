@@ -1,4 +1,4 @@
---- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` has it all.
+--- One-line messages for the user. A longer one would cause "Press ENTER", so it is cut; `:DrawbridgeLog` shows it all.
 --- A first sentence that fits is not cut.
 local log = require('drawbridge.log')
 
@@ -71,7 +71,7 @@ function M.notice(text, level)
 end
 
 --- Reports something that happened to the user's work without their command. It is always shown. With `in_front` a small
---- window shows it for some seconds as well, since the last line is hidden in a terminal and by the next message.
+--- window shows it for some seconds as well, since a message on the last line is hidden in a terminal and by the next one.
 ---@param text string
 ---@param level 'info'|'warn'|'error'
 ---@param in_front boolean

@@ -170,7 +170,8 @@ local function in_file()
   return active == buffer
 end
 
---- The current selection or cursor; nil if no file is current, or in the command line, which may be about the last one.
+--- The current selection or cursor; nil if no file is current, or while the user types a command, which may be about the
+--- last selection.
 local function now()
   if not in_file() or mode():sub(1, 1) == 'c' then
     return nil

@@ -1,7 +1,7 @@
 --- The status: a few characters for a status line, a table for scripts, a small window for people.
 local M = {}
 
---- A module of the plugin, nil unless something has loaded it already: asking costs nothing.
+--- A module of the plugin; nil unless something has loaded it already, since a status line must not load any.
 local function loaded(name)
   local module = package.loaded['drawbridge.' .. name]
   return type(module) == 'table' and module or nil

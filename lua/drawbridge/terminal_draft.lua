@@ -1,4 +1,5 @@
---- Whether the user is in the middle of typing something into a terminal. A view that opens would receive the rest of it.
+--- Whether the user is in the middle of typing something into a terminal. A view that opens then would receive the rest of
+--- the text.
 ---
 --- An agent's prompt box shows that. Once a dialog has replaced the box, typing is no longer possible: the text in the box
 --- stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.

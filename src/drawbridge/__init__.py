@@ -1,5 +1,5 @@
 """Drawbridge stands between coding agents and your files, and lets you decide who crosses.
 
-One folder a job (``ide``, ``guard``, ``server``, ``tui``) over a shared floor (``core``, ``protocols``, ``transport``,
-``editors``). Nothing is imported here: each command loads only what it needs.
+Each job has its own folder (``ide``, ``guard``, ``server``, ``tui``); ``core``, ``protocols``, ``transport`` and
+``editors`` are shared. Nothing is imported here: each command loads only what it needs.
 """

@@ -123,15 +123,15 @@ class AgentLine(Struct, frozen=True, gc=False):
 
 
 class SessionIdentified(Struct, frozen=True):
-    """The agent has reported the id of its conversation, which it may also change by itself. Before this event there is
-    no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
+    """The agent has reported the id of its conversation. It may also change that id on its own. Before this event
+    there is no conversation to resume, even if the server chose the id (``Launch.session_id``)."""
 
     session_id: str
 
 
 class ModeChanged(Struct, frozen=True):
-    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it by
-    itself, or because of an answer."""
+    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it on
+    its own, or because of an answer."""
 
     mode: str
     offered: tuple[str, ...] = ()
@@ -423,7 +423,7 @@ class AgentProcess(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs, or the agent continues by itself (a background command)."""
+        """Whether a turn is running, a question is open, or the agent works without a turn (a background command)."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
@@ -459,7 +459,8 @@ class AgentProcess(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Lets an idle process end by itself, and kills a busy one. Returns after ``Exited``."""
+        """Lets the process end by itself if no turn is open; kills it if one is, or if it takes too long. Returns after
+        ``Exited``."""
         ...
 
     async def kill(self) -> None:
@@ -469,7 +470,8 @@ class AgentProcess(Protocol):
 
 
 class Remembered(Struct, frozen=True):
-    """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: its first prompt."""
+    """A conversation that an agent stores. ``last_active``: seconds since 1970; ``title``: the agent's own title for
+    it, or its first prompt."""
 
     session_id: str
     last_active: float
@@ -478,7 +480,7 @@ class Remembered(Struct, frozen=True):
 
 class EarlierMessage(Struct, frozen=True):
     """A message in an agent's own record: a person's ``prompt`` in the ``turn`` that it began, or a ``line`` as it
-    would be in the agent's output. ``uuid``: the agent's id of the message."""
+    would be in the agent's output. ``uuid``: the agent's id for the message."""
 
     time: datetime
     uuid: str

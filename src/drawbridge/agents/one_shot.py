@@ -75,7 +75,7 @@ class Turn:
         return [AgentLine(data, session_id_of(message.get("session_id")))]
 
     def text(self, line: bytes) -> list[Output]:
-        """The events of a line that is not a JSON object; called with an empty line at the very end."""
+        """The events of a line that is not a JSON object. The last line is empty if the output ends with a newline."""
         self.junk.add(line + b"\n")
         return []
 

@@ -33,8 +33,7 @@ from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.tasks import BackgroundTasks
 
 STDIN_LIMIT: Final = 64 * 1024 * 1024
-"""The maximum number of bytes that may wait for an agent to read its input; the files in a prompt are
-smaller."""
+"""The maximum number of bytes that may wait for an agent to read its input; the files in a prompt are smaller."""
 
 STDOUT, STDERR = 1, 2
 
@@ -264,7 +263,7 @@ class Process(asyncio.SubprocessProtocol):
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
-        """A pipe was closed, so the process should exit soon."""
+        """Ends the process if it still runs ``Times.pipes`` seconds after a pipe was closed."""
         if not self._exited.is_set() and not self._tasks:
             self._fail(f"{self._name} closed its input or output but continued to run")
 

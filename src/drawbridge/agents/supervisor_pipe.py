@@ -36,7 +36,7 @@ class SupervisorPipe:
         return self._remote.fileno()
 
     async def agent_pid(self) -> int | None:
-        """The agent's process id, once the supervisor runs. None if it has died or is too slow."""
+        """The agent's process id, once the supervisor runs. None if the supervisor has died or is too slow."""
         self._remote.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(START_SECONDS):

@@ -1,7 +1,7 @@
-"""What is hidden from agents: files with names of secrets, or everything. Pure.
+"""What is hidden from agents and clients: files whose names are typical of secrets, or everything. Pure.
 
-This applies to what Drawbridge sends unasked (selection, open files, diagnostics), not to what an agent reads from disk
-on its own, or what the user sends on purpose.
+For agents, this applies to what Drawbridge sends unasked (selection, open files, diagnostics), not to what an agent
+reads from disk on its own, or what the user sends on purpose.
 """
 
 from __future__ import annotations

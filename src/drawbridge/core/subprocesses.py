@@ -1,4 +1,5 @@
-"""Runs programs that may hang, flood their output or leave processes behind, with limits on time and (asyncio) size."""
+"""Runs programs that may hang, flood their output or leave processes behind: with a time limit and, in ``run``, a limit
+on the size of the output."""
 
 from __future__ import annotations
 

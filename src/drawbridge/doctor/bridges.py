@@ -1,5 +1,6 @@
-"""Bridges: connects to each one that a lock file or discovery file names, as the agent would: with its token, up to
-MCP's first answer. Other programs' bridges are only inspected, because they may disconnect their agent for a new one.
+"""Bridges: connects to each one that a lock file or discovery file names, as the agent would: with the token in the
+file, up to MCP's first answer. Other programs' bridges are only inspected, because they may disconnect their agent
+for a new one.
 """
 
 from __future__ import annotations

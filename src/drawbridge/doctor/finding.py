@@ -1,5 +1,5 @@
 """What the doctor can find. Each id is stable and always has the same severity; the table in docs/cli.md is generated
-from it."""
+from ``CAUSES``."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ _KINDS = {
 def read_text(path: str, limit: int = FILE_LIMIT) -> str | None:
     """The whole file, exactly: line endings are not converted, a byte-order mark is U+FEFF. None if the file does not exist.
 
-    Raises ``UnusableFile`` for what is not a regular file (never opened, so that no pipe can block), can't be read, is
-    binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
+    Raises ``UnusableFile`` if it is not a regular file (then it is not opened, since a pipe could block), can't be
+    read, is binary (contains a NUL byte), is not UTF-8 or has more than ``limit`` bytes.
     """
     content = _read(path, limit, limit)
     if content is None:
@@ -70,7 +70,7 @@ def from_uri(uri_or_path: str) -> str:
     """The path in a ``file:`` URI; a text that is not a URI is a path. Raises ``UnusableFile`` for another scheme or host.
 
     "?" and "#" are part of the path: the real ``claude`` 2.1.329 puts "file://" in front of a path and encodes nothing.
-    For the same reason a name with a percent sign is not decoded if only that file exists.
+    For the same reason a name with a percent sign is not decoded if only the file with the undecoded name exists.
     """
     scheme, rest = _scheme(uri_or_path)
     if scheme is None:

@@ -19,7 +19,8 @@ STOP_SECONDS: Final = 2.0
 
 
 async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> str:
-    """Returns ``text`` as it was saved in $VISUAL, else $EDITOR, else ``vi``, in a file with the same name as ``path``.
+    """Returns ``text`` as the user saved it in the editor that $VISUAL or $EDITOR names (``vi`` if neither is set), in
+    a file with the same name as ``path``.
 
     Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text file.
     """

@@ -62,7 +62,7 @@ def ask(
     busy_milliseconds: int = 0,
 ) -> "list[Answer]":
     """The answer of each running editor. A socket on which nothing listens is left out, and removed if Drawbridge
-    created it.
+    named it and its process has ended.
 
     ``milliseconds``: the deadline for all editors together. ``busy_milliseconds``: the deadline for an editor that is
     working on its answer; a Neovim must first report that it is not waiting at a prompt.
@@ -146,7 +146,7 @@ def _connect(path: str, answer: "Answer") -> "socket | None":
 
 
 def _sweep(path: str) -> None:
-    """Removes the socket of a killed editor, if the plugin named it. A process that still runs may be about to listen."""
+    """Removes the socket of a killed editor if Drawbridge named it. A process that still runs may be about to listen."""
     pid = find.pid_in(path.rpartition("/")[2])
     if pid:
         try:

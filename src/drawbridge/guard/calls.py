@@ -232,8 +232,8 @@ def _without_surrogates(text: str) -> str:
 
 
 def add_context(call: "Call", context: str = "", watch: "list[str] | None" = None) -> bytes:
-    """An answer without a decision: ``context`` for the model, after the text that was ``handed`` over, and files for
-    the agent to ``watch`` if it can."""
+    """An answer without a decision: the text that was ``handed`` over and, if both fit, ``context`` for the model; and
+    files for the agent to ``watch`` if it can."""
     specific: dict[str, Any] = {"hookEventName": call.event_name}
     if call.handed:
         has_room = context and len(call.handed) + len(context) < LONGEST_CONTEXT

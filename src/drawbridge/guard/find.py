@@ -44,7 +44,7 @@ def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") 
 def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
     """Sockets of this user's agent servers, the newest first (``transport.private_socket`` defines their names).
 
-    Empty if other users could write to the directory.
+    Empty if the directory is not this user's, or is open to other users.
     """
     state = _text(environ, b"XDG_STATE_HOME")
     if not state.startswith("/"):

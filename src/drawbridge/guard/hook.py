@@ -41,7 +41,8 @@ def run(settings: "Settings") -> "NoReturn":
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
-    """Answers a call with ``settings`` if the configured ones are unusable, which must not stop the agent."""
+    """Answers a call if the configured settings are unusable, which must not stop the agent. ``settings``: to use
+    instead."""
     _write(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 
@@ -56,8 +57,8 @@ def _write(data: bytes) -> "NoReturn":
 
 
 def _read() -> bytes:
-    """The whole input, but little more than ``LARGEST_INPUT`` of it. The rest is read and dropped: Claude Code ignores the
-    answer of a hook that stops reading.
+    """The input, cut a little above ``LARGEST_INPUT``. The rest is read and dropped: Claude Code ignores the answer of a
+    hook that stops reading.
     """
     portions, size = [], 0
     try:

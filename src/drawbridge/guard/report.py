@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 MARK = b"DRAWBRIDGE_AGENT"
-"""Set in the environment of everything that a managed agent starts: the server receives its events from the agent itself."""
+"""Set in the environment of everything that a managed agent starts. Its hooks report nothing, since the server runs the
+agent itself."""
 
 SEND_TIMEOUT = 0.3
 """Seconds for a server to accept a report."""

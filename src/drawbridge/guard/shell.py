@@ -1,7 +1,7 @@
 """Finds out which of a few files a shell command names. What a command does can't be known, but the files that it names
 can. Pure, except that links are resolved.
 
-A word names a file if it leads to it from the command's directory: literally, as a pattern, or through a link. If the
+A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
 words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough, since the
 result is only a question to the user.
 """

@@ -1,6 +1,6 @@
 """The guard's files: its log, and the directories for copies and bases. Off the hot path.
 
-``$XDG_STATE_HOME/drawbridge`` (else ``~/.local/state/drawbridge``)::
+``$XDG_STATE_HOME/drawbridge`` (default: ``~/.local/state/drawbridge``)::
 
     guard.log            one line for each event; guard.log.1 is the previous log
     guard/copies/        texts that a reload replaced (docs/internals/protocols/guard.md, refresh_buffer)

@@ -1,1 +1,2 @@
-"""Job 1: the bridge that makes a running editor an IDE for coding agents, which read its state and propose changes."""
+"""Job 1: the bridge that makes a running editor an IDE for coding agents: they read the editor's state and propose
+changes."""

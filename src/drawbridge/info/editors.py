@@ -1,6 +1,6 @@
 """The sockets of this user's editors, and what each editor reports about itself.
 
-It uses the guard's own modules (``guard.find``, ``guard.ask``), so that it shows exactly what the guard would see.
+This uses the guard's own modules (``guard.find``, ``guard.ask``), so that it shows exactly what the guard would see.
 """
 
 from __future__ import annotations

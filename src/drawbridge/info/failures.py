@@ -20,7 +20,8 @@ FAILED: Final = re.compile(
 
 
 def problems(named: str | None) -> list[str]:
-    """One sentence if the guard failed within the last day. ``named``: the log file that the settings name."""
+    """One text if the guard failed within the last day, otherwise none. ``named``: the log file that the settings
+    name."""
     path = named or log_file()
     try:
         with open(path, "rb") as file:

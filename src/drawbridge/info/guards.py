@@ -79,8 +79,8 @@ ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if age
 
 
 def permissions(directory: str) -> Permissions:
-    """The mode in which such an agent starts in the directory: from the settings file with the highest precedence that
-    sets one."""
+    """The mode in which an agent of ``ASK_MODE`` starts in the directory: from the settings file with the highest
+    precedence that sets one."""
     for name, mode in ASK_MODE.items():
         for file in reversed(_settings_files(AGENTS[name], directory)):
             if isinstance(found := value_at(file.content, *mode.mode), str):

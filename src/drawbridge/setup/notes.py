@@ -1,4 +1,5 @@
-"""Finds reasons in the agents' other settings why the guard does not work although its hooks are installed."""
+"""Notes about an agent's settings for the user: why the guard may not work although its hooks are installed, and which
+other settings to change."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ HANDSHAKE_SECONDS: Final = 5.0
 """Seconds within which a request's head must be complete after the connection is accepted."""
 
 GRACE_SECONDS: Final = 1.0
-"""Seconds that the peer of a new connection always gets for its first request: many clients reconnect at the same
-moment after the server restarts, some over a slow network.
+"""Seconds that the peer of a new connection gets for its first request even if there are too many connections: many
+clients reconnect at the same moment after the server restarts, some over a slow network.
 """
 
 GRACE_PLACES: Final = 64
-"""How many connections from one place (``core.addresses``) can have this time simultaneously; if there are more, the
-oldest lose it."""
+"""The maximum number of connections from one place (``core.addresses``) that can have these seconds simultaneously; if
+there are more, the oldest may be closed earlier."""
 
 BODY_SECONDS: Final = 60.0
 """Seconds that an accepted request may take from the end of its head to the end of its body."""

@@ -65,7 +65,7 @@ class TlsAcceptor:
         self._seconds = shaking, closing
         self._shaking: dict[asyncio.Task[None], _Shaking] = {}
         self._accepted: set[socket.socket] = set()
-        """The sockets whose handshake has not begun; it never begins if its task is cancelled first."""
+        """The sockets whose handshake has not begun; it never begins if its task is canceled first."""
         self._tasks = BackgroundTasks(logger)
         self._tasks.repeat(self._accept, PAUSE_SECONDS, "accepting connections", at_once=True)
 
@@ -84,7 +84,7 @@ class TlsAcceptor:
         await self._tasks.close()
 
     async def _accept(self) -> None:
-        """Accepts connections until it is cancelled."""
+        """Accepts connections until it is canceled."""
         loop = asyncio.get_running_loop()
         while True:
             try:

@@ -1,5 +1,5 @@
-"""The tool calls that an agent has reported so far, since the diff of the call that a question is about may have
-arrived earlier. Pure.
+"""The tool calls that an agent has reported so far: when it asks about a call, the call's diff may already have
+arrived. Pure.
 
 codex-acp (2.6.0) sends the diff with ``tool_call``, and then asks with only a title and a path.
 """
@@ -47,7 +47,7 @@ class Calls:
 
     def whole(self, session_id: str, call: Raw) -> Raw:
         """The call that a question is about, completed with what was reported earlier. The question's own fields take
-        precedence."""
+        precedence; its content is added to the earlier content, unless it contains a diff."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))
         if not known:

@@ -1,4 +1,4 @@
-"""Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com), for their routing. Pure.
+"""Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
 Only the fields that decide the routing are parsed; messages are passed on unchanged. Measured with Gemini CLI 0.61.0.
 """
@@ -49,7 +49,7 @@ class Incoming(Struct):
 
 
 class Update(Struct):
-    """The updates in ``session/update``."""
+    """The update in a ``session/update``."""
 
     sessionUpdate: Any = None  # noqa: N815 - the protocol's own name
     content: Raw = NOTHING

@@ -19,8 +19,8 @@ FENCE: Final = "_drawbridge/fence"
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
-"""The options that the protocol supports. With any other option the agent is not started, rather than run without
-it."""
+"""The options that the protocol supports. If any other option is set, the agent is not started: it would run without
+that option."""
 
 
 LONGEST_NAME: Final = 200
@@ -102,7 +102,7 @@ class Opened(Struct):
         return None
 
     def listed_models(self) -> list[Any]:
-        """The models to choose, as the agent describes them."""
+        """The models to choose from, as the agent describes them."""
         if isinstance(self.models, dict):
             listed = self.models.get("availableModels")
             return listed if isinstance(listed, list) else []
@@ -180,8 +180,8 @@ class Opening:
         return choices.values if choices else ()
 
     def _usual_mode(self) -> str | None:
-        """The mode to set if nobody has chosen one: "default", whatever the agent's settings. None to keep the current
-        mode: it is "default", or the agent has no such mode.
+        """The mode to set if nobody has chosen one: "default", whatever the agent's settings are. None to keep the
+        current mode, because it is "default", or because the agent has no "default" mode.
 
         If the agent would start in a mode that never asks, another mode is set; if it has no other, raises
         ``AgentUnusable``.

@@ -58,9 +58,9 @@ def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
 
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions of what to remember, unchanged. Suggestions that do more than add a permission are left
-    out: the CLI (2.1.329) makes none, but its format allows them. For a plan it suggests nothing, but accepts a mode in
-    the answer."""
+    """The agent's suggestions of what to remember. Those that neither add rules or directories nor set a mode are left
+    out: the CLI (2.1.329) makes none of them, but its format allows them. For a plan the CLI suggests nothing, but
+    accepts a mode in the answer."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(PLAN_SUGGESTIONS)
     try:

@@ -162,7 +162,7 @@ class Reports:
         return self._changed(before)
 
     def recorded(self, data: bytes) -> list[Output]:
-        """Reads a line of a conversation that is stored: in a history, or in Claude Code's own file."""
+        """Reads a stored line of a conversation, from a history or from Claude Code's own file."""
         before = self._state, self._offers
         line = decoded(data, _Recorded)
         if line is None or line.parent_tool_use_id or line.isSidechain is True:

@@ -106,8 +106,8 @@ def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
 
 
 def tokens(result: Mapping[str, Any]) -> Tokens | None:
-    """The tokens used since the previous ``result``: by all models (2.1.329) or by the main one (earlier versions).
-    None if this one reports none."""
+    """The tokens used since the previous result: by all models (2.1.329) or by the main one (earlier versions). None if
+    ``result`` reports none."""
     models = result.get("model_usage_since_last_result")
     if isinstance(models, dict):
         given = [usage for usage in models.values() if isinstance(usage, dict)]

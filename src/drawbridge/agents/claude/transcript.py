@@ -1,7 +1,7 @@
 """Reads Claude Code's own record of a session, one line at a time, and converts it for the history and clients. Pure.
 
 The record is the CLI's own file and undocumented (seen on 2.1.329): lines of another form are ignored. The lines
-contain far more than messages (whole requests, copies of files): only the messages themselves are used.
+contain far more than what is used here: whole requests and copies of files, for example.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Message(Struct, frozen=True):
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
     failure: str | None = None
-    """The CLI's name for why a request to the model has failed, if the message reports that; "" if it has none."""
+    """If the message reports that a request to the model has failed: the CLI's name for the reason, "" if the message
+    does not contain one."""
 
 
 class Mode(Struct, frozen=True):
@@ -162,7 +163,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """The entry in a line of the file; None if it contains nothing for people."""
+    """The entry in a line of the file; None if the line is not an entry."""
     read = claude.parsed(line.strip())
     if read is None:
         return None
@@ -195,8 +196,8 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 
 def _queued(found: _Line) -> Prompt | None:
-    """A prompt that was typed while the agent worked, and that it received with a tool's result; the record contains it
-    as an attachment."""
+    """A prompt that was typed while the agent worked. The agent received the prompt with a tool's result; the record
+    contains it as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None

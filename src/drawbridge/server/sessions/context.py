@@ -43,7 +43,7 @@ class Limits(Struct, frozen=True):
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
     continue_limited: bool = False
-    """Whether a run that a limit of its agent's account has stopped continues automatically when the limit is reset."""
+    """Whether a run that a limit of its agent's account has stopped continues automatically when the limit resets."""
 
 
 class Slots:

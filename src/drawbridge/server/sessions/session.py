@@ -85,7 +85,7 @@ class Session(ABC):
 
     @property
     def title(self) -> str:
-        """The name that a person gave to the current conversation, or else its first prompt."""
+        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
         return self.memory.names.get(self.memory.session_key) or self.memory.title
 
     def learn_title(self, title: str) -> None:
@@ -499,7 +499,7 @@ class Sessions:
         self._tasks.start(rebuild(histories), "building the indexes of histories")
 
     async def close(self) -> None:
-        """Stops the rebuilding of indexes. The sessions are closed by those that have loaded them."""
+        """Stops the rebuilding of indexes. ``Projects`` and ``TerminalSessions`` close the sessions."""
         await self._tasks.close()
 
 

@@ -264,7 +264,7 @@ class ReviewedDirectory:
         if self.busy:
             raise ClientError("PROCESS_ACTIVE", AT_WORK, retryable=True)
 
-    # The comments on it.
+    # The comments on the review.
 
     async def comment(
         self, command: commands.ReviewComment, asker: Subscriber, session: str

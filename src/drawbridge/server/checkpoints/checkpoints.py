@@ -287,7 +287,7 @@ class Checkpoints:
             if when == "before":
                 await self._begin_with_repository()
             left, self._left = self._left, None
-            # A run does not wait for the checkpoint after it, so the configuration is always read for that one.
+            # A run does not wait for the checkpoint after it, so the configuration is always read for that checkpoint.
             known = left.settings if left is not None and when == "before" else None
             async with self._opened(known) as git:
                 if git is None:

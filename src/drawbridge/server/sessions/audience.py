@@ -113,8 +113,8 @@ class Audience:
         return any(client.decides and client.sees(path) for client in clients)
 
     def published(self, announced: Announced) -> None:
-        """The "clients" receiver of the event bus. Clients that have joined receive every event, except for those that
-        they have asked for; other clients receive the events of the topics that they follow."""
+        """The "clients" receiver of the event bus. Clients that have joined receive every event; other clients receive
+        the events of the topics that they follow. The asker gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
         # A client can't catch up with a session that was removed.
         is_over = isinstance(event, ProjectGone)

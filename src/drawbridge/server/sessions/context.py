@@ -32,7 +32,7 @@ class Limits(Struct, frozen=True):
     runs_at_once: int = 4
     queue: int = 20
     idle_seconds: float = 300.0
-    """Seconds without any output from the agent; not counted while a person is being asked."""
+    """Seconds after which a run without output from the agent is stopped; not counted while a person is being asked."""
     total_seconds: float | None = None
     warm_processes: int = 4
     checkpoints: bool = True

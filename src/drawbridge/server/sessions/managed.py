@@ -474,7 +474,7 @@ class ManagedSession(Session):
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
-        """Reverts what a run changed, all of it or nothing. The revert is recorded and published like every event."""
+        """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event."""
         self.check_at_rest()
         async with self._reverting:
             try:

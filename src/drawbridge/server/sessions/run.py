@@ -1,4 +1,4 @@
-"""A run: one turn of an agent, from the accepted prompt to its end, which comes only once; and the queue of runs. Pure.
+"""A run: one turn of an agent, from the accepted prompt to its end. It ends only once. Also the queue of runs. Pure.
 
 ::
 

@@ -417,7 +417,7 @@ class TerminalSession(Session):
                 self.withdraw(approval, ENDED)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process in (pid, None):
-            self._finish(outcome, quiet=quiet)  # if another process works on it, that one's next hook begins a new run
+            self._finish(outcome, quiet=quiet)  # another process that works on it begins a new run with its next hook
         self._changed()
 
     def end(self) -> None:
@@ -800,8 +800,8 @@ class TerminalSession(Session):
         self._changed()
 
     def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Ends the approval requests about a tool call that has ended, whether they were decided here or in the
-        terminal."""
+        """Closes the approval requests about a tool call that has ended: open ones were answered in the terminal.
+        Clients' decisions on the call are compared with what the agent did."""
         for approval in self.approvals:
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:

@@ -123,8 +123,9 @@ class Changed(Exception):
 
 
 class Filtered(msgspec.Struct, frozen=True):
-    """The files of a checkpoint that have a filter, from its commit's message. ``read``: those that it contains as
-    their bytes; ``unread``: the others. Paths are relative to the project; bytes that are not UTF-8 are surrogates."""
+    """The files of a checkpoint that have a filter, from its commit's message. ``read``: those whose bytes in
+    the work tree it contains; ``unread``: the others. Paths are relative to the project; bytes that are not UTF-8 are
+    surrogates."""
 
     read: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
@@ -134,8 +135,8 @@ class _Left(msgspec.Struct, frozen=True):
     """What the last checkpoint left for the next one. Its index, with the files as they were, is in ``INDEX``.
 
     ``theirs``: the digest of the user's index that the checkpoint was made from. ``ignoring``: the ``.gitignore`` files
-    when the checkpoint was made: it contains nothing that they ignore, unless the user tracks it. ``read``: the files
-    with a filter that it contains as their bytes; no other file had a filter.
+    when the checkpoint was made: it contains nothing that they ignore, unless the user tracks it. ``read``: as in
+    ``Filtered``; no other file had a filter.
     """
 
     repository: Repository
@@ -286,7 +287,7 @@ class Checkpoints:
             if when == "before":
                 await self._begin_with_repository()
             left, self._left = self._left, None
-            # A run does not wait for the checkpoint after it, so the configuration is always read for that one.
+            # A run does not wait for the checkpoint after it, so the configuration is always read for that checkpoint.
             known = left.settings if left is not None and when == "before" else None
             async with self._opened(known) as git:
                 if git is None:

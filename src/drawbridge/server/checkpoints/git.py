@@ -9,8 +9,8 @@ program passes the bytes on unchanged, a repository without a remote fetches not
 requested. Only ``git config --list`` and, if that complains, ``git rev-parse --git-dir`` read the repository's
 configuration. They run nothing, and from the output of the first one, only the settings in ``KEPT`` are used: line
 endings, ignored files, what the file system can do. (To know where a push goes, the remotes are read as well.) The one
-exception is ``as_person``, for a commit or a push that a person has requested: it is made with the user's configuration
-and hooks.
+exception is ``as_person``: a commit or a push that a person has requested is made with the user's configuration and
+hooks, and the author of a possible commit is read from that configuration.
 
 The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since starting a
 supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
@@ -345,7 +345,8 @@ class Git:
 
     async def prepare(self, known: Settings | None) -> None:
         """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
-        has changed. Raises ``NoCheckpoint`` for a repository of a kind that is not supported."""
+        has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in which git would wait for a
+        file; ``GitFailed`` if the configuration can't be read."""
         if odd := await asyncio.to_thread(_odd_file, self.repository):
             raise _not_read(odd)
         current = known is not None and await asyncio.to_thread(known.are_current)

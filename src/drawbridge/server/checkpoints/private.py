@@ -1,8 +1,8 @@
 """The private repository of a directory that is not in a git work tree.
 
-It is in the server's data: git uses it as its git directory, and the user's directory as its work tree. No data of the
-repository is written into that directory, and nothing in it is taken for a repository. ``.gitattributes`` has no
-effect, so all files are stored and restored byte for byte; ``.gitignore`` has an effect.
+It is in the server's data: git uses it as its git directory, and the user's directory as its work tree. None of the
+repository's data is written into the user's directory, and git does not look for a repository there.
+``.gitattributes`` has no effect, so all files are stored and restored byte for byte; ``.gitignore`` has an effect.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ATTRIBUTES: Final = "* -text -ident -filter -working-tree-encoding !eol !crlf !d
 """No file is converted, whatever ``.gitattributes`` says."""
 
 LARGEST_FILE: Final = 10 * MB
-"""In bytes; a larger file is left out, unless an earlier checkpoint of the same run contains it."""
+"""In bytes; a larger file is left out, unless the previous checkpoint contains it."""
 
 MOST_LARGE: Final = 1_000
 """The maximum number of large files and nested repositories that are left out one by one."""
@@ -156,7 +156,7 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """Checks again a directory that was too large. Raises ``TooLarge`` if it still is."""
+        """If the directory was too large, checks it again. Raises ``TooLarge`` if it still is."""
         if self._too_large is not None:
             await self.selection(git)
 
@@ -179,7 +179,8 @@ class PrivateRepository:
         return error
 
     def _left_out(self, listed: str) -> list[str]:
-        """The large files that no checkpoint contains, and the nested repositories. Blocking. Raises ``TooLarge``."""
+        """The large files that the previous checkpoint does not contain, and the nested repositories. Blocking. Raises
+        ``TooLarge``."""
         left_out, count, size = list[str](), 0, 0
         for mark, path in _listed(listed):
             if path.endswith("/"):

@@ -1,4 +1,4 @@
-"""The diff between two versions of a file, in hunks that are decided one by one. Pure.
+"""The diff between two versions of a file, in hunks that are decided on one by one. Pure.
 
 A ``FileChange`` has both versions and the hunks between them. Deciding on some of the hunks returns another
 ``FileChange``: a kept hunk is in its old version, too, and an undone one is no longer in its new version. The hunks
@@ -56,7 +56,7 @@ class Version(Struct, frozen=True):
 
 
 class Hunk(Struct, frozen=True):
-    """A part of a change that is decided as a whole.
+    """A part of a change that is kept, undone or edited as a whole.
 
     ``kind``: some lines, the whole file (it was added or deleted, or its lines can't be compared), its mode, or its
     name. ``span``: its lines in both versions, 0-based; the id does not depend on it.
@@ -117,8 +117,8 @@ def lines_of(text: str) -> list[str]:
 def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
-    """The change from ``old`` to ``new``. ``decided``: ids of equal hunks that were decided before, which are not used
-    again. ``old_path``: the previous path of a renamed file, both versions of which are text, or have the same
+    """The change from ``old`` to ``new``. ``decided``: ids of equal hunks that were decided on before, which are not
+    used again. ``old_path``: the previous path of a renamed file, whose versions are both text or have the same
     content."""
     if old_path:
         assert old is not None

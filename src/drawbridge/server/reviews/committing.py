@@ -97,7 +97,7 @@ class Head(NamedTuple):
 
 async def kept_changes(git: Git, start: str, base: str) -> dict[str, tuple[Entry, Entry]]:
     """The changes that were kept and are not in the last commit in the same form: path → the entries before and after.
-    Empty where no commit can be made. Raises ``GitFailed``."""
+    Empty in a private repository, where no commit can be made. Raises ``GitFailed``."""
     if git.repository.private:
         return {}
     kept = await differences(git, start, base)

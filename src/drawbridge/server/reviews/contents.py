@@ -14,8 +14,7 @@ LARGEST_TEXT: Final = 1024 * 1024
 """The maximum size of a file whose lines are compared, in bytes."""
 
 LARGEST_TEXTS: Final = 16 * 1024 * 1024
-"""The maximum size of all texts that are compared at once, in bytes; the files that do not fit are decided as a
-whole."""
+"""The maximum size of all texts that are compared at once, in bytes; each file that does not fit is one hunk."""
 
 Entry: TypeAlias = str
 """A file in a tree: "mode blob"."""

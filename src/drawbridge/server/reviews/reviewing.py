@@ -1,5 +1,5 @@
-"""The open review of a directory as clients see it: read, decided, commented on, and published to the sessions in that
-directory."""
+"""The open review of a directory as clients see it: read, decided on, commented on, and published to the sessions in
+that directory."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ from drawbridge.server.reviews.contents import Entry, loaded_texts, tree_with, v
 from drawbridge.server.reviews.places import Commits, Placed, Side, places
 
 REMEMBERED: Final = 500
-"""The maximum number of decided hunks whose ids are remembered."""
+"""The maximum number of hunks for which decisions are remembered."""
 
 Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
@@ -131,7 +131,7 @@ class Outcome(Struct, frozen=True):
 
 
 class _Notes(Struct, frozen=True):
-    """What the message of base contains: the hunks that were decided, the newest last."""
+    """What the message of base contains: the hunks that were decided on, the newest last."""
 
     decided: dict[str, Decided] = {}
 

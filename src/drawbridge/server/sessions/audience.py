@@ -114,7 +114,7 @@ class Audience:
 
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined receive every event; other clients receive
-        the events of the topics that they follow."""
+        the events of the topics that they follow. The asker gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
         # A client can't catch up with a session that was removed.
         is_over = isinstance(event, ProjectGone)

@@ -1,7 +1,7 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
 A client can ask for less than the owner allows, never for more: an option above its ceiling is refused with an error
-that names it, and an option that a client omits gets a value within its ceiling, so that omitting it does not avoid it.
+that names the option, and an option that a client omits gets a value within its ceiling.
 The same ceilings apply to what a decision lets the agent remember.
 """
 
@@ -68,7 +68,7 @@ _LENIENCE: Final[Mapping[str, int]] = {
     "auto": 3,
     BYPASS: 4,
 }
-"""The modes → how much each does without asking; a higher number means more."""
+"""The modes → how much an agent does in each without asking; a higher number means more."""
 
 
 class Ceilings(Struct, frozen=True):
@@ -107,8 +107,9 @@ def within(
     """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: whether the
     agent has its own modes.
 
-    Raises a ``ClientError`` that names the option: PERMISSION_DENIED, INVALID_PATH for a directory, or
-    VALIDATION_FAILED for a model name that is not valid.
+    Raises ``ClientError``: PERMISSION_DENIED outside the hours in which agents may run; otherwise an error that names
+    the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
+    valid.
     """
     check_hours(ceilings, now)
     if asked.dangerously_skip_permissions and not ceilings.skip_permissions:
@@ -238,7 +239,7 @@ def _all_modes(ceilings: Ceilings) -> bool:
 
 def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool:
     """Whether clients may choose the mode. ``own_modes``: whether the agent may have its own modes, which are allowed
-    if the owner allows all other modes."""
+    if the owner allows all of ``CLIENT_MODES``."""
     known = word(mode) if own_modes else mode
     if known == BYPASS:
         return ceilings.skip_permissions
@@ -246,8 +247,8 @@ def mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool = False) -> bool
 
 
 def reported_mode_fits(ceilings: Ceilings, mode: str, *, own_modes: bool) -> bool:
-    """Whether a mode that an agent reports is allowed. A known mode is allowed if it asks at least as much as one of
-    the modes that clients may choose."""
+    """Whether a mode that an agent reports is allowed. A known mode other than ``BYPASS`` is allowed if it asks at
+    least as much as one of the modes that clients may choose."""
     known = word(mode)
     if known in _LENIENCE and known != BYPASS:
         return _LENIENCE[known] <= max(_LENIENCE[allowed] for allowed in ceilings.modes)
@@ -322,7 +323,7 @@ class Budgets:
         self._of_days: defaultdict[str, float] = defaultdict(float)
 
     def spent_before(self, directory: str, total: float, days: Mapping[str, float]) -> None:
-        """Adds the costs in one project's records when the server is started."""
+        """Adds the costs that one project's records contain, when the project is loaded."""
         self._of_projects[directory] += total
         for day, amount in days.items():
             self._of_days[day] += amount
@@ -333,7 +334,8 @@ class Budgets:
         forget_old(self._of_days)
 
     def left(self, directory: str, now: datetime) -> float | None:
-        """What a run of this project may still cost; None for no limit. Raises ``ClientError`` (BUDGET_EXCEEDED)."""
+        """What a run of this project may still cost; None for no limit. Raises ``ClientError`` (BUDGET_EXCEEDED) if
+        less than ``LEAST_USD`` is left."""
         left = None
         for name, limit, spent in (
             ("project", self._project, self._of_projects.get(directory, 0.0)),

@@ -32,7 +32,7 @@ class Limits(Struct, frozen=True):
     runs_at_once: int = 4
     queue: int = 20
     idle_seconds: float = 300.0
-    """Seconds without any output from the agent; not counted while a person is being asked."""
+    """Seconds after which a run without output from the agent is stopped; not counted while a person is being asked."""
     total_seconds: float | None = None
     warm_processes: int = 4
     checkpoints: bool = True
@@ -43,7 +43,7 @@ class Limits(Struct, frozen=True):
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
     continue_limited: bool = False
-    """Whether a run that a limit of its agent's account has stopped continues automatically when the limit is reset."""
+    """Whether a run that a limit of its agent's account has stopped continues automatically when the limit resets."""
 
 
 class Slots:

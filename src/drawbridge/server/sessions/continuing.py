@@ -1,4 +1,4 @@
-"""Continues a run that ended at a limit of its agent's account, once the limit is reset, if the owner has enabled that.
+"""Continues a run that ended at a limit of its agent's account, once the limit resets, if the owner has enabled that.
 
 The plan is stored in the project's metadata, so that it outlives the server. A new prompt, an interrupt, or a change to
 another session cancels it.
@@ -34,7 +34,7 @@ PAUSE_SECONDS = 60.0
 much."""
 
 LOOK_SECONDS: Final = 60.0
-"""Seconds between two checks of the time: the wall clock may be set, and the machine may sleep."""
+"""The maximum number of seconds between two checks of the time: the clock may be set, and the machine may sleep."""
 
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
@@ -73,7 +73,7 @@ class Continuing:
         return waiting.at if waiting is not None else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
-        """Plans the continuation of a run that has ended, once its end is recorded."""
+        """Called once a run's end is recorded. Plans the run's continuation if it ended at a limit."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():
@@ -99,16 +99,16 @@ class Continuing:
         self.look()
 
     def forget(self) -> bool:
-        """Cancels the plan, because a person has sent a prompt, interrupted, or changed the conversation. Returns
-        whether a run was waiting to continue."""
+        """Cancels the plan, because a prompt was accepted, or because a person has interrupted or changed the
+        conversation. Returns whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None
         self.close()
         return waited
 
     def look(self) -> None:
-        """Continues the run if it is time; otherwise checks again later. Called on the event loop's thread, including
-        after a restart."""
+        """Continues the run if it is time; otherwise checks again later. Must be called on the event loop's thread, and
+        also after a restart."""
         self.close()
         if self.at is None or not self._wanted:
             return

@@ -39,7 +39,7 @@ async def listed(agent: Agent | None, path: Path, current: str, limit: int) -> l
 
 
 def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
-    """The directories in which the agents have worked, with or without Drawbridge, and when; at most ``limit`` of each
+    """The directories in which the agents have worked, with or without Drawbridge, and when; at most ``limit`` per
     agent. Blocking."""
     kept = [agent.sessions.directories(limit) for agent in agents if agent.sessions is not None]
     return [(path, _time(seconds)) for found in kept for path, seconds in found]

@@ -30,7 +30,8 @@ class CurrentConversation:
         worker: Worker,
         forget_state: Callable[[], None],
     ) -> None:
-        """``forget_state`` is called when another conversation begins: it has its own context, to-do list and tasks."""
+        """``forget_state`` is called when another conversation begins, because each has its own context, to-do list
+        and tasks."""
         self._store = store
         self._index = index
         self._images = images
@@ -59,14 +60,14 @@ class CurrentConversation:
         return bool(self._memory.session_id or self.fork_from) and self._memory.agent not in ("", agent)
 
     def change_agent(self, title: str | None) -> None:
-        """Records that the next run begins a conversation with another agent. ``title``: its title, if its prompt is
-        recorded already."""
+        """Records that the next run begins a conversation with another agent. ``title``: the conversation's title, if
+        its first prompt is already recorded."""
         self.fork_from = None
         self._store.record(messages.SessionChanged("", title=title))
 
     def identified(self, session_id: str, prompt: str) -> None:
-        """Records the conversation that the agent continues, as it has reported. ``prompt``: the prompt of the active
-        run, which precedes this record in the history."""
+        """Records the id that the agent has reported for its conversation. ``prompt``: the active run's prompt, which
+        precedes this record in the history."""
         self.fork_from = None
         before = self._memory.session_id
         if session_id == before:
@@ -91,7 +92,7 @@ class CurrentConversation:
         self._forget_state()
 
     def resume(self, session_id: str, title: str | None, agent: str, *, fork: bool) -> None:
-        """Makes the next prompt continue that conversation, or a copy of it."""
+        """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it."""
         self.fork_from = session_id if fork else None
         self._forget_state()
         self._store.record(messages.SessionChanged("" if fork else session_id, self.fork_from, agent, title))

@@ -2,7 +2,7 @@
 
 At 80% of a limit a warning is sent; at the limit no run begins, and active runs are stopped. A warning is sent once,
 and again only after the use has been well below the limit. The sizes of histories are known without reading the disk;
-the rest is measured now and then.
+the rest is measured from time to time.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from drawbridge.server.store.search import Part, Waited
 from drawbridge.server.store.texts import Text, clean, content
 
 LONGEST_VALUE: Final = 20_000
-"""The maximum number of characters of one text in Markdown, which is for reading. JSON Lines contain the whole text."""
+"""The maximum number of characters of a code block in Markdown, which is for reading. JSON Lines contain the whole
+text."""
 
 PIECE: Final = 150_000
 """The maximum number of characters of a piece. In JSON, a character takes at most 6 bytes, so a piece fits into a
@@ -198,7 +199,7 @@ def _of_server(subtype: object, given: object, when: str) -> str:
 
 
 def _decision(given: object) -> str:
-    """The decision as Markdown, with the whole text if the user has edited it."""
+    """The decision as Markdown, with the new text if the user has edited the proposal."""
     how = "Accepted" if _get(given, "decision") == "allow" else "Rejected"
     edits = " with edits" if _get(given, "edited") is True else ""
     comment = _line(_get(given, "message"))

@@ -1,9 +1,9 @@
 """What has changed in one file of a project since the last commit, as clients may see it.
 
-A client may have a scope that only allows reading. The current text is read as in ``files``. The committed text comes
-from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only for a
-path that clients may see. No filter runs, so if a file has one, its bytes in the work tree are compared with those in
-the commit.
+A client may have a scope that only allows reading, so the current text is read as in ``files``. The committed text
+comes from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only
+for a path that clients may see. No filter runs, so if a file has one, its bytes in the work tree are compared with
+those in the commit.
 """
 
 from __future__ import annotations

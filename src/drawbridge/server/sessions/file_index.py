@@ -68,9 +68,9 @@ Status = Literal["M", "A", "D", "?"]
 
 
 class FileIndex(Struct, frozen=True):
-    """Paths are relative to the project. ``directories``: those that contain files of the list. ``changed``: files
-    whose state differs from the last commit, and the directories that contain such files. ``complete``: no limit was
-    reached.
+    """Paths are relative to the project. ``directories``: those that contain listed files, and other repositories; in a
+    list that was made without git, also empty ones. ``changed``: files whose state differs from the last commit, and
+    the directories that contain such files. ``complete``: no limit was reached.
     """
 
     files: frozenset[str]
@@ -91,7 +91,7 @@ class FileIndex(Struct, frozen=True):
         return {above for path, status in self.changed.items() if status == "D" for above in _above(path)}
 
     def ignores(self, path: str) -> bool:
-        """Whether git ignores the path, or the path is a directory that contains only what git ignores."""
+        """Whether git ignores the path, or the path is a directory without any file that is listed."""
         return self.git and self.complete and path not in self.files and path not in self.directories
 
 
@@ -184,7 +184,7 @@ class _Wanted:
 
 
 class _List:
-    """The file list of one project. ``make`` makes it, given git's settings from the last time."""
+    """The file list of one project. ``make`` makes a new list; it receives git's settings from the last time."""
 
     def __init__(
         self, make: Callable[[Settings | None], Awaitable[tuple[FileIndex, Settings | None]]], tasks: BackgroundTasks

@@ -2,9 +2,9 @@
 project.
 
 A client may have a scope that only allows reading, so a path is opened part by part, each relative to the directory
-before it, and no part may be a symbolic link. Links are resolved before that, as text: the target must be inside the
-project too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL in them may
-contain a password), hidden files directly in the home directory, and the server's own data.
+before it, and no part may be a symbolic link. Links in a client's path are resolved beforehand: the target must be
+inside the project too. What the privacy list names is neither listed nor read, and neither are git's own files (a URL
+in them may contain a password), hidden files directly in the home directory, and the server's own data.
 
 The functions block; creating a ``Project`` is cheap.
 """
@@ -37,7 +37,7 @@ LARGEST_SHOWN: Final = FRAME_BYTES * 3 // 4
 """The largest text in a reply, in bytes as JSON. The reply contains only the beginning of a larger one."""
 
 BEGINNING: Final = 100_000
-"""The number of characters that a reply contains of a text that is too large for it. Each takes at most six bytes in
+"""The number of characters to which a text that is too large for a reply is shortened. Each takes at most six bytes in
 JSON."""
 
 MOST_ENTRIES: Final = 1_000
@@ -96,7 +96,7 @@ class Project(Struct, frozen=True):
         return _is_text(name) and name.casefold() != GIT and not self.privacy.hides_in_any_case(path)
 
     def parts(self, given: str) -> tuple[str, ...]:
-        """The parts of a client's path, without symbolic links. Raises ``ClientError``."""
+        """The parts of the path that a client has sent, after symbolic links were resolved. Raises ``ClientError``."""
         if "\0" in given or ".." in given.split("/"):
             raise _outside()
         if given.startswith("/"):
@@ -239,7 +239,7 @@ def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileCon
 
 
 def text(project: Project, parts: Sequence[str]) -> str:
-    """The whole text of a file. Raises ``ClientError``, even if the file is an image that can be shown."""
+    """The whole text of a file. Raises ``ClientError``, also for an image that ``read`` would return."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
         raise unsupported("it is an image")
@@ -287,7 +287,8 @@ def _text(path: str, data: bytes, kept: Callable[[], str]) -> FileContent:
 
 
 def read_again(project: Project, source: Source, offset: int, length: int) -> bytes:
-    """A part of a file that was read before. Raises ``ClientError`` (BLOB_NOT_FOUND) if the file has changed since."""
+    """A part of a file that was read before. Raises ``ClientError`` (BLOB_NOT_FOUND) if the file has changed since, or
+    can't be read."""
     changed = ClientError("BLOB_NOT_FOUND", "The file has changed since it was read. Read it again.", "data.blob_id")
     try:
         file, status = project.file(source.parts)

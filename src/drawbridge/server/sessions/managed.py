@@ -474,7 +474,7 @@ class ManagedSession(Session):
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
-        """Reverts what a run changed, all of it or nothing. The revert is recorded and published like every event."""
+        """Reverts everything that a run changed, or nothing. The revert is recorded and published like every event."""
         self.check_at_rest()
         async with self._reverting:
             try:
@@ -542,7 +542,7 @@ class ManagedSession(Session):
             return await self._reviewing.decide(wish, self.id, asker, self._check_idle)
 
     def _check_idle(self) -> None:
-        """Raises ``ClientError`` during a run."""
+        """Raises ``ClientError`` while a run is active or queued."""
         if self.busy:
             raise self._at_work()
 
@@ -637,7 +637,8 @@ class ManagedSession(Session):
         self._next()
 
     async def resume(self, session_id: str, title: str | None, *, fork: bool) -> None:
-        """Makes the next prompt continue that conversation, or a copy of it. ``title``: its title, if known."""
+        """Makes the next prompt continue the conversation ``session_id`` or, with ``fork``, a copy of it. ``title``:
+        the conversation's title, if known."""
         self.check_at_rest()
         self.continuing.forget()
         self._conversation.resume(session_id, title, self.data.agent, fork=fork)
@@ -737,8 +738,8 @@ class ManagedSession(Session):
         return order.agent or self.data.agent
 
     def _change_agent(self, title: str | None = None) -> None:
-        """Makes the next run begin a conversation with another agent. ``title``: its title, if its prompt is recorded
-        already."""
+        """Makes the next run begin a conversation with another agent. ``title``: the conversation's title, if its first
+        prompt is already recorded."""
         self._conversation.change_agent(title)
         self._report_state(base.AgentState())
         self._offer(base.AgentOffers())
@@ -761,7 +762,7 @@ class ManagedSession(Session):
         """Begins a run for a turn that the agent has begun without a prompt, so that people can follow and stop it like
         any other. If a prompt is on its way, the turn is part of that prompt's run.
         """
-        # A queued run waits for its slot; the agent's turn needs none, and may ask.
+        # A queued run waits for its slot; the agent's turn needs none, and may ask for approval at once.
         if self.run is not None and self.run.state is State.QUEUED:
             self._give_up_slot()
             self.queue.add(self.run, first=True)

@@ -29,7 +29,7 @@ NOT_HERE = "The directory was not found, or this server does not allow it."
 
 def resolve(given: str, roots: Iterable[Path], taken: Iterable[Path]) -> Path:
     """The canonical path of a directory. ``taken``: the directories of projects. Raises a ``ClientError`` that reveals
-    only what the client itself has sent."""
+    nothing about directories that are not allowed."""
 
     def refusal(code: str, why: str) -> ClientError:
         return ClientError(code, why, field="data.path")
@@ -71,7 +71,7 @@ def _is_strange(path: str) -> bool:
 
 
 def allowed(real: Path, roots: Iterable[Path]) -> bool:
-    """Whether a canonical directory is a root or inside one, and (within the home directory) not hidden."""
+    """Whether a canonical directory is a root or inside one, and not hidden if that root is the home directory."""
     home = Path.home()
     for root in roots:
         if real == root or root in real.parents:

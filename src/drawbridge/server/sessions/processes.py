@@ -174,7 +174,7 @@ class Idle(Protocol):
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the process will continue by itself at some time."""
+        """Whether the process will continue by itself later."""
         ...
 
     def cool(self) -> None:

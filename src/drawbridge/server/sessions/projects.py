@@ -251,8 +251,8 @@ class Projects:
             await asyncio.to_thread(shutil.rmtree, deleted, ignore_errors=True)
 
     async def _remove_checkpoints(self, project: metadata.Metadata) -> None:
-        """Removes the checkpoints of a deleted project. A failure is logged: the repository may no longer exist or no
-        longer be allowed."""
+        """Removes the checkpoints of a deleted project, unless its directory no longer exists or is no longer allowed.
+        A failure is logged."""
         path = Path(project.path)
         if await asyncio.to_thread(self._context.places.problem, path) is not None:
             return

@@ -46,7 +46,7 @@ LONGEST_SUFFIX: Final = 20
 ID: Final = re.compile(r"file_[0-9a-f]{32}")
 
 SAFE: Final = " ._-+=@~"
-"""What a name may contain besides letters, marks and digits. Other characters have a meaning in a shell, or are
+"""What a name may contain besides letters, marks and digits. Other characters may have a meaning in a shell, or be
 misleading."""
 
 
@@ -124,8 +124,8 @@ class PromptFiles:
             raise ClientError("RESOURCE_LIMIT", text, field="data.attachments")
 
     def _stored(self) -> Sequence[tuple[float, int, str]]:
-        """For each file, when it was stored, its bytes and its id; the oldest first. What the agent itself has put into
-        the directory is left out."""
+        """For each file, when it was stored, its size in bytes and its id; the oldest first. What the agent itself has
+        put into the directory is left out."""
         found = []
         with contextlib.suppress(OSError):
             for place in self.directory.iterdir():
@@ -149,7 +149,7 @@ def _apart(attachments: Sequence[Attachment], embeds: Callable[[Attachment], boo
 
 def file_name(name: str | None) -> str:
     """The name of an attachment's file: the attachment's name without what could lead elsewhere, hide the file, or be
-    run by a shell."""
+    interpreted by a shell."""
     plain = unicodedata.normalize("NFC", name or "").encode(errors="replace").decode()
     safe = "".join(sign if sign in SAFE or unicodedata.category(sign)[0] in "LMN" else "_" for sign in plain)
     stem, dot, suffix = safe.strip(" .-~").rpartition(".")

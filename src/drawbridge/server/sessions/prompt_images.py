@@ -101,7 +101,7 @@ class PromptImages:
             excess -= freed
 
     def _stored(self) -> Sequence[tuple[float, int, Path]]:
-        """For each image, when it was stored, its bytes and its path; the oldest first."""
+        """For each image, when it was stored, its size in bytes and its path; the oldest first."""
         found = []
         with contextlib.suppress(FileNotFoundError):
             for path in self._directory.iterdir():

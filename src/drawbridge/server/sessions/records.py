@@ -1,6 +1,6 @@
 """The state of a session that follows from its records up to ``seq``. Pure.
 
-It is saved now and then with the metadata, and updated by reading the rest of the history.
+The state is saved with the metadata from time to time; after a restart, it is updated with the later records.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REMEMBERED_NAMES: Final = 1_000
 LONGEST_TITLE: Final = 120
 
 DAYS_KEPT: Final = 90
-"""Days for which the usage is kept."""
+"""The number of days with runs for which the usage is kept."""
 
 
 def request_key(request_id: str, text: str) -> str:
@@ -94,8 +94,8 @@ class Memory(Struct):
     verdicts: dict[str, Verdict] = {}
     """Approval requests that were resolved or withdrawn → how, the newest last."""
     unproven: bool = False
-    """Whether no run of the conversation has completed yet: its agent may have ended before storing the
-    conversation."""
+    """Whether the agent may have ended before storing the conversation: the agent began it, and no run has completed
+    since."""
     agent: str = ""
     """The agent of the conversation ``session_id``; empty if not known."""
     last_outcome: str | None = None
@@ -103,7 +103,7 @@ class Memory(Struct):
     title: str = ""
     """The first prompt of the conversation, or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run of the prompt that is the ``title``. Empty if an older server accepted that prompt."""
+    """The run whose prompt is the ``title``. Empty if there is none, or if an older server accepted the prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
@@ -117,14 +117,14 @@ class Memory(Struct):
     comments: dict[str, Remembered] = {}
     """The comments of the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
-    """Whether the review has comments of several sessions, so that they do not follow from the records of this one."""
+    """Whether the review has comments from several sessions. They then do not follow from this session's records."""
     elsewhere: dict[str, str] = {}
     """Runs in which the agent worked in a directory other than the project's → that directory, the newest last."""
     usage_complete: bool = False
     """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
 
     def run_of(self, request_id: str, text: str) -> str | None:
-        """The run that this request has already started; None if it is new. Older servers stored only the id."""
+        """The run of this request if it was accepted before; None if it is new. Older servers stored only its id."""
         return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
 
     def apply(self, event: Recorded | None, moment: datetime, seq: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A run: one turn of an agent, from the accepted prompt to its end, which comes only once; and the queue of runs. Pure.
+"""A run: one turn of an agent, from the accepted prompt to its end. It ends only once. Also the queue of runs. Pure.
 
 ::
 
@@ -48,7 +48,7 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
     (State.ASKING, Step.STOP): State.STOPPING,
     **{(state, Step.FINISH): State.FINISHED for state in State if state is not State.FINISHED},
 }
-"""Every step that is possible; any other comes too late and changes nothing."""
+"""Every step that is possible; any other step changes nothing."""
 
 
 class Order(Struct, frozen=True):
@@ -180,8 +180,8 @@ class RunQueue:
         self._runs[self._runs.index(run)] = edited
 
     def choose(self, agent: str, chosen: Mapping[str, str]) -> None:
-        """Gives the runs with this agent (or without one of their own) other options, except those that were chosen for
-        their prompts alone."""
+        """Changes options of the runs that have this agent, or have not chosen one. Options that were chosen for one
+        prompt alone stay."""
         for index, run in enumerate(self._runs):
             order = run.order
             given = {name: value for name, value in chosen.items() if name not in order.wishes}

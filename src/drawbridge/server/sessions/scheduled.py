@@ -27,7 +27,7 @@ class Scheduled:
         return self._last if self._delayed_to is None else self._delayed_to
 
     def seconds_left(self, now: float) -> float | None:
-        """How many seconds the process is still needed; not positive if it is no longer needed, None if nothing is
+        """For how many more seconds the process is needed; not positive if it is no longer needed, None if nothing is
         scheduled."""
         return None if self.until is None else self.until + LATE_SECONDS - now
 

@@ -1,7 +1,7 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
-Records are indexed after they were written and sent, in a thread, so that neither agents nor clients wait for it. A
-client's request is answered from all records that exist by then, except while an index is being built.
+Records are indexed in a thread after they were written and sent, so that neither agents nor clients wait for that. A
+client's request first indexes the latest records, as far as there is time; replies state whether an index is behind.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Searching:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._failed: set[str] = set()
-        """Sessions whose index could not be written the last time, so that this is logged only once."""
+        """Sessions whose index could not be written the last time, so that the failure is logged only once."""
 
     async def round(self) -> None:
-        """Indexes all records that are not indexed yet, which is due every ``INDEXING_SECONDS``. The histories take
-        turns, so that none waits until the index of another is built."""
+        """Indexes all records that are not indexed yet. Called every ``INDEXING_SECONDS``. The histories take turns, so
+        that none waits until the index of another is built."""
         behind = [session for session in self._sessions if session.index.behind]
         while behind:
             more = []

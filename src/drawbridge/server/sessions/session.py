@@ -85,7 +85,7 @@ class Session(ABC):
 
     @property
     def title(self) -> str:
-        """The name that a person gave to the current conversation, or else its first prompt."""
+        """The name that a person gave to the current conversation, or else its title, usually its first prompt."""
         return self.memory.names.get(self.memory.session_key) or self.memory.title
 
     def learn_title(self, title: str) -> None:
@@ -256,7 +256,7 @@ class Session(ABC):
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> Answer[messages.PermissionResolved]:
         """Decides on an approval request. The first decision is recorded, reported to the other clients and sent to the
-        agent, once. ``at``: the surface on which it was decided, which delivers the decision itself. Raises
+        agent, once. ``at``: the surface on which the decision was made, which delivers it itself. Raises
         ``ClientError``.
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
@@ -304,7 +304,7 @@ class SessionStore:
         return self._context.disk.refusal(self.data.id, more) is None
 
     def check_there(self) -> None:
-        """Raises ``ClientError`` if the session was deleted meanwhile."""
+        """Raises ``ClientError`` if the session was deleted meanwhile, or the server is shutting down."""
         if self.history.closed:
             raise no_project()
 
@@ -499,7 +499,7 @@ class Sessions:
         self._tasks.start(rebuild(histories), "building the indexes of histories")
 
     async def close(self) -> None:
-        """Stops the rebuilding of indexes. The sessions are closed by those that have loaded them."""
+        """Stops the rebuilding of indexes. ``Projects`` and ``TerminalSessions`` close the sessions."""
         await self._tasks.close()
 
 

@@ -39,7 +39,7 @@ LOOK_BACK_SECONDS: Final = 5.0
 LONGEST_ERROR = 2_000
 
 LOOK_SECONDS: Final = 60.0
-"""Seconds between two checks of the schedule: the wall clock may be set, and the machine may sleep."""
+"""The maximum number of seconds between two checks of the schedule: the clock may be set, and the machine may sleep."""
 
 DEFECT: Final = "The run was stopped because of an internal server error. The server's log has the details."
 
@@ -87,8 +87,8 @@ Report: TypeAlias = (
 
 
 class _Listener:
-    """Receives the events of one process. ``worker`` is set to None once they are to be ignored. ``forget`` is called
-    when the process has exited, even if its events are ignored."""
+    """Receives the events of one process. ``worker`` is set to None once the events are to be ignored. ``forget`` is
+    called when the process has exited, even then."""
 
     def __init__(self, worker: Worker, forget: Callable[[], None]) -> None:
         self.worker: Worker | None = worker
@@ -109,7 +109,7 @@ def _last_words(code: int, stderr: str) -> str:
 
 class _Continued(Struct, frozen=True):
     """What a run continues: the conversation of ``memory``, or a copy of ``fork_from``. ``state``: what the agent has
-    reported about it."""
+    reported about the conversation."""
 
     memory: Memory
     fork_from: str | None
@@ -218,8 +218,8 @@ class Worker:
         return None
 
     async def _check_unused(self, agent: str, session_id: str) -> None:
-        """Raises ``AgentUnusable`` if a terminal has opened the idle process's conversation since its last run: two
-        processes would write to one record. When a process is started, this is checked in any case."""
+        """Raises ``AgentUnusable`` if another process, for example in a terminal, has opened the idle process's
+        conversation: both would write to one record. The start of a process includes this check."""
         found = self._context.agents.get(agent)
         if found is None or found.sessions is None:
             return
@@ -350,8 +350,9 @@ class Worker:
         self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
     async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
-        """Takes a checkpoint, if the owner has enabled that; a failure is logged. Before a run, the checkpoint after
-        the previous one is completed first, so that it contains nothing that follows."""
+        """Takes a checkpoint, unless the owner has disabled checkpoints; a failure is logged. Before a run, this first
+        waits for the checkpoint after the previous run, so that that checkpoint contains nothing that the new run
+        changes."""
         if not self._context.limits.checkpoints:
             return
         if when == "before" and self._looking_back is not None:
@@ -520,8 +521,8 @@ class Worker:
 
     @property
     def scheduled_until(self) -> float | None:
-        """When the last turn that the agent has scheduled begins, in seconds since 1970. This may have passed a moment
-        ago; None if it passed earlier, or if nothing is scheduled."""
+        """When the last turn that the agent has scheduled begins, in seconds since 1970. The time may have passed a
+        moment ago; None if it passed earlier, or if nothing is scheduled."""
         return self._scheduled.until if self.is_scheduled else None
 
     @property

@@ -58,7 +58,7 @@ class Activities:
 
     @property
     def decided(self) -> list[PendingApproval]:
-        """Approval requests that clients have decided, as long as it is not known what the agent did."""
+        """Approval requests that clients have decided on, as long as it is not known what the agent did."""
         return [approval for one in self for approval in one.outcomes]
 
     def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> list[Overruled]:
@@ -83,8 +83,8 @@ class Activities:
             self.of(pid).background.subagent(agent)
 
     def ended(self, pid: int | None) -> None:
-        """Forgets the activity of a process that has ended or has closed the conversation: its terminal asks nothing
-        anymore, and nothing will report what its calls did. ``pid`` is None for an activity whose process is not
+        """Forgets the activity of a process that has ended or has closed the conversation: its terminal no longer asks
+        anything, and nothing will report what its calls did. ``pid`` is None for an activity whose process is not
         known."""
         self._of.pop(pid, None)
 

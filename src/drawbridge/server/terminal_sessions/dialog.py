@@ -1,6 +1,7 @@
-"""The agent's own dialog in its terminal, which is open beside most approval requests: the questions that only it can
-answer, and what the agent did with a client's decision, because the user may have answered in the dialog at the same
-moment.
+"""The agent's own dialog in its terminal, which is open beside most approval requests.
+
+This module tracks the questions that only the dialog can answer, and what the agent did with a client's decision: the
+user may have answered in the dialog at the same moment.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ class Facts(ProcessFacts):
     """The inherited fields are about the process that has reported last; ``others``: the other processes that have the
     conversation open. ``ended``: no process has it open, although a process may be alive, with another conversation;
     ``continued_in``: the session that continues this one. ``works``: the process whose run is active, if it is known;
-    ``rests``: whether that process has stopped in its run and has left something running in the background, which is
-    ``tasks``."""
+    ``rests``: whether that process has stopped in its run and has left something running in the background;
+    ``tasks``: what it has left running."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()

@@ -239,7 +239,7 @@ class Prompts:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted(turn, 0))
 
     def _again(self) -> asyncio.Future[str]:
-        """The result of the same request, which was made before. Raises ``ClientError`` if it is not known."""
+        """The result of the same request, which was made before. Raises ``ClientError`` if the result is not known."""
         if self._sending is None or self._sending.done():
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return self._sending
@@ -317,7 +317,7 @@ class Prompts:
         return sent.text
 
     def record(self, entry: transcript.Prompt, run: str) -> PromptAccepted:
-        """A prompt in the conversation's file, which belongs to ``run``, as it is stored in the history."""
+        """A prompt of ``run`` in the conversation's file, as it is stored in the history."""
         text = self.begun(run, entry.text)
         sent = self.sent
         if sent is None or sent.turn != run:
@@ -348,7 +348,8 @@ def _check(command: commands.Execute) -> None:
 
 
 def typeable(text: str, field: str = "data.prompt") -> str:
-    """The text as it is typed. Raises ``ClientError`` for what would be a command to the agent's program, not a prompt.
+    """The text as it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a command to the agent's
+    program.
 
     Control characters and invisible ones are left out: with them a text could end the paste, or hide how it begins.
     """

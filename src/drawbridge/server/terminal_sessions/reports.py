@@ -1,5 +1,5 @@
 """What hooks and the conversation's file report about a terminal session, in the right order; and a check of the
-agent's process, whose end nothing reports.
+agent's process, whose end may not be reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _now() -> bool:
 
 class Reports:
     """The reports about one session. Each is processed in order of arrival, after the lines that the conversation's
-    file contains by then. Also checks whether the agent is still there, which no hook reports.
+    file contains by then. Also checks whether the agent is still there, because its end may not be reported.
     """
 
     def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
@@ -164,8 +164,8 @@ class Reports:
             logger.exception("%s: internal error", self.session.id)
 
     def _look(self) -> None:
-        """Checks whether the agent is still there, and still has this conversation: no hook reports the end of
-        either."""
+        """Checks whether the agent is still there, and still has this conversation: hooks do not always report the end
+        of either."""
         session = self.session
         if session.pid is None or session.ended:
             return

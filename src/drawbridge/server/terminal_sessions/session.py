@@ -2,7 +2,7 @@
 
 The server does not start or stop the agent. The agent's own dialog is open at the same time, and the first answer
 counts. A subagent's dialog is the exception: it appears only after its hook has ended, so its question waits here for a
-limited time, and only while a client could answer it.
+limited time, and only if a client is connected that could answer it.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ HOLD_SECONDS = 45.0
 shows no dialog, so the user there should not have to wait longer (2.1.329)."""
 
 HOLD_AGAIN_SECONDS = 5.0
-"""Seconds that questions wait after one that no client answered in time, until a client answers again: nobody seems to
-be there."""
+"""Seconds that each question waits once no client has answered one in time: nobody seems to be there. Applies until a
+client answers again."""
 
 OWN_DIALOG: Final = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
@@ -143,9 +143,9 @@ class TerminalSession(Session):
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
-        """Whether it is a copy of another conversation, and its file has no new prompt yet."""
+        """Whether the conversation is a copy of another one, and its file has no new prompt yet."""
         self._copys_prompt = ""
-        """The uuid of that prompt among the entries that are processed next."""
+        """The uuid of a copy's first new prompt, if it is among the entries that are processed next."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -337,7 +337,7 @@ class TerminalSession(Session):
         ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
-            # The mode in the conversation's file is that of the process before it.
+            # The mode in the conversation's file is still that of the previous process.
             self.save()
         self._set_mode(self._reporting, event.permission_mode)
         agent, activity = event.agent_id, self._activity
@@ -417,7 +417,7 @@ class TerminalSession(Session):
                 self.withdraw(approval, ENDED)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process in (pid, None):
-            self._finish(outcome, quiet=quiet)  # if another process works on it, that one's next hook begins a new run
+            self._finish(outcome, quiet=quiet)  # another process that works on it begins a new run with its next hook
         self._changed()
 
     def end(self) -> None:
@@ -463,8 +463,7 @@ class TerminalSession(Session):
             self._changed()
 
     def expect_run(self, run: str) -> None:
-        """Begins the checkpoint before ``run``, with which the agent will continue after its stop, as ``expect``
-        does."""
+        """Like ``expect``, begins the checkpoint before ``run``, with which the agent will continue after its stop."""
         self.reviewed.expect(self.id, run)
 
     def _continue_with(self, handed: Left) -> None:
@@ -610,8 +609,8 @@ class TerminalSession(Session):
         return self._context.audience.can_decide(self.id, self.path)
 
     def _hold(self, approval: PendingApproval) -> None:
-        """A subagent's question waits ``HOLD_SECONDS`` if a client is connected that could decide; otherwise not at
-        all."""
+        """Lets a subagent's question wait for a limited time if a client is connected that could decide; otherwise
+        leaves it to the terminal immediately."""
         if not _is_hidden(approval.request.asked_by):
             return
         if self._can_be_answered():
@@ -801,8 +800,8 @@ class TerminalSession(Session):
         self._changed()
 
     def _called(self, tool: str, given: Raw, fate: transcript.Fate, agent_id: str | None, *, as_run: bool) -> None:
-        """Ends the approval requests about a tool call that has ended, whether they were decided here or in the
-        terminal."""
+        """Closes the approval requests about a tool call that has ended: open ones were answered in the terminal.
+        Clients' decisions on the call are compared with what the agent did."""
         for approval in self.approvals:
             same = hook_events.same_call(approval.request, tool, hook_events.json_object(given), as_run=as_run)
             if same and approval.request.agent_id == agent_id:
@@ -819,7 +818,7 @@ class TerminalSession(Session):
     def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
         """Finds the first new prompt of a copy among the entries that ``add_entry`` will be called with: the last one
         with the words of the current turn, because the user may have used the same words before. A copy's file is
-        written at once, and its part that is read first is read as a whole."""
+        written at once, and the first read reaches its end."""
         if self._is_copy:
             prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
             same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
@@ -863,7 +862,7 @@ class TerminalSession(Session):
     def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
         """Ends the current turn with its last message, because its hook may have found no server. ``quiet``: as in
         ``_finish``."""
-        self.activities.of(turn.process).background.forget_carried()  # the agent was told how its tasks have ended
+        self.activities.of(turn.process).background.forget_carried()  # the agent has been notified of their end
         if entry.failure is None:
             self._is_over("completed", quiet=quiet)
         else:

@@ -88,7 +88,7 @@ class SharedComments:
 
     @property
     def handover(self) -> Handover | None:
-        """What ``left`` contains, for clients; None once all of it has been sent."""
+        """What ``left`` contains, for clients; None once all its comments have been sent."""
         left = self.left
         if left is None or not self._unsent(left.review):
             return None

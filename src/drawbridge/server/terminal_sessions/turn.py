@@ -20,8 +20,8 @@ builds are done by then; a development server never is, and must not keep the se
 restart this holds for a subagent, too, until it reports: it may have ended while no server ran."""
 
 LAST_SECONDS: Final = 10.0
-"""Seconds for which a run stays open after its last subagent has ended: the agent is notified within a second, and
-answers."""
+"""Seconds for which a run stays open after its last background task has ended: the agent is notified within a second,
+and answers."""
 
 
 MOST_TASKS: Final = 100

@@ -24,7 +24,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Keys have no effect for this long after a request has appeared: they may be meant for something else."""
+"""Keys and buttons do not answer a request for this long after it has appeared: they may be meant for something
+else."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -177,7 +178,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._fit()
 
     def _fit(self) -> None:
-        """Gives the request the lines that the rest does not need."""
+        """Gives the request the lines that the other widgets do not need."""
         self.set_class(self._height >= ROOMY, "-roomy")
         bodies = set(self.query(BODIES))
         shown = [child for child in self.children if child.display and child not in bodies]

@@ -44,7 +44,8 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided."""
+    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided, or the
+    request was withdrawn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "more", show=False),
@@ -110,7 +111,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the user has written something that would be lost."""
+        """Whether the user has edited the text or written a message."""
         return self._text is not None or bool(self._message)
 
     @property
@@ -200,7 +201,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Shows that another client has decided; what the user wrote stays readable."""
+        """Shows that another client has decided, or that the request was withdrawn. The user's texts stay readable."""
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:

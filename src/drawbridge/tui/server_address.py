@@ -61,7 +61,8 @@ class Finder:
             )
 
     def find(self) -> ServerAddress:
-        """The server's current address. Raises ``BadSetting`` if a file that was named can't be used."""
+        """The server's current address. Raises ``BadSetting`` if the settings, the token or a certificate can't be
+        used."""
         own = settings.load("serve", ServeSettings, {})
         data = Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
         running = _running(data / RUNNING)

@@ -1,4 +1,4 @@
-// What an agent asks for: every field of the request, since any of them may be the one that matters.
+// What an agent asks for: every field that means anything to people, since any of them may be the one that matters.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';

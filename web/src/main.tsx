@@ -57,7 +57,7 @@ const isOutside = signal(false);
 /** A token that the server has not accepted yet. Once accepted, it becomes this device's token. */
 let trying = kept.triedToken();
 
-/** The code of a sign-in link, as long as it is not known whether this device's own token is still valid, and for what. */
+/** The code of a sign-in link, until it is known whether this device's own token is still valid, and what it allows. */
 let offered: string | undefined;
 
 /** Whether the token was typed: the form then stays until the server has accepted it. */
@@ -231,7 +231,7 @@ function pair(code: string, name: string) {
   route();
 }
 
-/** Asks whether a link replaces the access of this device, which works. @param what the link does */
+/** Asks whether a link may replace this device's access, which still works. @param what the link does */
 function replaceAccess(what: string, yes: string, act: () => void) {
   overlay((close) => (
     <Confirm
@@ -245,7 +245,7 @@ function replaceAccess(what: string, yes: string, act: () => void) {
   ));
 }
 
-/** Uses the code of a sign-in link after the server has accepted this device's token, unless that allows as much. */
+/** Uses the code of a sign-in link after the server has accepted this device's token, unless the token allows as much. */
 function takeOffered() {
   const code = offered;
   offered = undefined;

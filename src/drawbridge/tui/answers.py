@@ -45,7 +45,7 @@ def why_not_edited(request: Request, *, may_run: bool = True) -> str:
 
 
 def draft(request: Request) -> str:
-    """The text for a text field: without a byte-order mark, and with "\\n" as the only line end."""
+    """The text to edit. The text of a file has no byte-order mark here, and "\\n" as its only line ending."""
     name = field(request)
     if name is not None:
         return str(request["input"][name])
@@ -65,9 +65,9 @@ def is_plain(text: str) -> bool:
 
 
 def edited_input(request: Request, text: str) -> dict[str, Any]:
-    """The input that makes the file exactly what ``text`` (an edited draft) shows.
+    """The tool's input with ``text`` (an edited draft) as the edited field or as the whole file.
 
-    The whole file is sent as the old and the new string of an edit, so that what was seen is what will be written.
+    An edit gets the whole file as its old and its new string, so that what was seen is what will be written.
     """
     found = _edited(request, text)
     assert found is not None, "asked for a tool whose text can't be edited"

@@ -19,15 +19,15 @@ from drawbridge.tui.screen_review import ReviewScreen
 from drawbridge.tui.wording import block
 
 DRAWING_SECONDS: Final = 0.04
-"""The delay between a change and its redraw, which covers everything that arrives in the meantime."""
+"""The delay in seconds between a change and the redraw, which shows everything that has arrived by then."""
 
 WARNING_SECONDS: Final = 60.0
-"""Seconds that a warning for the owner stays, unless a click closes it."""
+"""Seconds for which a warning stays on the screen, unless a click closes it."""
 
 
 class StartView(NamedTuple):
-    """The view to start with: a project, by its id, its review, or a directory that may become a project; by default
-    the list of projects."""
+    """The view to start with: the project with the id ``project``, that project's review, or the offer to create a
+    project in ``directory``. By default, the list of projects."""
 
     project: str | None = None
     directory: str | None = None

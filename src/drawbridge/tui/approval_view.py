@@ -24,7 +24,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Keys have no effect for this long after a request has appeared: they may be meant for something else."""
+"""Keys and buttons do not answer a request for this long after it has appeared: they may be meant for something
+else."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -43,7 +44,8 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided."""
+    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided, or the
+    request was withdrawn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "more", show=False),
@@ -109,7 +111,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the user has written something that would be lost."""
+        """Whether the user has edited the text or written a message."""
         return self._text is not None or bool(self._message)
 
     @property
@@ -177,7 +179,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._fit()
 
     def _fit(self) -> None:
-        """Gives the request the lines that the rest does not need."""
+        """Gives the request the lines that the other widgets do not need."""
         self.set_class(self._height >= ROOMY, "-roomy")
         bodies = set(self.query(BODIES))
         shown = [child for child in self.children if child.display and child not in bodies]
@@ -199,7 +201,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Shows that another client has decided; what the user wrote stays readable."""
+        """Shows that another client has decided, or that the request was withdrawn. The user's texts stay readable."""
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:

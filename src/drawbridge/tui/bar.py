@@ -19,7 +19,7 @@ TROUBLE: Final = {
 }
 
 ROOMY: Final = 60
-"""The minimum width, in columns, at which more than the name is shown."""
+"""The minimum width, in columns, at which ``more`` is shown."""
 
 
 class Bar(Vertical):

@@ -1,4 +1,5 @@
-"""A tool call as the parts that a person reads, in order. Every part of its input is included. Pure."""
+"""A tool call as the parts that a person reads, in order. Only fields that a diff shows or that have no meaning for a
+person are left out. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Write": frozenset({"file_path", "content"}),
     "NotebookEdit": frozenset({"notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"}),
 }
-"""Tool → the fields that its proposal already shows if their values are of the kind that it draws."""
+"""Tool → the fields of its input that the proposal's diff shows, unless a value has a type that the diff can't show."""
 
 EDIT: Final = OF_PROPOSAL["Edit"] - {"file_path"}
 """The fields of each of a MultiEdit's ``edits``."""
@@ -38,7 +39,7 @@ DRAWN_BY_DIFF: Final = (
     *("path", "file_path", "filePath", "abs_path", "absolute_path"),
     *("content", "old_string", "new_string", "oldString", "newString", "oldText", "newText"),
 )
-"""Fields of an ACP agent's own call that are not repeated if a diff shows their text."""
+"""Fields of an ACP tool call's ``rawInput`` that are not repeated if a diff shows their text."""
 
 Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "diff", "field", "danger"]
 
@@ -101,7 +102,8 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
 
 
 def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
-    """Whether the diff of a proposal shows this field of ``given``: a value that does not change the file is not in it."""
+    """Whether a proposal's diff shows this field of ``given``. A value that does not change the file is not in the
+    diff."""
     match name, given.get(name):
         case "replace_all", value:
             return isinstance(value, bool)

@@ -34,7 +34,8 @@ LONGEST_SHOWN: Final = 100
 
 
 class Unsent(NamedTuple):
-    """A prompt that the server has not confirmed. ``id``: its request's id; a prompt that is sent twice runs once."""
+    """A prompt that the server has not confirmed. ``id``: the request's id, by which a prompt that is sent twice runs
+    only once."""
 
     id: str
     project: str
@@ -44,7 +45,7 @@ class Unsent(NamedTuple):
 class Client:
     """The state that the screens draw, and the requests. No callback blocks. ``on_change``: some state has changed.
     ``on_refused``: a prompt that was refused, and the reason. ``on_project_removed``: the shown project was removed.
-    ``on_warning``: a message for the owner.
+    ``on_warning``: a message for the user.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str | None = None) -> None:
@@ -93,7 +94,7 @@ class Client:
     async def begin(self) -> None:
         """Sends the first requests on a connection: this client's name, the list of projects, and the shown project.
 
-        Raises ``RequestError`` if the connection breaks meanwhile; ``begin`` is called again on the next one.
+        Raises ``RequestError``, for example if the connection breaks; ``begin`` is called again on the next one.
         """
         ask = self.connection.ask
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
@@ -235,7 +236,7 @@ class Client:
         return data
 
     async def decide_review(self, project: str, wish: Message) -> Message:
-        """Decides on a part of the review; returns what is left of it. Raises ``RequestError``."""
+        """Decides on a part of the review; returns the review after that. Raises ``RequestError``."""
         data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
         return data
 
@@ -346,7 +347,8 @@ class Client:
         self.on_change()
 
     async def _input(self, input: Message) -> Message:
-        """The field of an answer with the edited input, which is uploaded in parts first if it is too large."""
+        """The field of an answer that contains the edited input or, if the input is too large for one message, the id
+        under which its parts were uploaded."""
         text = json.dumps(input).encode()
         if len(text) < MESSAGE_BYTES:
             return {"updated_input": input}

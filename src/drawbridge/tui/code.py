@@ -25,14 +25,15 @@ COLOURED: Final = 200_000
 """The maximum length of a text that is colored, in characters: a longer one would take too long."""
 
 LONGEST_COLOURED: Final = 2_000
-"""The maximum length of a line in a text that is colored, in characters: a lexer may take minutes for an unusual longer
-one."""
+"""The maximum length of a line in a text that is colored, in characters: a lexer takes minutes for some longer
+lines."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
 
 def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int, Style]]]:
-    """The colored ranges of each line of ``text``; empty if the kind of file is unknown, or if the text is too long."""
+    """The colored ranges of each line of ``text``; empty if the kind of file is unknown, or if the text or one of its
+    lines is too long."""
     lines = split(text)[0]
     if len(text) > COLOURED or any(len(line) > LONGEST_COLOURED for line in lines):
         return []

@@ -135,7 +135,8 @@ class CodeColours(SyntaxTheme):
 
 
 def of_terminal() -> Palette:
-    """The palette for the terminal's background; dark if the terminal does not report one."""
+    """The palette for the background that the terminal reports or, if it reports none, that ``COLORFGBG`` names. The
+    default is dark."""
     said = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if os.environ.get("TERM") not in (None, "", "dumb", "linux"):
         with contextlib.suppress(OSError, ImportError, ValueError):

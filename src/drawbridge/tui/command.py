@@ -29,7 +29,7 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 def review(given: str, settings: AttachSettings) -> int:
     """Like ``run``, but shows the review of a directory, or a message if there is nothing to review. Raises
-    ``NoServer``."""
+    ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):

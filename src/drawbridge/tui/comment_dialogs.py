@@ -37,9 +37,10 @@ UNSHOWABLE: Final = (
 
 
 class CommentDialog(ModalScreen[None]):
-    """``one`` always contains what was typed, which is kept when the dialog is closed and when the server refuses it.
+    """``one`` always contains what was typed. The text is kept when the dialog is closed and when the server refuses
+    the comment.
 
-    ``save`` stores it in the background; ``show`` is called after every change.
+    ``save`` stores ``one`` in the background; ``show`` is called after every change.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -73,7 +73,7 @@ class Commenting:
         return sorted(self.all, key=lambda one: (one["path"], one["line"]))
 
     def take(self, review: Message) -> bool:
-        """Shows the comments of a review that the server has sent. Returns whether they have changed."""
+        """Stores the comments of a review that the server has sent. Returns whether they have changed."""
         found = review.get("comments", []), review.get("drafts", "")
         handover = str((review.get("handover") or {}).get("state", ""))
         is_new = (*found, handover) != (self.all, self.version, self.handover)

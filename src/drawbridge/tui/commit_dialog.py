@@ -48,8 +48,8 @@ class Committing:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether this device may commit. Most servers do not allow commits, and none allows them in a terminal
-        session."""
+        """Whether this device may commit. By default, servers do not allow commits; in a terminal session, they never
+        do."""
         project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
         return self._client.features is not None and self._client.may("review_commit") and not project.get("desk")
 
@@ -85,7 +85,7 @@ class Committing:
 
     @property
     def why_not(self) -> str:
-        """Why nothing can be committed now; empty if it can."""
+        """Why the user can't commit now; empty if the user can."""
         state = self.state
         if self.is_working:
             return review_words.COMMIT_WORKING

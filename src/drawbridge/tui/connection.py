@@ -103,7 +103,7 @@ class Connection:
         return found
 
     async def close(self) -> None:
-        """Closes the connection that ``open`` made, if ``run`` is not called."""
+        """Closes the connection, for a caller of ``open`` that does not call ``run``."""
         if self._socket is not None:
             await _close(self._socket)
 
@@ -218,7 +218,8 @@ class Connection:
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
-        """Sends a message. It is lost if the connection is ending; lasting requests are sent again on the next one."""
+        """Sends a message. The message is lost without an open connection; lasting requests are sent again on the next
+        one."""
         if self._socket is not None and self.state == "open":
             with contextlib.suppress(ConnectionClosed):
                 await self._socket.send(text)

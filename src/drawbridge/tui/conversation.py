@@ -346,7 +346,7 @@ class Conversation:
                         tool.version += 1
 
     def _is_rejected(self, tool: Item) -> bool:
-        """Whether a person has denied exactly this call, if its approval request is in this history."""
+        """Whether a person has denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
             if question.data["request"].get("input") == tool.data["input"]:
                 return (question.data["answer"] or {}).get("decision") == "deny"
@@ -386,7 +386,8 @@ class Conversation:
 
 
 def _run_of(record: Record) -> str | None:
-    """The run that begins with this prompt; None for a record without a prompt, or one that was sent into a run."""
+    """The run that begins with this prompt; None for a record without a prompt, or if the prompt was sent into a
+    run."""
     message = record.message if record.direction == "client" and isinstance(record.message, dict) else {}
     run = message.get("run_id")
     return run if isinstance(run, str) and not message.get("steer") else None

@@ -92,7 +92,7 @@ class NewProject(NamedTuple):
 
 
 class ProjectDialog(ModalScreen[NewProject | None]):
-    """Asks for a directory on the server's machine and for the agent that works there. None if the dialog is
+    """Asks for a directory on the server's machine and for the agent that works there. Returns None if the dialog is
     canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
@@ -132,7 +132,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks for confirmation, once, before something is done to many things. ``yes``: what ``y`` does, in a word."""
+    """Asks the user to confirm an action. ``yes``: what ``y`` does, in a word."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", show=False),

@@ -18,7 +18,8 @@ from textual.timer import Timer
 from drawbridge.tui.code import DiffLines
 
 LOOK_SECONDS: Final = 0.3
-"""How often a view looks whether the notice that covers some of its lines is gone: Textual reports that to nobody."""
+"""Seconds between two checks whether the notice that covers some of a view's lines is gone, which Textual does not
+report."""
 
 
 class Headed:
@@ -66,7 +67,8 @@ class LinesView(ScrollView, can_focus=True):
         return len(self._lines) - self._seen
 
     def look(self) -> None:
-        """Records which lines are on the screen now: none while another view is in front, none below a notice."""
+        """Records which lines are on the screen now: none while another screen is in front, and only those above the
+        first line that a notice covers."""
         try:
             place = self.screen.find_widget(self)
         except (NoScreen, NoWidget):

@@ -58,7 +58,7 @@ def difference(old_text: str, new_text: str) -> Difference:
 
 
 def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], total: int) -> Iterator[Line]:
-    """Unchanged lines between groups of hunks become one line with their number."""
+    """The lines of a diff. Unchanged lines that are left out become one line with their count."""
     heard = 0  # lines of the old text so far
     for row in rows:
         if row.old_line is not None:
@@ -73,7 +73,8 @@ def _lines(rows: Iterator[Row], marks: dict[tuple[str, int], tuple[Mark, ...]], 
 
 
 def marked_words(old: str, new: str) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    """The ranges in which the words of two lines differ; empty if they have hardly anything in common."""
+    """The ranges in which the words of two lines differ; empty if the lines have hardly anything in common, or if one
+    is too long."""
     if len(old) > LONGEST_LINE or len(new) > LONGEST_LINE:
         return (), ()
     left, right = WORD.findall(old), WORD.findall(new)

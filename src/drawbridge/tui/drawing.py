@@ -38,7 +38,7 @@ from drawbridge.tui.difference import difference
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
-"""The maximum number of lines of a diff in an unfolded call; the rest is in the file."""
+"""The maximum number of lines that are drawn of a diff in the conversation."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
 """The maximum length of a text that is drawn as Markdown, in characters; a longer text is shown as it is."""
@@ -297,8 +297,8 @@ def _text_of(lines: Iterable[Iterable[Segment]]) -> str:
 
 
 def _harmless_strips(lines: Iterable[Iterable[Segment]]) -> list[Strip]:
-    """Harmless strips, without blank lines at the end. This is done last, when Markdown's character references have
-    become characters."""
+    """Harmless strips, without blank lines at the end. The text is made harmless last, when Markdown's character
+    references have become characters."""
     strips = [Strip(_harmless_segments(line)) for line in lines]
     while strips and not strips[-1].text.strip():
         strips.pop()
@@ -387,7 +387,8 @@ class _Markdown(Markdown):
         return any(_REFERENCE.search(token.content + token.info) for token in tokens if token.type in _CODE)
 
     def _has_surplus_cells(self) -> bool:
-        """Whether a table has a row with more cells than its header: they are not drawn, and may have no letters."""
+        """Whether a table has a row with more cells than its header. The surplus cells are not drawn, which
+        ``_letters`` does not show if they contain only signs."""
         lines, columns = self.markup.split("\n"), 0
         for token in self.parsed:
             match token.type:

@@ -1,4 +1,4 @@
-"""The conversation as a long list of lines. Only the lines on the screen are drawn."""
+"""The conversation as a long list of lines. An item is drawn again only if the item or the width has changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GUTTER: Final = 2
 
 
 class Tail(NamedTuple):
-    """Lines after the last item that are not records: partial text, waiting prompts. ``key`` identifies the content."""
+    """Lines after the last item, such as partial text or a waiting prompt. ``key`` identifies their content."""
 
     key: Hashable
     draw: Callable[[int], Iterable[Strip]]
@@ -89,8 +89,8 @@ class History(ScrollView, can_focus=True):
         return self._follows
 
     def reveal(self, seq: int) -> None:
-        """Selects the item that shows the record and scrolls to it. If the record does not have its own item, that is
-        the last one before it."""
+        """Selects the item that shows the record and scrolls to it. If no item shows the record, selects the last item
+        before it."""
         self._follows = False
         self._lay_out()
         items = [(at, block.item) for at, block in enumerate(self._blocks) if block.item]

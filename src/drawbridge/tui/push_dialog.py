@@ -42,7 +42,8 @@ class Pushing:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is something to push and this device may push it. Most servers do not allow pushes."""
+        """Whether this device may push, and there is something to push or a pull request that could not be created. By
+        default, servers do not allow pushes."""
         project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
         may = self._client.features is not None and self._client.may("review_push") and not project.get("desk")
         if not may or self.offer is None or self.offer.get("problem"):

@@ -1,4 +1,4 @@
-"""Open approval requests: shows the first one, and decides when it takes the focus."""
+"""Shows the first open approval request, and decides when it takes the focus."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Questions(Vertical):
             card.uncover()
 
     def _settle(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
-        """Closes a request that was resolved elsewhere; it stays readable if the user has written something."""
+        """Closes a request that was resolved elsewhere or withdrawn; it stays if the user has written something."""
         if card.is_dirty:
             card.settle({**answer, "by": self._client.called(answer)} if answer.get("by") else answer)
         else:

@@ -26,7 +26,7 @@ EDITING = "Ctrl-S saves it · Esc goes back"
 
 
 class QueueDialog(ModalScreen[None]):
-    """Shows the queue as the server reports it. Closes when no prompt is waiting."""
+    """Shows the queue as the server reports it. Closes when no prompt is waiting, unless one is being edited."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", show=False),

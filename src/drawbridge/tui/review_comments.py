@@ -79,8 +79,8 @@ def whole(hunk: Hunk) -> Place | None:
 
 
 class Choice(NamedTuple):
-    """The lines that the user has chosen, between ``anchor`` and ``end`` in either order. ``is_whole``: all lines of
-    the hunk, until a key has chosen others."""
+    """The lines that the user has chosen, between ``anchor`` and ``end`` in either order. ``is_whole``: whether no key
+    has changed the initial choice yet."""
 
     key: str
     side: Side

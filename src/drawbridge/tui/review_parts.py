@@ -165,7 +165,7 @@ def highest(file: File) -> int:
 
 
 def why_not_all(shown: Collection[Part], more: int, drafts: Collection[str]) -> str:
-    """Why these parts can't be decided on at once; empty if they can. ``more``: the number of files that were not
+    """Why these parts can't be decided on together; empty if they can. ``more``: the number of files that were not
     sent."""
     if more or any(part.hunk is None for part in shown):
         return "You can’t decide on all at once: some changes are not shown here."

@@ -372,7 +372,7 @@ class ReviewView(ScrollView, can_focus=True):
         self._blocks.append(block)
 
     def _note_layout(self, block: _Block, layout: tuple[int, int]) -> None:
-        """Forgets which lines of a part were seen if its layout has changed, but not that all of them were."""
+        """If a part's layout has changed, forgets which of its lines were seen, unless all of them were."""
         assert block.part is not None
         seen = self._seen.get(block.part.key)
         if seen is None or seen.layout != layout or seen.total != len(block.body):
@@ -412,7 +412,8 @@ class ReviewView(ScrollView, can_focus=True):
     # What has been seen.
 
     def look(self) -> None:
-        """Records which lines are on the screen now. If the current part is not, another part becomes current."""
+        """Records which lines are on the screen now. If the current part is off the screen, a part that is on it
+        becomes the current one."""
         try:
             place = self.screen.find_widget(self)
         except (NoScreen, NoWidget):

@@ -35,7 +35,7 @@ from drawbridge.tui.store import Project
 
 
 class ConversationScreen(Screen[None]):
-    """Draws the client's state; every user action is a request that runs in the background."""
+    """Draws the client's state. Requests to the server run in the background."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a,ctrl+s", "accept", show=False),
@@ -231,7 +231,7 @@ class ConversationScreen(Screen[None]):
         do(self, self._client.execute(event.text))
 
     def put_back(self, prompt: str) -> None:
-        """Restores a prompt that was refused."""
+        """Puts a prompt that was refused back into the prompt box, if the box is empty."""
         box = self.query_one(PromptBox)
         if not box.text:
             box.put(prompt)

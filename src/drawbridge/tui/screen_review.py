@@ -272,8 +272,8 @@ class ReviewScreen(Screen[None]):
         self._redraw()
 
     def _take(self, number: int, found: Message, *, is_mine: bool) -> None:
-        """Shows a review, unless a later one is already shown. ``is_mine``: whether it is what the user's own decision
-        has left."""
+        """Shows a review, unless a later one is already shown. ``is_mine``: whether it is the reply to the user's own
+        decision."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number
@@ -406,7 +406,7 @@ class ReviewScreen(Screen[None]):
         return True
 
     def _is_shown(self, part: Part) -> bool:
-        """Whether all of a part has been on the screen; if not, the user is notified."""
+        """Whether all of a part has been on the screen. If not, scrolls to the part or notifies the user."""
         view = self._view
         if not view.is_in_view:
             view.go(part.key)

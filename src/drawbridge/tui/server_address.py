@@ -21,7 +21,7 @@ LOOPBACK: Final = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 FINGERPRINT: Final = re.compile(r"([0-9A-F]{2}:){31}[0-9A-F]{2}")
 
 RUNNING: Final = "server.json"
-"""In the data directory: a file in which a running server describes itself, with the content of its ready line."""
+"""The file in the data directory in which a running server stores the content of its ready line."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Finder:
             )
 
     def find(self) -> ServerAddress:
-        """The server's current address. Raises ``BadSetting`` if a file that was named can't be used."""
+        """The server's current address. Raises ``BadSetting`` if the settings, the token or a certificate can't be
+        used."""
         own = settings.load("serve", ServeSettings, {})
         data = Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
         running = _running(data / RUNNING)

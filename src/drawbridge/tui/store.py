@@ -63,8 +63,8 @@ class Projects:
         return sum(len(project["approvals"]) for project in self.all.values())
 
     def named(self, name: str, directory: str) -> list[Project]:
-        """The projects with this id, or else with this path (``directory``, absolute), or else with this directory
-        name."""
+        """The projects that ``name`` identifies: by id, otherwise by path (``directory`` is the absolute path),
+        otherwise by the name of their directory."""
         if name in self.all:
             return [self.all[name]]
         ways: tuple[Callable[[Project], bool], ...] = (

@@ -55,7 +55,7 @@ def one_line(text: object) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """A text's lines, each harmless, with spaces for tabs, so that each is as wide on the screen as it is long."""
+    """A text's lines, each harmless, with spaces instead of tabs."""
     return [one_line(line.expandtabs(TAB)) for line in text.replace("\r\n", "\n").split("\n")]
 
 
@@ -154,7 +154,7 @@ def project_state(project: Mapping[str, Any]) -> str:
 
 
 def listed_state(project: Mapping[str, Any]) -> str:
-    """The state in a list of projects: an idle project shows how much there is to review."""
+    """The state in a list of projects: an idle or scheduled project shows how much there is to review."""
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
     is_idle = words == STATES["IDLE"] or (project.get("desk") and words == TERMINAL_STATES["finished"])
@@ -181,7 +181,7 @@ def is_scheduled(project: Mapping[str, Any]) -> bool:
 
 
 def lifted(until: str, now: datetime) -> str:
-    """What is known about a limit of the agent's account; empty if it is not known when the limit resets."""
+    """When the limit of the agent's account resets, in words; empty if that is not known."""
     found = when(until)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-// What an agent asks for: every field of the request, since any of them may be the one that matters.
+// What an agent asks for: every field that means anything to people, since any of them may be the one that matters.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -35,7 +35,7 @@ import { Value } from './value.tsx';
 /** The fields of each of a MultiEdit’s `edits`. */
 const EDIT = ['old_string', 'new_string', 'replace_all'];
 
-/** Fields that the diff of a proposal already shows if their values are of the kind that it draws. */
+/** Fields of the input that the proposal’s diff shows, unless a value has a type that the diff can’t show. */
 const IN_DIFF: Record<string, string[]> = {
   Edit: ['file_path', ...EDIT],
   MultiEdit: ['file_path', 'edits'],
@@ -43,7 +43,7 @@ const IN_DIFF: Record<string, string[]> = {
   NotebookEdit: ['notebook_path', 'new_source', 'cell_id', 'cell_type', 'edit_mode'],
 };
 
-/** Whether the diff of a proposal shows this field of `given`: a value that does not change the file is not in it. */
+/** Whether a proposal’s diff shows this field of `given`. A value that does not change the file is not in the diff. */
 function isInDiff(name: string, given: any): boolean {
   const value = given[name];
   if (name === 'replace_all') return typeof value === 'boolean';

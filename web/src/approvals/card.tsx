@@ -58,7 +58,7 @@ export class ApprovalCard {
   isSeen: Signal<boolean> = signal(false);
   /** Whether everything that differs in the user's version has been in sight. */
   isEditSeen: Signal<boolean> = signal(false);
-  /** Whether the editor may hide text that the proposal removes, which has to be read in the proposal then. */
+  /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
   /** Whether the user has zoomed in so far that part of the card's width is out of view. */
   isCut: Signal<boolean> = signal(false);

@@ -35,7 +35,7 @@ const DRIFT = 20;
 /** Classes of elements that can cover a card. */
 const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
 
-/** The event by which the editor of a file is told to look again at what of it is in sight. */
+/** The event that makes the editor of a file measure again which part of its text is in sight. */
 export const LOOK_AGAIN = 'look';
 
 type Extent = { top: number; bottom: number };
@@ -46,7 +46,7 @@ export class Sight {
   _width = 0;
   _seen: boolean[] = [];
 
-  /** Takes the card's width. At a different width the lines are elsewhere, even if the card is as tall as before. */
+  /** Sets the card's width. At a different width the lines are elsewhere, even if the card is as tall as before. */
   laidOut(width: number) {
     if (Math.abs(width - this._width) > 2) this._seen = [];
     this._width = width;
@@ -111,7 +111,7 @@ export class Sight {
   }
 }
 
-/** What keys decide on: a card with a header and a footer. `answered`: it can no longer be decided. */
+/** What keys decide on: a card with a header and a footer. `answered` is set once it can no longer be decided on. */
 export type Decidable = {
   element: HTMLElement;
   sight: Sight;
@@ -232,7 +232,7 @@ export class Current<Card extends Decidable> {
     requestAnimationFrame(() => this.look());
   }
 
-  /** Makes the clicked card the current one. On click, not pointerdown: it can move what is under the pointer. */
+  /** Makes the clicked card the current one. On click, not on pointerdown: the change can move what is clicked. */
   pointed(event: Event) {
     const path = event.composedPath(); // what was clicked may have been redrawn by now
     const card = this._cards().find(({ element }) => path.includes(element));

@@ -74,7 +74,7 @@ const COMPARISON = {
   diffConfig: { scanLimit: 500, timeout: 50 },
 };
 
-/** The most characters and line ends that are removed in one place and are in sight as soon as the text beside them is. */
+/** The maximum size of text removed in one place that counts as in sight as soon as the text beside it is. */
 const FEW = { characters: 200, lines: 3 };
 
 type Extent = { top: number; bottom: number };
@@ -82,7 +82,7 @@ type FreePart = (box: DOMRect, range: Extent) => Extent;
 
 export type Editor = {
   focus: () => void;
-  /** Looks again at what of it is in sight. */
+  /** Measures again which part of the text is in sight. */
   look: () => void;
   /** The position of the caret in the text. */
   caret: () => number;
@@ -97,7 +97,7 @@ export type Editor = {
  * @param caret the position of the caret; if undefined, the first change
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings
- * @param hides is called with whether it may hide removed text: then `seen` is never called
+ * @param hides is called with whether the editor may hide removed text; if it may, `seen` is never called
  * @param seen is called once all of the change has been in sight
  * @param freePart returns what the screen shows of the vertical range of a box
  */

@@ -74,10 +74,11 @@ function isDrawn(source: string, drawn: HTMLElement) {
   return readings(source, decoded(text) !== text).has(letters(text));
 }
 
-/** A bar between two cells: none with a backslash before it. */
+/** Matches a bar between two cells, but not a bar that a backslash escapes. */
 const BAR = /(?<=(?:^|[^\\])(?:\\\\)*)\|/;
 
-/** Whether a table has a row with more cells than its header: they are not drawn, and may have no letters. */
+/** Whether a table has a row with more cells than its header. The surplus cells are not drawn, which `isDrawn` does not
+ * find out if they have no letters. */
 function losesCells(token: any): boolean {
   if (token.type !== 'table') return [...(token.tokens ?? []), ...(token.items ?? [])].some(losesCells);
   const [, , ...rows] = token.raw.trim().split('\n');

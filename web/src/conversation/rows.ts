@@ -27,7 +27,7 @@ export type ItemRow = {
   seq: number;
   version: string;
   item: Item;
-  /** At the end of a run: its tool calls; undefined if its beginning is not loaded. */
+  /** At the end of a run: the run’s tool calls; undefined if the run’s beginning is not loaded. */
   calls?: ToolRow[];
 };
 

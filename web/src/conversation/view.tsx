@@ -320,7 +320,7 @@ export class ConversationView {
     return withDays(rowsOf(items, Boolean(run) || desk?.state === 'working' || desk?.state === 'waiting'));
   }
 
-  /** Skips the work if no row has changed, as while an answer streams. */
+  /** Skips the work if no row has changed, which is usual while an answer streams. */
   _drawRows(conversation: Conversation) {
     const { items, run } = conversation;
     const versions = items.reduce((sum, item) => sum + item.version, 0);
@@ -462,7 +462,7 @@ export class ConversationView {
     }
   }
 
-  /** Whether an approval request was answered from this window, also before it was reloaded. */
+  /** Whether an approval request was answered from this window, even if the window has been reloaded since. */
   _isMine(id: string, answer: any) {
     const { sent } = kept.answer(id);
     return this.client.isMine(answer) || (sent !== undefined && sent === answer?.client_id);

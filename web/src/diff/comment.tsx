@@ -14,7 +14,7 @@ export type Comments = {
 
 /** What belongs to lines of a diff: a line is "12", or "−12" in the old text. These functions read signals. */
 export type Notes = {
-  /** Begins a comment on a line; undefined if that is not allowed. `isRange`: the last one is extended to it. */
+  /** Begins a comment on a line, or with `isRange` extends the last one to it. Undefined if that is not allowed. */
   begin?: (line: string, isRange: boolean) => void;
   below: (line: string) => ComponentChild[] | undefined;
   isMarked: (line: string) => boolean;

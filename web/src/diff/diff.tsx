@@ -255,7 +255,7 @@ function Hunks({
 
 const isLong = ({ old, new: fresh }: Line) => [old, fresh].some((side) => side && side.text.length > LONGEST);
 
-/** @param texts the lines of the file; undefined if they are not known, so the gap can't be opened */
+/** @param texts the lines of the file; undefined if they are not known, in which case the gap can't be opened */
 function Gap({ gap, texts, whole, shared }: { gap: GapOf; texts?: string[]; whole?: Signal<boolean>; shared: Shared }) {
   const [isShown, setShown] = useState(false);
   const isOpen = texts !== undefined && (isShown || Boolean(whole?.value));
@@ -446,7 +446,8 @@ function coloured(text: string, spans: Span[] | undefined, marks: [number, numbe
   return found;
 }
 
-/** Splits a part of a line, which begins at `start`, where marks begin and end. Returns whether each is marked. */
+/** Splits a part of a line wherever a mark begins or ends. `start`: the part's position in the line. Returns the pieces,
+ * each with whether it is marked. */
 function parts(text: string, start: number, marks: [number, number][]): [string, boolean][] {
   const found: [string, boolean][] = [];
   let at = start;

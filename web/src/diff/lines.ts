@@ -206,7 +206,7 @@ function rowsOf(old: string[], fresh: string[], pairs: [number, number][]) {
   return rows;
 }
 
-/** Marks the words in which two lines differ, unless they have hardly anything in common. */
+/** Marks the words in which two lines differ, unless the lines are long or have hardly anything in common. */
 export function markWords(old: Side, fresh: Side) {
   if (old.text.length + fresh.text.length > 2000) return;
   const a = old.text.match(/\w+|\s+|[^\w\s]/gu) ?? [];

@@ -133,7 +133,7 @@ export class Connection {
 
   /**
    * Sends a request and returns the answer. After a lost connection, a `lasting` request is sent again with the same id
-   * until it is answered; the server does nothing twice. Other requests fail with OFFLINE.
+   * until it is answered; the server executes it only once. Other requests fail with OFFLINE.
    */
   ask(
     type: string,

@@ -229,7 +229,7 @@ export class Board {
     this._cards.get(key)?.element.focus({ preventScroll: true });
   }
 
-  /** Gives the focus to a line's comment button, or else to the part. `name`: the line, as in `Diff`. */
+  /** Gives the focus to a line's comment button, or to the part if there isn’t one. `name`: the line, as in `Diff`. */
   focusLine(key: string, name: string) {
     const element = this._cards.get(key)?.element;
     (element?.querySelector<HTMLElement>(`.comment[data-line="${name}"]`) ?? element)?.focus({ preventScroll: true });

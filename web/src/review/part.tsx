@@ -146,7 +146,7 @@ class Closed {
   draw() {
     this._count();
     return () => {
-      // Its buttons are removed after it, which does not mean that they were pressed.
+      // The buttons are removed after the part, which does not mean that they were pressed.
       this._isGone = true;
       if (this._buttons.size) this._standing.unopened.value = undefined;
     };

@@ -9,7 +9,7 @@ import { Text } from '../ui/elements.tsx';
 /** Matches a pairing code, in upper case and without separators: eight letters and digits. */
 const CODE = /^[A-Z2-9]{8}$/;
 
-/** The code in what was typed; undefined if it is not one. */
+/** The pairing code that was typed; undefined if the text is not a code. */
 export function codeIn(text: string) {
   const code = text.toUpperCase().replace(/[\s-]/g, '');
   return CODE.test(code) ? code : undefined;

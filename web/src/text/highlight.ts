@@ -18,7 +18,7 @@ const LONGEST_LINE = 5_000;
 
 const SLICE = 8; // ms
 
-/** The maximum work on one text, which then stays plain: nested constructs that are never closed are quadratic. */
+/** The maximum time for one text; one that takes longer stays plain: unclosed nested constructs take quadratic time. */
 const WORK = 1_500; // ms
 
 const mode = async (module: Promise<any>, name: string): Promise<Grammar> => ({ mode: (await module)[name] });

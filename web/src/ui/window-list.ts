@@ -145,7 +145,8 @@ export class WindowList {
     if (kept) this.reveal(kept);
   }
 
-  /** Scrolls an element into view, or its top if it is taller. The end is then followed only if it is in view. */
+  /** Scrolls an element into view, or its top if it is taller than the view. The list then follows its end only if that
+   * is in view. */
   reveal(element: HTMLElement) {
     const view = this._scroller.getBoundingClientRect();
     const { top, bottom } = element.getBoundingClientRect();

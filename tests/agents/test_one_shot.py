@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,14 @@ PATCH = "*** Begin Patch\n*** Add File: new.txt\n+new\n*** End Patch\n"
 ANYTHING = Options(dangerously_skip_permissions=True)
 
 
-def lines(heard: ReceivedEvents) -> list[dict[str, object]]:
+def lines(heard: ReceivedEvents) -> list[dict[str, Any]]:
     return [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable]
+
+
+def blocks(heard: ReceivedEvents) -> list[dict[str, Any]]:
+    """What the history shows of the agent's work."""
+    shown = [line["message"]["content"] for line in lines(heard) if line["type"] in ("assistant", "user")]
+    return [block for content in shown for block in content]
 
 
 # Codex.
@@ -59,7 +66,7 @@ async def test_codex_answers_and_remembers(project: Path, model: ResponsesStub) 
     [known] = first.heard.all(SessionIdentified)
     assert (done.ok, done.session_id) == (True, known.session_id)
     assert [line["type"] for line in lines(first.heard)] == [
-        *("thread.started", "turn.started", "item.completed", "turn.completed")
+        *("thread.started", "turn.started", "assistant", "turn.completed")
     ]
     async with session(real_codex(), project, session_id=known.session_id, resume=True) as second:
         assert (await second.turn("Who?")).ok
@@ -72,6 +79,26 @@ async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) ->
     async with session(real_codex(), project, ANYTHING) as warm:
         assert (await warm.turn("Write it")).ok
     assert (project / "new.txt").read_text() == "new\n"
+    called, result, said = blocks(warm.heard)
+    assert (called["name"], called["input"]) == ("Write", {"file_path": str(project / "new.txt")})
+    assert (result["tool_use_id"], result["is_error"]) == (called["id"], False)
+    assert said == {"type": "text", "text": "Done."}
+
+
+async def test_a_command_of_codex_is_shown_with_its_output(project: Path, model: ResponsesStub) -> None:
+    """With other ids in each process: Codex counts from 0 again."""
+    ids = set()
+    for status in (0, 3):
+        scripted(model, shell(f"echo hello; exit {status}"), text("Done."))
+        async with session(real_codex(), project, ANYTHING) as warm:
+            assert (await warm.turn("Say hello")).ok
+        called, result, said = blocks(warm.heard)
+        assert called["name"] == "Bash"
+        assert "echo hello" in called["input"]["command"]
+        assert (result["tool_use_id"], result["content"], result["is_error"]) == (called["id"], "hello\n", status != 0)
+        assert said["text"] == "Done."
+        ids.add(called["id"])
+    assert len(ids) == 2
 
 
 async def test_codex_writes_nothing_where_it_would_have_to_ask(project: Path, model: ResponsesStub) -> None:
@@ -144,9 +171,10 @@ async def test_what_a_command_prints_is_said(project: Path) -> None:
         done = await warm.turn("Hello, größer")
         await warm.heard.next(Exited)
     assert (done.ok, done.session_id) == (True, None)
-    assert lines(warm.heard) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
-    pieces = [json.loads(line.raw)["text"] for line in warm.heard.all(AgentLine) if not line.durable]
-    assert pieces == ["You said Hello, größer\n", "Done.\n"]
+    assert blocks(warm.heard) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
+    passing = [json.loads(line.raw)["event"] for line in warm.heard.all(AgentLine) if not line.durable]
+    assert [event["type"].removeprefix("content_block_") for event in passing] == ["start", "delta", "delta"]
+    assert [event["delta"]["text"] for event in passing[1:]] == ["You said Hello, größer\n", "Done.\n"]
 
 
 async def test_json_lines_of_a_command_pass_untouched_and_may_name_its_conversation(project: Path) -> None:
@@ -186,7 +214,7 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("text/plain", b"a text", "a.txt"),))
         assert (await warm.ended()).ok
-        assert "a.txt:\n\na text\n\nLook" in str(lines(warm.heard)[0]["text"])
+        assert "a.txt:\n\na text\n\nLook" in blocks(warm.heard)[0]["text"]
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png"),))
         done = await warm.ended()
@@ -194,7 +222,7 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
         assert (await warm.ended()).ok
-        assert "Look\n\nAttached file: /files/a.png (1 kB)" in str(lines(warm.heard)[0]["text"])
+        assert "Look\n\nAttached file: /files/a.png (1 kB)" in blocks(warm.heard)[0]["text"]
     with pytest.raises(AgentUnusable, match=r"options\.permission_mode"):
         await command(ECHO).start(Launch(str(project), "", options=Options(permission_mode="plan")), lambda event: None)
 
@@ -210,6 +238,6 @@ async def test_prompts_of_a_command_that_wait_each_get_a_process(project: Path, 
         for _ in range(3):
             await client.receive("update", "run_finished", outcome="completed")
         said = [one["data"]["messages"][0] for one in client.received if one["type"] == "agent_message"]
-        assert [one["text"] for one in said if one.get("type") == "text"] == [
+        assert [one["message"]["content"][0]["text"] for one in said if one.get("type") == "assistant"] == [
             f"You said number {number}\nDone.\n" for number in range(3)
         ]

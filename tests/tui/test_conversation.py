@@ -335,3 +335,28 @@ def test_a_project_is_named_by_id_by_path_or_by_the_end_of_it() -> None:
     assert [one["id"] for one in found.named("shop", "/nowhere")] == ["c"]
     assert sorted(one["id"] for one in found.named("blog", "/nowhere")) == ["a", "b"]
     assert found.named("nothing", "/nowhere") == []
+
+
+def test_a_second_line_with_the_id_of_a_call_completes_it() -> None:
+    conversation = joined()
+    conversation.take(said(1, {"type": "tool_use", "id": "1", "name": "Terminal", "input": {}}))
+    conversation.take(said(2, {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}}))
+    conversation.take(said(3, {"type": "tool_result", "tool_use_id": "1", "content": "a"}, type="user"))
+    conversation.take(said(4, {"type": "tool_use", "id": "1", "name": "Bash", "input": {}}))
+    assert [(item.data["name"], item.data["input"]) for item in conversation.items] == [
+        ("Bash", {"command": "ls"}),
+        ("Bash", {}),
+    ], "an agent may count its calls from the start again"
+
+
+@pytest.mark.parametrize(("call", "is_rejected"), [("1", True), ("2", False)])
+def test_a_rejected_call_of_the_agent_client_protocol_is_known_by_its_id(call: str, is_rejected: bool) -> None:
+    conversation = joined()
+    request = {"approval_id": "p", "tool_name": "execute", "form": "acp", "input": {"toolCallId": "1"}}
+    conversation.take(event(1, "permission_request", **request))
+    conversation.take(event(2, "permission_resolved", approval_id="p", decision="deny", by="ada"))
+    conversation.take(said(3, {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "ls"}}))
+    failed = {"type": "tool_result", "tool_use_id": call, "content": "no", "is_error": True}
+    conversation.take(said(4, failed, type="user"))
+    [tool] = [item for item in conversation.items if item.kind == "tool"]
+    assert tool.data["rejected"] is is_rejected

@@ -111,9 +111,10 @@ class Decision(Struct, frozen=True):
 
 
 class AgentLine(Struct, frozen=True, gc=False):
-    """One JSON object that the agent has written. Its driver has parsed it, and it is not decoded again.
+    """One JSON object for the history. Its driver has parsed or made it, and it is not decoded again.
 
-    ``raw``: the agent's own bytes, one JSON object in valid UTF-8 without a line break. ``session_id``: the
+    ``raw``: one JSON object in valid UTF-8 without a line break: the agent's own bytes or, where the agent says or does
+    something in another form than Claude Code's, a line of ``agents.lines``. ``session_id``: the
     conversation that the line names; empty if it names none. ``durable``: whether the line belongs in the history.
     """
 

@@ -333,6 +333,11 @@ class Conversation:
                 case {"type": "tool_use", "id": str(id), "name": str(name)}:
                     given = block.get("input")
                     data = {"name": name, "input": given if isinstance(given, dict) else {}}
+                    known = self._tools.get(id)
+                    if known is not None and known.data["result"] is None:  # the agent has completed its call
+                        known.data |= data
+                        known.version += 1
+                        continue
                     item = self._add(record, "tool", data | {"result": self._results.pop(id, None)}, nested=nested)
                     self._tools[id] = item
                 case {"type": "tool_result", "tool_use_id": str(id)}:
@@ -342,13 +347,19 @@ class Conversation:
                         self._results[id] = result
                     else:
                         tool.data["result"] = result
-                        tool.data["rejected"] = result.error and self._is_rejected(tool)
+                        tool.data["rejected"] = result.error and self._is_rejected(id, tool)
                         tool.version += 1
 
-    def _is_rejected(self, tool: Item) -> bool:
+    def _is_rejected(self, id: str, tool: Item) -> bool:
         """Whether a person has denied exactly this call. False if its approval request is not in memory."""
         for question in reversed(self._questions.values()):
-            if question.data["request"].get("input") == tool.data["input"]:
+            request = question.data["request"]
+            given = request.get("input")
+            if request.get("form") == "acp" and isinstance(given, dict):
+                is_about = given.get("toolCallId") == id
+            else:
+                is_about = given == tool.data["input"]
+            if is_about:
                 return (question.data["answer"] or {}).get("decision") == "deny"
         return False
 

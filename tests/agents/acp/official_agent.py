@@ -2,6 +2,7 @@
 
 It does what the prompt says: ``say A|B`` (in pieces), ``edit PATH|NEW TEXT`` (after a question), ``part PATH|OLD|NEW`` (a
 question about a part of a file), ``report PATH|NEW TEXT`` (as ``edit``, but the diff comes before the question),
+``change PATH|OLD|NEW`` (reports the call, asks, and reports how it ended),
 ``wait`` (until it is cancelled), ``ask for a file``, ``spend 0.5``, ``refuse``, ``fail``.
 Its conversations last as long as the file ``conversations.json`` in its directory.
 """
@@ -127,6 +128,28 @@ class Official:
         answer = await self._client.request_permission(session_id=session_id, tool_call=call, options=OPTIONS)
         if getattr(answer.outcome, "option_id", "") == "once":
             Path(path).write_text(new)
+
+    async def _change(self, session_id: str, path: str, old: str, new: str) -> None:
+        before = Path(path).read_text()
+        after = before.replace(old, new)
+        id = str(uuid.uuid4())
+        start = schema.ToolCallStart(
+            session_update="tool_call", tool_call_id=id, title="Editing", kind="edit", status="pending",
+            locations=[schema.ToolCallLocation(path=path)],
+        )  # fmt: skip
+        await self._client.session_update(session_id, start)
+        diff = acp.tool_diff_content(path, after, before)
+        call = schema.ToolCallUpdate(tool_call_id=id, title="Editing", kind="edit", content=[diff])
+        answer = await self._client.request_permission(session_id=session_id, tool_call=call, options=OPTIONS)
+        may = getattr(answer.outcome, "option_id", "") in ("once", "always")
+        if may:
+            Path(path).write_text(after)
+        end = schema.ToolCallProgress(
+            session_update="tool_call_update", tool_call_id=id, status="completed" if may else "failed",
+            content=[diff] if may else [],
+        )  # fmt: skip
+        await self._client.session_update(session_id, end)
+        await self._say(session_id, "Changed." if may else "Not changed.")
 
     async def _part(self, session_id: str, path: str, old: str, new: str) -> None:
         if await self._may(session_id, path, old, new):

@@ -27,10 +27,14 @@ def bad(what: str) -> Acp:
 def words(heard: ReceivedEvents, *, durable: bool = True) -> list[str]:
     """What it said for people: as the history keeps it, or the pieces that are shown meanwhile."""
     lines = [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable is durable]
-    return said(lines)
+    return said(lines) if durable else pieces(lines)
 
 
 def said(lines: list[dict[str, Any]]) -> list[str]:
-    told = [line["params"] for line in lines if line.get("method") == "session/update"]
-    updates = [one["update"] for one in told if isinstance(one, dict) and isinstance(one.get("update"), dict)]
-    return [update["content"]["text"] for update in updates if update.get("sessionUpdate") == "agent_message_chunk"]
+    blocks = [block for line in lines if line.get("type") == "assistant" for block in line["message"]["content"]]
+    return [block["text"] for block in blocks if block["type"] == "text"]
+
+
+def pieces(lines: list[dict[str, Any]]) -> list[str]:
+    events = [line["event"] for line in lines if line.get("type") == "stream_event"]
+    return [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]

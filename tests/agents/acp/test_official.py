@@ -18,6 +18,7 @@ from drawbridge.agents.base import (
     Exited,
     Options,
     Proposal,
+    Question,
     QuestionCancelled,
     SessionIdentified,
     TurnEnded,
@@ -41,15 +42,27 @@ async def test_a_message_in_pieces_is_kept_once_and_whole(project: Path) -> None
     async with session(official(), project, Options(partial_messages=True)) as warm:
         assert await told(warm, "say Hello| there|.") == ["Hello there."]
         assert words(warm.heard, durable=False) == ["Hello", " there", "."]
-        whole = next(line for line in warm.heard.all(AgentLine) if b"Hello there." in line.raw)
-        assert json.loads(whole.raw)["params"]["_meta"] == {"drawbridge": {"pieces": 3}}
 
 
-async def test_who_wants_no_pieces_gets_none_and_a_message_of_one_piece_is_the_agents_own_line(project: Path) -> None:
+async def test_pieces_are_sent_only_if_they_are_wanted(project: Path) -> None:
     async with session(official(), project) as warm:
-        assert await told(warm, "say Hello") == ["Hello"]
+        assert await told(warm, "say Hello| there|.") == ["Hello there."]
         assert words(warm.heard, durable=False) == []
-        assert not any(b"drawbridge" in line.raw for line in warm.heard.all(AgentLine))
+
+
+@pytest.mark.thorough
+async def test_a_call_is_in_the_history_in_the_form_of_all_agents(project: Path) -> None:
+    """The diff came with the report of the call, and the agent never reported how it ended."""
+    poem = project / "poem.txt"
+    async with session(official(), project) as warm:
+        warm.process.prompt(f"report {poem}|new\n")
+        question = await warm.heard.next(Question)
+        warm.process.answer(question.question_id, Decision(allow=True))
+        await warm.ended()
+        called = [json.loads(line.raw) for line in warm.heard.all(AgentLine) if b"tool_use" in line.raw]
+    assert [line["message"]["content"] for line in called] == [
+        [{"type": "tool_use", "id": "call-2", "name": "Edit", "input": {"file_path": str(poem), "title": "Editing"}}]
+    ]
 
 
 @pytest.mark.thorough

@@ -125,6 +125,36 @@ test('an approval can come before the record of its call', () => {
   assert.equal(rows[0].question.request.approval_id, 'p');
 });
 
+test('an approval of the Agent Client Protocol is joined to the call with its id', () => {
+  const asks = (id, call) =>
+    event('permission_request', { approval_id: id, tool_name: 'execute', form: 'acp', input: { toolCallId: call } });
+  const items = itemsOf(
+    call('1', 'Bash', { command: 'a' }),
+    asks('p', '1'),
+    resolved('p'),
+    result('1'),
+    asks('q', '2'), // Gemini CLI reports the call only once it is over
+    resolved('q', { decision: 'deny' }),
+    call('2', 'Bash', { command: 'a' }),
+    result('2', 'no', { is_error: true }),
+    asks('r', '3'),
+  );
+  const rows = rowsOf(items, true);
+  assert.deepEqual(shape(rows), ['1 done', '2 rejected', 'question']);
+  assert.deepEqual(
+    rows.slice(0, 2).map((row) => row.question.request.approval_id),
+    ['p', 'q'],
+  );
+});
+
+test('a second line with the id of a call completes it', () => {
+  const items = itemsOf(call('1', 'Terminal', {}), call('1', 'Bash', { command: 'ls' }), result('1'));
+  assert.deepEqual(shape(rowsOf(items, false)), ['1 done']);
+  assert.deepEqual([items[0].name, items[0].input], ['Bash', { command: 'ls' }]);
+  const again = itemsOf(call('1', 'Bash', {}), result('1'), call('1', 'Bash', {}));
+  assert.equal(again.length, 2, 'an agent that counts its calls from the start again');
+});
+
 test('an approval is not joined to a call of a later run', () => {
   const rm = { command: 'rm a' };
   const items = itemsOf(

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.agents import lines
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.store import search, texts
 from drawbridge.server.store.log import BLANK, History
@@ -303,20 +304,18 @@ def test_changed_lines_are_counted(store: Store) -> None:
     patch = {"structuredPatch": [{"lines": [" a", "-b", "+c", "+d"]}]}
     store.says(line(type="user", tool_use_result=patch))
     store.says(line(type="user", tool_use_result={"type": "create", "content": "x\ny\n", "structuredPatch": []}))
-    diff = {"type": "diff", "path": "a", "oldText": "1\n2\n3\n", "newText": "1\n4\n3\n"}
-    update = {"sessionUpdate": "tool_call_update", "status": "completed", "content": [diff]}
-    store.says(json.dumps({"method": "session/update", "params": {"update": update}}).encode())
+    store.says(lines.result("s1", "1", "", patch=lines.patch_of("1\n2\n3\n", "1\n4\n3\n")).raw)
     store.update()
     [part] = store.index.parts()
     assert (part.added, part.removed) == (5, 2)
 
 
-def test_other_agents_lines_are_read(store: Store) -> None:
-    said = {"sessionUpdate": "agent_message_chunk", "content": text("pears")}
-    store.says(json.dumps({"method": "session/update", "params": {"update": said}}).encode())
-    store.says(b'{"type":"item.completed","item":{"type":"agent_message","text":"pears"}}')
-    store.says(b'{"type":"text","text":"pears"}')
-    assert store.seqs("pears", kinds=("answer",)) == [3, 2, 1]
+def test_the_lines_of_other_agents_are_read(store: Store) -> None:
+    store.says(lines.said("s1", "text", "pears").raw)
+    store.says(lines.said("s1", "thinking", "pears").raw)
+    store.says(lines.call("s1", "1", "Bash", {"command": "pears"}).raw)
+    store.says(lines.result("s1", "1", [{"type": "text", "text": "pears"}]).raw)
+    assert [store.seqs("pears", kinds=(kind,)) for kind in ("answer", "tool", "result")] == [[1], [3], [4]]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 // The rows of a conversation: its items, with tool calls in groups, approval requests at the calls that they were
 // about, and subagents' work at the calls that started it. Pure.
 
+import { isToolCall } from '../approvals/input.ts';
 import type { Item } from '../state/conversation.ts';
 import { kindOf, type ToolState } from './tool-words.ts';
 
@@ -112,14 +113,17 @@ function questionsOf(items: readonly Item[]) {
     byTool.set(tool, question);
     taken.add(question);
   };
-  const about = (question: Item, tool: Item) => isAbout(question.request.input, tool.input);
+  const about = ({ request }: Item, tool: Item) =>
+    isToolCall(request) ? request.input.toolCallId === tool.id : isAbout(request.input, tool.input);
   for (const item of items) {
     if (item.kind === 'tool') {
-      const question = early.get(item.name)?.find((one) => !taken.has(one) && about(one, item));
+      const asked = [...(early.get(item.name) ?? []), ...(early.get(BY_ID) ?? [])];
+      const question = asked.find((one) => !taken.has(one) && about(one, item));
       if (question) join(item, question);
       append(calls, item.name, item);
+      append(calls, BY_ID, item);
     } else if (item.kind === 'question') {
-      const name = item.request.tool_name;
+      const name = isToolCall(item.request) ? BY_ID : item.request.tool_name;
       const latest = (calls.get(name) ?? []).slice(-RECENT);
       const tool = latest.findLast((one) => !byTool.has(one) && about(item, one));
       if (tool) join(tool, item);
@@ -128,6 +132,9 @@ function questionsOf(items: readonly Item[]) {
   }
   return { byTool, taken };
 }
+
+/** Stands for the names of all tools: a request of the Agent Client Protocol has the id of its call. */
+const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */
 const RECENT = 20;

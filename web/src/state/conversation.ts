@@ -408,12 +408,17 @@ export class Conversation {
       else if (block?.type === 'image' && imageOf(block))
         this._add(record, 'images', { images: [imageOf(block)], ...more });
       else if (block?.type === 'tool_use') {
-        const result = this._results.get(block.id);
-        this._results.delete(block.id);
-        this._tools.set(
-          block.id,
-          this._add(record, 'tool', { id: block.id, name: block.name, input: block.input ?? {}, result, ...more }),
-        );
+        const { id, name, input = {} } = block;
+        const known = this._tools.get(id);
+        if (known && !known.result) {
+          // The agent has completed its call: an input that was not known when the call began, for example.
+          Object.assign(known, { name, input });
+          known.version++;
+          continue;
+        }
+        const result = this._results.get(id);
+        this._results.delete(id);
+        this._tools.set(id, this._add(record, 'tool', { id, name, input, result, ...more }));
       } else if (block?.type === 'tool_result') {
         const images = Array.isArray(block.content) ? block.content.map(imageOf).filter(Boolean) : [];
         const result = {

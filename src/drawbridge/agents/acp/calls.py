@@ -30,20 +30,22 @@ class Calls:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
         self._bytes = 0
 
-    def report(self, session_id: str, update: Raw) -> None:
-        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones."""
+    def report(self, session_id: str, update: Raw) -> tuple[str, dict[str, Raw]] | None:
+        """Records a ``tool_call`` or ``tool_call_update``: its fields replace earlier ones. Returns the call's id and
+        all its fields; None if it has no id."""
         fields = _fields(update)
         id = _id(fields)
         if id is None:
-            return
+            return None
         fields.pop("sessionUpdate", None)
         known = {**self._forget((session_id, id)), **fields}
         if _text(known.get("status")) in OVER:
-            return
+            return id, known
         self._known[session_id, id] = known
         self._bytes += _size(known)
         while len(self._known) > MOST_CALLS or self._bytes > MOST_BYTES:
             self._forget(next(iter(self._known)))
+        return id, known
 
     def whole(self, session_id: str, call: Raw) -> Raw:
         """The call that a question is about, completed with what was reported earlier. The question's own fields take

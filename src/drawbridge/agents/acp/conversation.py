@@ -20,7 +20,8 @@ from drawbridge.agents.acp.calls import REPORTS, Calls
 from drawbridge.agents.acp.messages import Incoming, Params, Update, read_as
 from drawbridge.agents.acp.opening import Opening, Request
 from drawbridge.agents.acp.reports import KINDS, Reports
-from drawbridge.agents.acp.text import Pieces, is_piece
+from drawbridge.agents.acp.shown import Shown
+from drawbridge.agents.acp.text import Pieces, is_piece, other_content
 from drawbridge.agents.base import (
     AgentLine,
     AgentRefused,
@@ -80,6 +81,7 @@ class AcpConversation:
         self._pieces = Pieces()
         self._costs = Costs(None if launch.resume or launch.fork_from else 0.0)
         self._calls = Calls()
+        self._shown = Shown()
         self._reports = Reports(launch.state)
         self._questions: dict[str, _OpenQuestion] = {}
         self._asked = 0
@@ -128,7 +130,7 @@ class AcpConversation:
         params = read_as(Params, message.params)
         line = AgentLine(data, session_id_of(params.sessionId) if params is not None else "")
         if message.method != "session/update" or params is None:
-            return [*self._whole(), line]
+            return [*self._pieces.take(), line]
         update = read_as(Update, params.update) or Update()
         about = self._reports.update(params.update) if update.sessionUpdate in KINDS else []
         match update.sessionUpdate:
@@ -142,18 +144,25 @@ class AcpConversation:
                 return [msgspec.structs.replace(line, durable=False), *about]
             case "current_mode_update":
                 self._opening.opened.in_mode(update.currentModeId)
-                return [*self._whole(), line, *self._in_mode()]
+                return [*self._pieces.take(), line, *self._in_mode()]
             case "config_option_update":
                 self._opening.opened.with_options(update.configOptions)
-                return [*self._whole(), line, *self._in_mode(), *self._of_model()]
-        session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+                return [*self._pieces.take(), line, *self._in_mode(), *self._of_model()]
+        session_id = session_id_of(params.sessionId)
+        if is_piece(update):
+            before, now = self._pieces.add(session_id, update)
+            return [*before, *(now if self._partial else ())]
+        said = self._pieces.take()
         if update.sessionUpdate in REPORTS:
-            self._calls.report(session_id, params.update)
-        if not is_piece(update):
-            return [*self._whole(), line, *about]
-        said = [] if self._pieces.fits(session_id, update) else self._whole()
-        self._pieces.add(session_id, update, data)
-        return [*said, msgspec.structs.replace(line, durable=False)] if self._partial else said
+            return [*said, *self._called(session_id, params.update)]
+        return [*said, other_content(session_id, update) or line, *about]
+
+    def _called(self, session_id: str, update: Raw) -> list[AgentLine]:
+        reported = self._calls.report(session_id, update)
+        if reported is None:
+            return []
+        id, known = reported
+        return self._shown.lines(session_id, id, {name: read_as(object, value) for name, value in known.items()})
 
     def _in_mode(self) -> list[Output]:
         known = self._opening.current_mode() if self._ready else None
@@ -161,11 +170,6 @@ class AcpConversation:
 
     def _of_model(self) -> list[Output]:
         return self._reports.opened(self._opening.opened) if self._ready else []
-
-    def _whole(self) -> list[Output]:
-        """Ends the message in progress and returns its line, before something else follows."""
-        session_id, message = session_id_of(self._pieces.session_id), self._pieces.take()
-        return [] if message is None else [AgentLine(message, session_id)]
 
     def _wanted(self, message: Incoming) -> list[Output]:
         """Handles a request from the agent. Only requests for permission are valid: Drawbridge offers neither files nor
@@ -178,7 +182,7 @@ class AcpConversation:
             return []
         params = read_as(Params, message.params)
         if params is not None:
-            session_id = params.sessionId if isinstance(params.sessionId, str) else ""
+            session_id = session_id_of(params.sessionId)
             params.toolCall = self._calls.whole(session_id, params.toolCall)
         self._asked += 1
         key = f"question-{self._asked}"
@@ -190,7 +194,7 @@ class AcpConversation:
             self._out.append(wire.result(id, questions.CANCELLED))
             return []
         self._questions[key] = _OpenQuestion(id, params.options)
-        return [*self._whole(), question]
+        return [*self._pieces.take(), question]
 
     def _opened(self, message: Incoming, data: bytes) -> list[Output]:
         """Handles the answer to one step of the opening."""
@@ -210,7 +214,7 @@ class AcpConversation:
         return [*said, *self._in_mode(), *self._of_model(), *self._send_prompt()] if self._ready else said
 
     def _turn_answered(self, message: Incoming, data: bytes) -> list[Output]:
-        said = [*self._whole(), AgentLine(data)]
+        said: list[Output] = [*self._pieces.take(), AgentLine(data)]
         reason = "interrupted" if self._interrupted else "the agent continued without an answer"
         said += [QuestionCancelled(key, reason) for key in self._questions]
         self._cancel_questions()
@@ -245,7 +249,7 @@ class AcpConversation:
         )
 
     def ended(self, code: int, stderr: str, fault: str | None) -> list[Output]:
-        said = self._whole()
+        said: list[Output] = [*self._pieces.take()]
         said += [Replied(id, f"{self._name} has ended.") for id in sorted(self._waited_for)]
         said += [QuestionCancelled(key, f"{self._name} has ended") for key in self._questions]
         self._waited_for.clear()

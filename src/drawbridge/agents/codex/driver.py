@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from drawbridge.agents.base import (
     Output,
     check_options,
 )
+from drawbridge.agents.codex.shown import Shown
 from drawbridge.agents.environment import environment, program
 from drawbridge.agents.one_shot import OneShot, Turn
 from drawbridge.agents.output import session_id_of
@@ -42,8 +44,7 @@ SANDBOXES: Final[Mapping[str | None, str]] = {
 }
 """A permission mode → Codex's sandbox. Codex can't ask, so it may write only in a mode that allows edits."""
 
-PASSING: Final = ("item.started", "item.updated")
-"""Partial events, which ``item.completed`` repeats in full."""
+ITEMS: Final = ("item.started", "item.updated", "item.completed")
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -116,9 +117,15 @@ def _sandbox(mode: str | None) -> tuple[str, str]:
 class CodexConversation(Turn):
     _error = ""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._shown = Shown(f"{uuid.uuid4().hex[:12]}.")
+
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Output]:
-        kind = message.get("type")
-        line = AgentLine(data, session_id_of(message.get("session_id")), durable=kind not in PASSING)
+        kind, item = message.get("type"), message.get("item")
+        if kind in ITEMS and isinstance(item, dict):
+            return [*self._shown.lines(session_id_of(self.session_id), item, is_over=kind == "item.completed")]
+        line = AgentLine(data, session_id_of(message.get("session_id")))
         if kind == "thread.started":
             return [*self.in_session(message.get("thread_id")), line]
         if kind == "turn.failed" and isinstance(message.get("error"), dict):

@@ -8,9 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
-from drawbridge.agents import process
+from drawbridge.agents import lines, process
 from drawbridge.agents.attached import is_text
 from drawbridge.agents.base import AgentLine, AgentUnusable, Event, Launch, Options, Output
 from drawbridge.agents.environment import environment, program
@@ -51,8 +49,7 @@ class Command:
 
 
 class CommandConversation(Turn):
-    """Text becomes ``{"type": "text", "text": …}``: in pieces as it arrives, if requested, and whole for the
-    history."""
+    """Text becomes part of the answer: in pieces as it arrives, if requested, and whole for the history."""
 
     def __init__(self, name: str, *, partial: bool) -> None:
         super().__init__(name)
@@ -72,13 +69,15 @@ class CommandConversation(Turn):
         words, self._empty = "\n" * self._empty + words + "\n", 0
         self._lines.append(words)
         self._size += len(line)
-        said: list[Output] = [AgentLine(_said(words), durable=False)] if self._partial else []
+        said: list[Output] = []
+        if self._partial:
+            said += lines.piece(self._named, "text", words, is_first=len(self._lines) == 1)
         return [*said, *self.rest()] if self._size > LONGEST_TEXT else said
 
     def rest(self) -> list[Output]:
         words, self._lines, self._size = "".join(self._lines), [], 0
-        return [AgentLine(_said(words))] if words else []
+        return [lines.said(self._named, "text", words)] if words else []
 
-
-def _said(words: str) -> bytes:
-    return msgspec.json.encode({"type": "text", "text": words})
+    @property
+    def _named(self) -> str:
+        return session_id_of(self.session_id)

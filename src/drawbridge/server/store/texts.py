@@ -127,16 +127,8 @@ class Content(Struct):
                 self.removed_record = subtype == REMOVED
 
     def _of_agent(self, message: dict[str, Any]) -> None:
-        if message.get("method") == "session/update":
-            self._of_protocol(_get(message, "params", "update"))
-        elif message.get("type") in ("assistant", "user"):
-            self._of_stream(message)
-        elif message.get("type") == "text":
-            self._add("answer", message.get("text"))
-        elif message.get("type") == "item.completed":
-            self._of_item(message.get("item"))
-
-    def _of_stream(self, message: dict[str, Any]) -> None:
+        if message.get("type") not in ("assistant", "user"):
+            return
         main = not message.get("parent_tool_use_id")
         blocks = _get(message, "message", "content")
         is_agent = message["type"] == "assistant"
@@ -160,32 +152,6 @@ class Content(Struct):
         created = _get(message, "tool_use_result")
         if _get(created, "type") == "create" and not hunks and isinstance(text := _get(created, "content"), str):
             self.added += len(text.splitlines())
-
-    def _of_protocol(self, update: object) -> None:
-        match _get(update, "sessionUpdate"):
-            case "agent_message_chunk":
-                self._add("answer", _get(update, "content", "text"))
-            case "tool_call" | "tool_call_update" as kind:
-                if kind == "tool_call":
-                    self._add("tool", "\n".join([_string(update, "title"), *strings(_get(update, "rawInput"))]))
-                parts = _get(update, "content")
-                for part in parts if isinstance(parts, list) else []:
-                    self._add("result", _get(part, "content", "text"))
-                    if _get(part, "type") == "diff" and _get(update, "status") == "completed":
-                        old, new = _string(part, "oldText"), _string(part, "newText")
-                        added, removed = _changed_lines(old.splitlines(), new.splitlines())
-                        self.added += added
-                        self.removed += removed
-
-    def _of_item(self, item: object) -> None:
-        match _get(item, "type"):
-            case "agent_message":
-                self._add("answer", _get(item, "text"))
-            case "command_execution":
-                self._add("tool", _get(item, "command"), "shell")
-                self._add("result", _get(item, "aggregated_output"))
-            case "error":
-                self._add("error", _get(item, "message"))
 
 
 def content(line: bytes) -> Content:

@@ -1,0 +1,86 @@
+"""The items of ``codex exec --json`` as the lines of a history. Pure.
+
+The shapes are those of Codex 0.169.0: each item is reported when it begins and when it is over, or only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from drawbridge.agents import lines
+from drawbridge.agents.base import AgentLine
+
+FILE_TOOLS: Final = {"add": "Write", "update": "Edit", "delete": "Delete"}
+"""Codex's kinds of changes to a file → the names of tools that clients show. Only ``Delete`` is not one of Claude
+Code's."""
+
+
+class Shown:
+    """The items of one process. ``prefix`` distinguishes their ids from those of other processes, which count from 0
+    again."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._begun: set[str] = set()
+
+    def lines(self, session_id: str, item: Mapping[str, Any], *, is_over: bool) -> list[AgentLine]:
+        """The lines that an item adds. Those of an unknown kind add none."""
+        id, words = f"{self._prefix}{_text(item.get('id'))}", _text(item.get("text"))
+        match item.get("type"):
+            case "agent_message" if is_over and words:
+                return [lines.said(session_id, "text", words)]
+            case "reasoning" if is_over and words:
+                return [lines.said(session_id, "thinking", words)]
+            case "error" if is_over and (problem := _text(item.get("message"))):
+                return [lines.said(session_id, "text", problem)]
+            case "command_execution":
+                failed = item.get("status") in ("failed", "declined") or item.get("exit_code") not in (0, None)
+                said = self._call(session_id, id, "Bash", {"command": _text(item.get("command"))})
+                result = _text(item.get("aggregated_output"))
+            case "mcp_tool_call":
+                failed = item.get("status") == "failed"
+                name = f"mcp__{_text(item.get('server'))}__{_text(item.get('tool'))}"
+                given = item.get("arguments")
+                own = given if isinstance(given, dict) else {} if given is None else {"arguments": given}
+                said = self._call(session_id, id, name, own)
+                result = _result_of_mcp(item)
+            case "web_search":
+                failed, result = False, ""
+                said = self._call(session_id, id, "WebSearch", {"query": _text(item.get("query"))})
+            case "file_change":
+                return self._files(session_id, id, item) if is_over else []
+            case _:
+                return []
+        return [*said, lines.result(session_id, id, result, is_error=failed)] if is_over else said
+
+    def _call(self, session_id: str, id: str, name: str, given: Mapping[str, Any]) -> list[AgentLine]:
+        if id in self._begun:
+            return []
+        self._begun.add(id)
+        return [lines.call(session_id, id, name, given)]
+
+    def _files(self, session_id: str, id: str, item: Mapping[str, Any]) -> list[AgentLine]:
+        said: list[AgentLine] = []
+        failed = item.get("status") == "failed"
+        changes = item.get("changes")
+        for number, change in enumerate(changes if isinstance(changes, list) else []):
+            if isinstance(change, dict) and (path := _text(change.get("path"))):
+                name = FILE_TOOLS.get(_text(change.get("kind")), "Edit")
+                said += self._call(session_id, f"{id}.{number}", name, {"file_path": path})
+                said.append(lines.result(session_id, f"{id}.{number}", "", is_error=failed))
+        return said
+
+
+def _result_of_mcp(item: Mapping[str, Any]) -> str:
+    match item.get("error"):
+        case {"message": str(problem)}:
+            return problem
+    match item.get("result"):
+        case {"content": list(parts)}:
+            return "\n".join(_text(part.get("text")) for part in parts if isinstance(part, dict))
+    return ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

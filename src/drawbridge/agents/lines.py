@@ -1,0 +1,100 @@
+"""The lines of a history, for agents that write another form than Claude Code: what the agent says, its tool calls, and
+their results. Pure.
+
+The form is that of Claude Code's stream (``stream-json``), which clients, the search and the export read. An agent's
+driver converts the lines of its own protocol, so nothing else has to know that protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from drawbridge.agents.base import AgentLine
+from drawbridge.text.hunks import diff, unified
+
+Said = Literal["text", "thinking"]
+"""What a block of an agent's words is: part of its answer, or its thinking."""
+
+_MOST_DIFFED: Final = 1_000_000
+"""The maximum length of a text that is compared, in characters."""
+
+
+def said(session_id: str, kind: Said, words: str) -> AgentLine:
+    """The whole of an agent's words between two of its calls."""
+    return _of_agent(session_id, {"type": kind, kind: words})
+
+
+def piece(session_id: str, kind: Said, words: str, *, is_first: bool) -> list[AgentLine]:
+    """A piece of an agent's words, for clients that show them while they arrive. ``is_first``: whether it begins the
+    words of one ``said``."""
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: words}}
+    start = {"type": "content_block_start", "index": 0, "content_block": {"type": kind, kind: ""}}
+    return [
+        _line({"type": "stream_event", "event": event, "parent_tool_use_id": None}, session_id, durable=False)
+        for event in ([start, delta] if is_first else [delta])
+    ]
+
+
+def image(session_id: str, media_type: str, data: str) -> AgentLine:
+    """An image in an agent's answer. ``data``: in base64."""
+    return _of_agent(session_id, image_block(media_type, data))
+
+
+def image_block(media_type: str, data: str) -> dict[str, Any]:
+    """An image as a block of a line. ``data``: in base64."""
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def call(session_id: str, id: str, name: str, given: Mapping[str, Any]) -> AgentLine:
+    """A call of the tool ``name`` with the input ``given``. A second line with the same ``id`` completes the first."""
+    return _of_agent(session_id, {"type": "tool_use", "id": id, "name": name, "input": given})
+
+
+def result(
+    session_id: str,
+    id: str,
+    content: str | Sequence[Mapping[str, Any]],
+    *,
+    is_error: bool = False,
+    patch: Sequence[Mapping[str, Any]] = (),
+) -> AgentLine:
+    """The result of the call ``id``: a text, or blocks of texts and images. ``patch``: what the call has changed in its
+    file, see ``patch_of``."""
+    block = {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error}
+    message = {"type": "user", "message": {"role": "user", "content": [block]}, "parent_tool_use_id": None}
+    return _line(message | ({"tool_use_result": {"structuredPatch": patch}} if patch else {}), session_id)
+
+
+def patch_of(old: str, new: str) -> list[dict[str, Any]]:
+    """The difference of two texts, as Claude Code's results contain it: hunks with their first lines, from 1, and their
+    lines, each after a space, a "-" or a "+". Empty if a text is too long."""
+    if max(len(old), len(new)) > _MOST_DIFFED:
+        return []
+    before, after = old.splitlines(), new.splitlines()
+    hunks: list[dict[str, Any]] = []
+    for row in unified(before, after, diff(before, after)):
+        if row.kind == "header":
+            hunks.append({"oldStart": 0, "oldLines": 0, "newStart": 0, "newLines": 0, "lines": []})
+            continue
+        hunk = hunks[-1]
+        for side, line in (("old", row.old_line), ("new", row.new_line)):
+            if line is not None:
+                hunk[f"{side}Start"] = hunk[f"{side}Start"] or line + 1
+                hunk[f"{side}Lines"] += 1
+        hunk["lines"].append(_SIGNS[row.kind] + row.text)
+    return hunks
+
+
+_SIGNS: Final = {"context": " ", "removed": "-", "added": "+"}
+
+
+def _of_agent(session_id: str, block: Mapping[str, Any]) -> AgentLine:
+    message = {"role": "assistant", "content": [block]}
+    return _line({"type": "assistant", "message": message, "parent_tool_use_id": None}, session_id)
+
+
+def _line(message: Mapping[str, Any], session_id: str, *, durable: bool = True) -> AgentLine:
+    return AgentLine(msgspec.json.encode({**message, "session_id": session_id}), session_id, durable)

@@ -1,0 +1,74 @@
+"""What agents other than Claude Code say and do, as the page shows it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.processes import Server, serving
+
+from .conftest import page_of
+from .rig import Browser
+from .test_approving import ACCEPTS, CARD, reads_all
+
+OFFICIAL = Path(__file__).parent.parent / "agents" / "acp" / "official_agent.py"
+LIMERICK = "import sys; print('# A limerick\\n\\nAbout', sys.stdin.read())"
+
+pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture
+async def serves_others(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[Server]:
+    """An agent of the Agent Client Protocol, and a command."""
+    poet = tmp_path / "poet.py"
+    poet.write_text(LIMERICK)
+    agents = (f"official={sys.executable} {OFFICIAL}", f"poet={sys.executable} {poet}")
+    options = ("--acp-agent", agents[0], "--command-agent", agents[1])
+    async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent, *options) as server:
+        yield server
+
+
+async def address(server: Server, directory: Path, agent: str) -> str:
+    async with server.client() as client:
+        made = await client.ask("project_create", {"path": str(directory), "agent": agent})
+    return f"{page_of(server)}#token={server.token}&project={made['project_id']}"
+
+
+async def test_what_an_acp_agent_says_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
+    with browser.person(await address(serves_others, directory, "official")) as person:
+        person.prompts("say It is **open**|, I think.")
+        person.sees(".said strong", "open")
+        person.sees(".said", "It is open, I think.")
+        person.sees(".finished")
+        person("reload")
+        person.sees(".said", "It is open, I think.")
+
+
+async def test_a_call_of_an_acp_agent_is_shown_with_its_approval_and_its_change(
+    browser: Browser, serves_others: Server, directory: Path
+) -> None:
+    with browser.person(await address(serves_others, directory, "official")) as person:
+        person.prompts(f"change {directory / 'notes.md'}|# Notes|# Remarks")
+        person.sees(CARD)
+        person.sees(".tool-row", "Edit notes.md")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        person.sees(".finished")
+        [row] = person.reads(".tool-row")
+        assert row.splitlines()[:3] == ["Done", "Edited notes.md +1 −1", "Accepted by you"]
+        person.clicks(".tool-row")
+        person.sees(".tool .line.added", "# Remarks")
+        assert person.runs("document.querySelectorAll('.item[data-kind=question]').length") == 0, (
+            "the approval has no row beside its call"
+        )
+    assert (directory / "notes.md").read_text().startswith("# Remarks")
+
+
+async def test_what_a_command_prints_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
+    with browser.person(await address(serves_others, directory, "poet")) as person:
+        person.prompts("drawbridges")
+        person.sees(".said [role=heading], .said :is(h1, h2, h3, h4)", "A limerick")
+        person.sees(".said", "About drawbridges")

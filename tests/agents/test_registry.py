@@ -30,7 +30,7 @@ def test_all_problems_are_found_at_once() -> None:
         "--agent-path: the program of hal can't be set, only those of claude, gemini, codex",
         "--agent-path: /no/gemini was not found, or is not executable",
         "--acp-agent: an agent named claude already exists",
-        "--acp-agent: 'x has an unclosed quotation mark",
+        "--acp-agent: 'x has an unclosed quotation mark or ends with a backslash",
         "--command-agent: an agent named goose already exists",
         "--command-agent: the command is empty",
     ]

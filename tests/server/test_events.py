@@ -32,6 +32,7 @@ from drawbridge.server.events import (
     ApprovalResolved,
     Bus,
     DiskWarning,
+    DoneInEditor,
     Event,
     ProjectCreated,
     ProjectGone,
@@ -42,6 +43,7 @@ from drawbridge.server.events import (
     StateChanged,
     Stored,
 )
+from drawbridge.server.protocol.commands import PermissionResponse
 from drawbridge.server.protocol.messages import (
     ChangedFile,
     ExecutionKilled,
@@ -140,6 +142,7 @@ ANNOUNCED: list[Event] = [
     ReviewChanged(state="open", files=1, hunks=2, added=3, removed=4),
     StateReported(AgentState(model="opus", todos=(Todo("Fix it", "pending"),))),
     OffersReported(AgentOffers(commands=(Offer("compact"),), steer=True)),
+    DoneInEditor("Neovim", PermissionResponse(project_id="p1", approval_id="perm_1", decision="allow")),
 ]
 
 

@@ -137,7 +137,7 @@ def _command_problems(flag: str, command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError:
-        return [f"{flag}: {command} has an unclosed quotation mark"]
+        return [f"{flag}: {command} has an unclosed quotation mark or ends with a backslash"]
     return [] if words else [f"{flag}: the command is empty"]
 
 

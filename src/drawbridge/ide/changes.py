@@ -316,6 +316,6 @@ def _done(event: ReviewDecided, before: Review | None) -> str:
 
 
 def _who(deciders: set[str]) -> str:
-    """A notice that the review has changed, with the name of the person who decided if it was only one."""
+    """A notice that the review has changed. If only one person has made decisions, it names that person."""
     [name] = deciders if len(deciders) == 1 else [""]
     return f"{harmless(name)} made decisions in this review." if name else "The review has changed."

@@ -189,7 +189,7 @@ class HttpConnection:
     # the WebSocket, once it is open
 
     def send_text(self, data: bytes) -> None:
-        """Sends one message of valid UTF-8. After the end of the WebSocket it is dropped."""
+        """Sends one message of valid UTF-8, or drops it if the WebSocket is closing or closed."""
         if self.websocket is not None:
             self.websocket.send_text(data)
 

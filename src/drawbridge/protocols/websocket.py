@@ -143,7 +143,7 @@ class WebSocketConnection:
         return events
 
     def send_text(self, data: bytes) -> None:
-        """Sends one message of valid UTF-8. After the end it is dropped."""
+        """Sends one message of valid UTF-8, or drops it if the connection is closing or closed."""
         if self._frames.state is OPEN:
             self._frames.send_text(data)
             self._flush()

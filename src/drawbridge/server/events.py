@@ -22,7 +22,7 @@ from msgspec import Meta, Raw, Struct
 
 from drawbridge.agents.base import AgentLine, AskedBy, Form, OffersReported, Proposal, StateReported
 from drawbridge.agents.output import session_id_of
-from drawbridge.server.protocol import messages
+from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.messages import (
     DiskWarning,
     ExecutionKilled,
@@ -199,6 +199,16 @@ class RunContinued(Struct, frozen=True):
     by: str
 
 
+class DoneInEditor(Struct, frozen=True):
+    """A person has decided something in an editor. ``command``: what a client would have sent; ``reply``: the data of
+    its reply; ``asked``: the approval request that it decides on. ``by``: the editor's name."""
+
+    by: str
+    command: commands.PermissionResponse | commands.ReviewDecide | commands.ReviewComment | commands.ReviewSubmit
+    reply: Any = None
+    asked: ApprovalRequested | None = None
+
+
 Recorded: TypeAlias = (
     AgentLine
     | PromptAccepted
@@ -230,6 +240,7 @@ Event: TypeAlias = (
     | ReviewChanged
     | DiskWarning
     | RunContinued
+    | DoneInEditor
 )
 
 KINDS: Final[Mapping[type, str]] = {
@@ -466,6 +477,7 @@ RECEIVERS: Final[Mapping[type, tuple[Receiver, ...]]] = {
     ReviewPushed: ("clients",),
     ReviewChanged: ("clients", "editors", "notices"),
     RunContinued: ("audit",),
+    DoneInEditor: ("audit",),
     ExecutionKilled: ("clients",),
     ApprovalRequested: ("clients", "notices"),
     ApprovalResolved: ("clients", "notices", "editors"),

@@ -66,7 +66,7 @@ class Setting(NamedTuple):
 
     @property
     def shown_default(self) -> str:
-        """The default for the help; empty if the help's text describes what happens without the setting."""
+        """The default for the help; empty for a switch, a list, or a setting without a default value."""
         return "" if self.kind in ("switch", "list") or self.default is None else str(self.default)
 
 

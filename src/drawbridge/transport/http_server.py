@@ -31,7 +31,7 @@ BACKLOG: Final = 512
 few seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""Seconds within which a request's head must be complete after the connection is accepted."""
+"""Seconds that the TLS handshake may take; then, seconds until the head of the first request must be complete."""
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that the peer of a new connection gets for its first request even if there are too many connections: many

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from websockets.asyncio.client import connect
 
+from drawbridge.agents.base import Proposal
 from drawbridge.server.app.command_table import COMMANDS
 from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, Audit
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
 from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, ClientLimits, Entrance
-from drawbridge.server.events import Announced, RunContinued
+from drawbridge.server.events import Announced, ApprovalRequested, DoneInEditor, RunContinued
+from drawbridge.server.protocol.commands import PermissionResponse, ReviewDecide
 from tests.server.auth.rig import Server
 from tests.server.auth.test_command import drawbridge, made
 from tests.server.auth.test_scopes import asking
@@ -77,6 +80,34 @@ def test_a_run_that_continues_by_itself_is_written_down(tmp_path: Path) -> None:
     entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
     [line] = events(tmp_path, "went_on")
     assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")
+
+
+def test_what_is_decided_in_an_editor_is_written_down(tmp_path: Path) -> None:
+    """As if a client had sent it, with the editor's name; without what was written."""
+    entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
+    asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
+    answer = PermissionResponse(project_id="proj_1", approval_id="perm_1", decision="allow", updated_input={})
+    kept = ReviewDecide(project_id="proj_1", decision="keep", hunks=("h1", "h2"))
+    for done in (DoneInEditor("Neovim", answer, asked=asked), DoneInEditor("VS Code", kept)):
+        entrance.published(Announced("proj_1", Path("/code"), done))
+    first, second = read(tmp_path)
+    assert first | {"time": ""} == {
+        "time": "",
+        "event": "answered",
+        "by": "Neovim",
+        "project_id": "proj_1",
+        "approval_id": "perm_1",
+        "decision": "allow",
+        "changed": True,
+        "tool": "Write",
+        "path": "/code/a.py",
+    }
+    assert (second["event"], second["by"], second["decision"], second["hunks"]) == (
+        "review_decided",
+        "VS Code",
+        "keep",
+        2,
+    )
 
 
 async def test_who_comes_is_refused_or_sent_away_is_written_down_with_address_and_device(server: Server) -> None:

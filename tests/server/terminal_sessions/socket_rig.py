@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from drawbridge.server.events import DoneInEditor
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.terminal_sessions.socket import private_socket as opened
@@ -188,3 +189,9 @@ async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterato
         core = server.core
         async with opened(core.terminal_sessions, core.context.editors, core):
             yield SocketRig(server)
+
+
+def in_editors(rig: SocketRig) -> list[type]:
+    """The commands that people have given in editors, as the audit log receives them."""
+    found = [one.event for one in rig.server.audited]
+    return [type(event.command) for event in found if isinstance(event, DoneInEditor)]

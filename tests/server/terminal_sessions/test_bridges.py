@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import HistoryNotWritten
+from drawbridge.server.protocol.commands import PermissionResponse
 from drawbridge.server.store.log import History
 from tests.waiting import until
 
-from .socket_rig import Line, Message, Session, SocketRig, socket_rig
+from .socket_rig import Line, Message, Session, SocketRig, in_editors, socket_rig
 
 OLD, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
 CLAUDE = os.getpid()
@@ -76,6 +77,7 @@ async def test_one_question_is_one_approval_whichever_way_it_came_first(rig: Soc
             "allow",
         )
         assert len(rig.questions) == 1
+        assert in_editors(rig) == [PermissionResponse]
 
 
 async def test_an_answer_of_a_client_goes_to_the_hook_and_the_editor_comes_too_late(rig: SocketRig, file: Path) -> None:

@@ -40,7 +40,7 @@ function AgentSessions({ world, project, close }: { world: World; project: strin
   };
   return (
     <Dialog title="Sessions" onClose={close}>
-      <p class="hint">All sessions in this folder, including ones started in a terminal.</p>
+      <p class="hint">The agent’s latest sessions in this folder, including ones started in a terminal.</p>
       <ul class="sessions">
         {found?.length === 0 && <li class="hint">No sessions yet.</li>}
         {found?.map(({ session_id: id, title, last_active, message_count: count, current }) => (

@@ -154,7 +154,8 @@ class ServerCommands:
         )
 
     async def health_check(self, command: commands.HealthCheck, client: Client) -> Answer[replies.Health]:
-        """A device that is confined to some projects receives only their health."""
+        """The server's health. For a device that is confined to some projects, the problems, runs and subscriptions are
+        only those of its projects."""
         health = self._health()
         identity = client.known
         if identity.projects is not None:

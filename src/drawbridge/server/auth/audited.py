@@ -5,7 +5,7 @@ The commands' rows (``app.command_table``) determine which commands are audited.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -190,3 +190,18 @@ def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
     given = asked.given or {}
     found = [given[name] for name in PLACES if isinstance(given.get(name), str)]
     return {"tool": asked.tool_name, "path": found[0] if found else None}
+
+
+# the entries for what can also be done in an editor
+
+ANSWERED: Final = Audit("answered", permission_response)
+REVIEW_DECIDED: Final = Audit("review_decided", review_decide)
+REVIEW_COMMENTED: Final = Audit("review_commented", review_comment)
+REVIEW_SUBMITTED: Final = Audit("review_submitted", review_submit)
+
+IN_EDITORS: Final[Mapping[type, Audit[Any, Any]]] = {
+    commands.PermissionResponse: ANSWERED,
+    commands.ReviewDecide: REVIEW_DECIDED,
+    commands.ReviewComment: REVIEW_COMMENTED,
+    commands.ReviewSubmit: REVIEW_SUBMITTED,
+}

@@ -20,11 +20,12 @@ from msgspec import Struct
 
 from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Head, Refusal
+from drawbridge.server.auth import audited
 from drawbridge.server.auth.access import Access, is_loopback
 from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.rate_limits import Buckets, Refused
 from drawbridge.server.auth.scopes import Identity
-from drawbridge.server.events import Announced, RunContinued
+from drawbridge.server.events import Announced, DoneInEditor, RunContinued
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
@@ -399,6 +400,10 @@ class Entrance:
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)
+        elif isinstance(event, DoneInEditor):
+            audit = audited.IN_EDITORS[type(event.command)]
+            fields = audit.fields(event.command, event.reply, event.asked)
+            self.note(audit.event, by=event.by, project_id=announced.project_id, **fields)
 
 
 def as_refusal(error: ClientError) -> Refusal:

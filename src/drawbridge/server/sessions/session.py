@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import msgspec
+from msgspec import Raw
 
 from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
+from drawbridge.server.approvals.editors import Person
 from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.approvals.service import Approvals
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
@@ -261,6 +263,16 @@ class Session(ABC):
         """
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
+        if isinstance(by, Person):
+            given = decision.updated_input
+            command = commands.PermissionResponse(
+                project_id=self.id,
+                approval_id=approval_id,
+                decision="allow" if decision.allow else "deny",
+                updated_input=None if given is None else msgspec.json.decode(given, type=dict[str, Raw]),
+                remember=decision.remember,
+            )
+            self.store.announce(events.DoneInEditor(by.name, command, asked=approval.request))
         return answer
 
     @final

@@ -66,11 +66,11 @@ def from_microseconds(since_1970: int) -> datetime:
 
 
 def compose(seq: int, moment: datetime, direction: Direction, message: bytes, *, is_json: bool = False) -> Record:
-    """A new record that contains ``message`` byte for byte. Raises ``BadMessage`` if the message is not one JSON value,
-    is too long, or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it is JSON in
-    valid UTF-8.
+    """A new record that contains ``message`` byte for byte, except that line breaks between the parts of the JSON value
+    become spaces; JSON strings contain none. Raises ``BadMessage`` if the message is not one JSON value, is too long,
+    or is nested too deeply. ``is_json``: the caller has parsed the message and knows that it is JSON in valid UTF-8.
 
-    ``moment`` is in UTC. Line breaks between the parts of a JSON value become spaces; JSON strings contain none.
+    ``moment`` is in UTC.
     """
     if len(message) > LONGEST_LINE - _ROOM:
         raise BadMessage(f"The message was not recorded: it is too long for the history ({len(message):,} bytes).")

@@ -43,7 +43,7 @@ class Activities:
 
     @property
     def asks_in_terminal(self) -> bool:
-        """Whether a process asks something that only its own dialog can answer."""
+        """Whether a process is asking something that can be answered only in its own dialog."""
         return any(one.terminal_only for one in self)
 
     @property

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -15,6 +15,7 @@ from msgspec import Raw
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.protocols import local_ipc as wire
 from drawbridge.server.approvals.editors import Editor, Person
+from drawbridge.server.events import DoneInEditor
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -89,11 +90,19 @@ class EditorReviews:
 
     async def _done(self, session: Session, line: wire.ReviewLine, person: Person) -> Answer[replies.Review]:
         """Executes the request. Returns the review as it is afterwards."""
+
+        def done(command: Any, reply: Any) -> None:
+            session.store.announce(DoneInEditor(person.name, command, reply))
+
         match line:
             case wire.ReviewDecision():
-                return await self._commands.review_decide(_decision(line), person)
+                decision = _decision(line)
+                decided = await self._commands.review_decide(decision, person)
+                done(decision, decided.data)
+                return decided
             case wire.ReviewComment():
-                await self._commands.review_comment(_comment(line), person)
+                comment = _comment(line)
+                done(comment, (await self._commands.review_comment(comment, person)).data)
             case wire.ReviewSubmission():
                 command = commands.ReviewSubmit(
                     project_id=line.project, request_id=line.id, drafts=line.drafts, text=line.text
@@ -101,6 +110,7 @@ class EditorReviews:
                 accepted = await self._commands.review_submit(command, person)
                 if accepted.then is not None:
                     accepted.then()  # editors do not receive events of the run, so nothing has to wait for the reply
+                done(command, accepted.data)
             case wire.ReviewRequest():
                 pass
         return await self._review_of(session, person)

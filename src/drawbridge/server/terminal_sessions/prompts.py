@@ -378,7 +378,7 @@ def _with_ancestors(pid: int) -> Iterator[int]:
 
 
 def _chosen(options: Options) -> bool:
-    """Whether the options choose anything about how the agent runs."""
+    """Whether any option that affects how the agent runs is set."""
     return msgspec.structs.replace(options, partial_messages=False) != Options()
 
 

@@ -139,7 +139,7 @@ class TerminalSession(Session):
         """The agent's latest text."""
         self.directory = directory
         self._is_closed = False
-        """Whether the session was closed: what happens to it now is not stored for the next server."""
+        """Whether the session was closed. Later changes to its state are not saved for the next start of the server."""
         self._carried_turn = ""
         """The id of the turn that was active when the server was restarted."""
         self._is_copy = False
@@ -189,7 +189,7 @@ class TerminalSession(Session):
 
     @property
     def permission_mode(self) -> str | None:
-        """The agent's permission mode, possibly from before a restart; None if the agent has not reported it."""
+        """The agent's permission mode, possibly from before a restart; None if it is not known."""
         return self.processes.latest.permission_mode
 
     def _set_mode(self, pid: int | None, mode: str | None) -> None:

@@ -439,6 +439,8 @@ def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str
         here.clicks(".approval .yes")
         here.sees(".settled-words", "Accepted by you")
         there.sees(".settled-words", "Accepted by another window")
+        here("reload")
+        here.sees(".settled-words", "Accepted by you")
 
 
 # An item is highlighted for two seconds only.

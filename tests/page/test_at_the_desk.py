@@ -93,6 +93,7 @@ async def test_its_questions_are_answered_in_the_page(
         claude.pane.wait_for(TOOL_DIALOG)
         assert not person("visible", css="#prompt")
         assert not person("visible", css=".stop")
+        person.sees(".run .used", "claude-")
         person.sees(".rights", "Send messages from the terminal")
         person.sees(".project .state", "Needs you")
         person.readies_keys()

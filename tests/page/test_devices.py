@@ -57,6 +57,8 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
                 person.clicks("button[aria-label='Session menu']")
                 removes = any("Remove project" in item for item in person.reads("[role=menuitem]"))
                 assert removes == (scope == "admin"), scope
+                # Without the chips of the message box, the line below the conversation has the mode.
+                assert ("Ask first" in person.reads(".run .used > span")) == ("mode" not in there), scope
                 person.presses("Escape")
                 person.runs("document.activeElement.blur()")
                 if scope == "view":

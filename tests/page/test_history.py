@@ -278,6 +278,24 @@ def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None
     copies(reader, f"{opened('src/gate.py')} [aria-label='Copy lines']", "class Gate:")
 
 
+async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    """Its colors would take too long to draw."""
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    lines = "".join(f"\x1b[32m✓\x1b[0m test {number}\n" for number in range(10_000))
+    write_history(data, project, [call("1", "Bash", command="npm test"), result("1", lines)])
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.clicks(row("npm test"))
+            person.sees(".result span[class]", "✓")
+            person.clicks(f"{opened('npm test')} button:has-text('Show all')")
+            person.sees(".result", "test 9999")
+            assert person.runs("/\\[\\d+m/.test(document.querySelector('.result').innerText)") is False
+
+
 def test_a_todo_list_is_a_list(reader: Person) -> None:
     """Finding 22: it was JSON."""
     todos = reader.reads(".tool-row .todos li > span:not(.offscreen)")
@@ -439,6 +457,8 @@ def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str
         here.clicks(".approval .yes")
         here.sees(".settled-words", "Accepted by you")
         there.sees(".settled-words", "Accepted by another window")
+        here("reload")
+        here.sees(".settled-words", "Accepted by you")
 
 
 # An item is highlighted for two seconds only.

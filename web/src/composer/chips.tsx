@@ -60,7 +60,7 @@ export function Chips(props: Props) {
         <Chip
           name="Model"
           class="model"
-          label={(model?.title ?? agent.model ?? 'Model').replace(/ \(recommended\)$/, '')}
+          label={modelTitle(agent, offers) || 'Model'}
           value={model?.name ?? ''}
           choices={(offers.models ?? []).map((one) => ({
             value: one.name,
@@ -148,6 +148,10 @@ function currentModel({ model }: AgentState, { models = [] }: AgentOffers): Mode
     (model ? undefined : models[0])
   );
 }
+
+/** The title of the agent’s model, or its name; empty if neither is known. */
+export const modelTitle = (agent: AgentState, offers: AgentOffers): string =>
+  (currentModel(agent, offers)?.title ?? agent.model ?? '').replace(/ \(recommended\)$/, '');
 
 const titleOf = (name: string, { models = [] }: AgentOffers) => models.find((one) => one.name === name)?.title ?? name;
 const capital = (word: string) => word.charAt(0).toUpperCase() + word.slice(1);

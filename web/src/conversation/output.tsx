@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { type Image, IMAGES, type SentFile, type SentImage } from '../state/conversation.ts';
-import { ansi, hasAnsi } from '../text/ansi.ts';
+import { ansi, hasAnsi, withoutAnsi } from '../text/ansi.ts';
 import { Coloured, useColours } from '../text/code.tsx';
 import { Copy } from '../text/copy.tsx';
 import { languageOf } from '../text/highlight.ts';
@@ -25,7 +25,7 @@ export function Output({ text, label = 'Copy output' }: { text: string; label?: 
   return (
     <div class="output">
       <pre class="result" ref={scrolls}>
-        {hasAnsi(shown) && shown.length <= COLOURED ? <Ansi text={shown} /> : <Parts text={shown} code />}
+        {hasAnsi(shown) && shown.length <= COLOURED ? <Ansi text={shown} /> : <Parts text={withoutAnsi(shown)} code />}
       </pre>
       <Copy text={text} label={label} />
       {cut < text.length && (

@@ -21,7 +21,7 @@ export type Settled = { shape: 'check' | 'cross' | 'back' | 'help'; words: strin
 
 /**
  * The line for a resolved approval request.
- * @param isMine whether the answer was given from this window
+ * @param isMine whether the answer was given from this browser
  */
 export function settledWords(answer: any, request?: any, isMine: boolean = false): Settled {
   if (!answer) return { shape: 'help', words: 'Not answered', kind: '' };

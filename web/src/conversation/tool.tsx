@@ -133,9 +133,9 @@ export function ToolView({
 
 export function settledOf(question: any, world: World) {
   const { answer, request } = question;
-  const isMine = world.isMine(answer);
-  const named = isMine || !answer.by ? answer : { ...answer, by: world.called(answer) };
-  return settledWords(named, request, isMine);
+  const isOwn = world.isOwn(answer);
+  const named = isOwn || !answer.by ? answer : { ...answer, by: world.called(answer) };
+  return settledWords(named, request, isOwn);
 }
 
 const firstLine = (text: string) =>
@@ -390,7 +390,7 @@ export function GroupView({
   const failed = tools.filter(({ state }) => state === 'failed').length;
   const stopped = tools.some(({ state }) => state === 'stopped');
   const answers = tools.flatMap(({ question }) => (question?.answer ? [question.answer] : []));
-  const people = new Set(answers.map((answer) => (world.isMine(answer) ? 'you' : world.called(answer))));
+  const people = new Set(answers.map((answer) => (world.isOwn(answer) ? 'you' : world.called(answer))));
   const words = groupWords(tools.map(({ tool, state }) => ({ name: tool.name, input: tool.input, state })));
   const line = (
     <>

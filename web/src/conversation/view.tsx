@@ -195,7 +195,7 @@ export class ConversationView {
     return {
       root: this._project?.path ?? '',
       me: client.name,
-      isMine: (answer: any) => client.isMine(answer),
+      isOwn: (answer: any) => client.isOwn(answer),
       called: (answer: any) => client.called(answer).replace(/^Another/, 'another'),
       unfolded: this._unfolded,
       openFile: client.may('file_read') ? this.world.openFile : undefined,

@@ -7,8 +7,8 @@ export type World = {
   root: string;
   /** This device's name. */
   me: string;
-  /** Whether an approval request was answered from this window. */
-  isMine: (answer: any) => boolean;
+  /** Whether an approval request was answered from this browser. */
+  isOwn: (answer: any) => boolean;
   /** Who gave an answer that is not from this window. */
   called: (answer: any) => string;
   /** Fetches a whole record if only a preview of it was received. */

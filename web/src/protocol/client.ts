@@ -49,6 +49,7 @@ export class Client extends EventTarget {
   isNamed: boolean;
   connection: Connection;
   _ids: Set<string>;
+  _own: Set<string>;
   _removing: string | undefined;
   unsent: Unsent[];
   _sent: Map<string, string>;
@@ -68,6 +69,8 @@ export class Client extends EventTarget {
     this.connection.onmessage = (message) => this._heard(message);
     /** The ids that the server has given to the connections of this window. */
     this._ids = new Set();
+    /** The ids of this browser’s earlier connections. */
+    this._own = new Set(kept.connections());
     /** The id of the project that this window is removing. */
     this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. */
@@ -158,6 +161,11 @@ export class Client extends EventTarget {
   /** Whether an approval request was answered from this window. Another window may have the same name. */
   isMine(answer: any) {
     return Boolean(answer?.client_id && this._ids.has(answer.client_id) && answer.by === this.name);
+  }
+
+  /** Whether an approval request was answered from this browser, maybe before the page was reloaded. */
+  isOwn(answer: any) {
+    return this.isMine(answer) || (answer?.by === this.name && this._own.has(answer.client_id));
   }
 
   /** Who gave an answer that is not from this window. */
@@ -351,6 +359,7 @@ export class Client extends EventTarget {
   _greeted(hello: any) {
     this.hello = hello;
     this._ids.add(hello.client_id);
+    kept.keepConnection(hello.client_id);
     const { name } = hello.device;
     // A device's token has this prefix; the owner's token does not.
     this.isNamed = kept.token().startsWith('drawbridge_');

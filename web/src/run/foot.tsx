@@ -4,9 +4,9 @@ import { render } from 'preact';
 
 import type { Choice } from '../composer/complete.ts';
 import { Composer } from '../composer/composer.tsx';
-import { Chips, type Chosen } from '../composer/chips.tsx';
+import { Chips, type Chosen, modelTitle } from '../composer/chips.tsx';
 import { type Attached, withTexts } from '../composer/files.ts';
-import { agentName } from '../projects/words.ts';
+import { agentName, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import type { FileEntry } from '../protocol/messages.ts';
 import { wellFormed } from '../text/harmless.ts';
@@ -212,6 +212,7 @@ export class Foot {
           queued={queue}
           agent={agent}
           project={project}
+          settings={this.settings()}
           armed={Date.now() - this.escaped < TWICE}
           stop={run && interrupt ? () => this.stop() : undefined}
           kill={run && this.isStuck(run.run_id) && interrupt && may('agent_kill') ? this.kill : undefined}
@@ -224,6 +225,20 @@ export class Foot {
         {this.rights()}
       </>
     );
+  }
+
+  /** The agent’s model and permission mode, unless the user chooses them beside the message box. */
+  private settings(): string[] {
+    const { conversation, project, may } = this;
+    if (!conversation || project.desk?.state === 'ended') return [];
+    const { agent, offers } = conversation;
+    const hasChips = !project.desk && may('execute');
+    const found: string[] = [];
+    if (agent.model && !(hasChips && may('set_model') && offers.models?.length)) found.push(modelTitle(agent, offers));
+    // The mode of a terminal session is shown above its conversation.
+    if (!project.desk && !(hasChips && may('set_mode')))
+      found.push(modeWords(project, project.permission_mode || 'default'));
+    return found;
   }
 
   /** The time of the agent's next attempt, in milliseconds since 1970. The agent reports its wait only once. */

@@ -50,6 +50,8 @@ type Props = {
   queued: number;
   agent: AgentState;
   project: any;
+  /** The agent’s model and mode, as far as no chips beside the message box show them. */
+  settings: readonly string[];
   /** What the user may do to the run; each is undefined if it is not possible. */
   stop?: () => void;
   /** Replaces `stop` if the agent does not stop. */
@@ -62,7 +64,7 @@ type Props = {
 };
 
 export function StateLine(props: Props) {
-  const { line, queued, agent, project, stop, kill, stopAll, cancelResume, cancelSchedule, armed } = props;
+  const { line, queued, agent, project, settings, stop, kill, stopAll, cancelResume, cancelSchedule, armed } = props;
   const words = [line.words, line.time, queued > 0 && `${queued} queued`].filter(Boolean).join(' · ');
   const { context_tokens: used, context_window: window } = agent;
   const context = contextWords(used, window);
@@ -79,6 +81,11 @@ export function StateLine(props: Props) {
         </span>
       </span>
       <span class="used">
+        {settings.map((one) => (
+          <Text key={one} line>
+            {one}
+          </Text>
+        ))}
         {context && (
           <span
             class={`context ${(part ?? 0) >= NEARLY_FULL ? 'full' : ''}`}

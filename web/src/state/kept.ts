@@ -8,6 +8,9 @@ const memory: Map<string, string> = new Map();
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 
+/** How many ids of connections are kept: a phone connects each time that it is taken out. */
+const CONNECTIONS = 500;
+
 /** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */
 const ANSWER_KEPT = 7 * 24 * 3_600_000;
 
@@ -97,6 +100,11 @@ export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
   set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
 
 /** The ids of the approval requests that have a draft. */
+/** The ids that the server has given to the connections of this browser, the latest last. */
+export const connections = (): string[] => json('connections', []);
+export const keepConnection = (id: string) =>
+  set('connections', JSON.stringify([...connections(), id].slice(-CONNECTIONS)));
+
 export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
 
 /** @returns a project's prompts, the latest last */

@@ -286,7 +286,7 @@ async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
         project = await project_in(server, directory)
     lines = "".join(f"\x1b[32m✓\x1b[0m test {number}\n" for number in range(10_000))
-    write_history(data, project, [call("1", "Bash", command="npm test"), result("1", lines)])
+    write_history(data, project, [said("Now the tests."), call("1", "Bash", command="npm test"), result("1", lines)])
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.clicks(row("npm test"))

@@ -82,9 +82,9 @@ export function StateLine(props: Props) {
       </span>
       <span class="used">
         {settings.map((one) => (
-          <Text key={one} line>
-            {one}
-          </Text>
+          <span key={one}>
+            <Text line>{one}</Text>
+          </span>
         ))}
         {context && (
           <span

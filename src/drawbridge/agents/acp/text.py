@@ -66,7 +66,7 @@ class _Text(Struct):
 
 
 def _text(update: Update) -> str | None:
-    if update.sessionUpdate not in PIECES:
+    if not isinstance(update.sessionUpdate, str) or update.sessionUpdate not in PIECES:
         return None
     try:
         content = msgspec.json.decode(bytes(update.content), type=_Text)

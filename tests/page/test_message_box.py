@@ -12,7 +12,7 @@ import pytest
 
 from tests.server.processes import Server
 
-from .conftest import page_of, project_in
+from .conftest import page_of, project_in, serving
 from .rig import Browser, Person
 from .test_steering import STATIC
 
@@ -74,6 +74,38 @@ def test_s2_13_commands_are_completed_by_keys(browser: Browser, address: str) ->
         person.clicks(".suggestions [role=option]")
         assert person("value", css="#prompt") == "/my:deploy "
         assert person.complaints() == []
+
+
+async def test_commands_and_models_are_known_before_the_first_message(
+    browser: Browser, tmp_path: Path, directory: Path
+) -> None:
+    """After a restart of the server; in a new project, those that do not depend on its directory."""
+    data = tmp_path / "data"
+    (directory.parent / "shop").mkdir()
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            emits(person, INIT)
+            person.sees(".finished")
+    # The demo agent reports no models.
+    models = [{"name": "small"}, {"name": "large", "title": "Large", "efforts": ["low", "high"]}]
+    (data / "offers.json").write_text(json.dumps({"demo": {"models": models}}))
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            types(person, "/")
+            person.until("document.querySelectorAll('.suggestions [role=option]').length === 3")
+            person.fills("#prompt", "")
+            person.sees(".chip.model")
+            assert person.complaints() == []
+        project = await project_in(server, directory.parent / "shop")
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.picks("model", "large")
+            person.sees(".chip.model > button[data-value=large]", "Large")
+            person.picks("effort", "high")
+            person.sees(".chip.effort > button[data-value=high]", "High")
+            types(person, "/")
+            person.loses(".suggestions")
+            assert person.complaints() == []
 
 
 def test_s2_13_files_are_completed(browser: Browser, address: str, directory: Path) -> None:

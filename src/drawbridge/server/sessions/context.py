@@ -20,6 +20,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.audience import Audience
 from drawbridge.server.sessions.ceilings import Budgets, Ceilings, check_hours, mode_fits, reported_mode_fits, within
 from drawbridge.server.sessions.disk import Disk, Sizes
+from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.metrics import RunMetrics
 from drawbridge.server.sessions.places import Places
 from drawbridge.server.sessions.processes import IdlePool, Running
@@ -94,6 +95,8 @@ class Context:
         self.editors = editors
         self.running = Running(data)
         self.disk = Disk(data, limits.sizes, publish)
+        self.models = KnownOffers(data, agents)
+        """The models of each agent, as it last reported them in any project; without anything else that it offers."""
         self.memory = MemoryWatch(limits.memory_bytes)
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.slots = Slots(limits.runs_at_once)

@@ -42,6 +42,7 @@ from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
+from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.prompt_files import PromptFiles
@@ -138,7 +139,12 @@ class ManagedSession(Session):
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._modes: tuple[str, ...] = ()
         """The modes that the agent offers, if they differ from Claude Code's."""
-        self._agent_offers = base.AgentOffers()
+        self._offering = data.agent
+        """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
+        self._reported_offers: base.AgentOffers | None = None
+        """What a process of that agent has reported; None if none of this server has."""
+        self._known_offers = KnownOffers(directory, context.agents)
+        """What each agent last reported in this project, without its models and what only its process knows."""
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None
@@ -200,8 +206,16 @@ class ManagedSession(Session):
             "problem": self._context.places.problem(self.path),
         }
 
+    @property
+    def _offers(self) -> base.AgentOffers:
+        """What the agent offers, as far as it is known."""
+        if self._reported_offers is not None:
+            return self._reported_offers
+        models = self._context.models.of(self._offering).models
+        return msgspec.structs.replace(self._known_offers.of(self._offering), models=models)
+
     def _of_agent(self) -> dict[str, Any]:
-        offers = self._agent_offers
+        offers = self._offers
         return {**super()._of_agent(), "agent_offers": offers if offers != base.AgentOffers() else None}
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
@@ -321,7 +335,7 @@ class ManagedSession(Session):
         former = conversation.snapshot(self.title)
         changes = not self.busy and not conversation.is_held and conversation.is_of_another(self._agent_of(order))
         if changes:
-            self._change_agent()
+            self._change_agent(self._agent_of(order))
         try:
             seq = self.store.write(accepted, asker)
         except (ClientError, DrawbridgeError):
@@ -650,6 +664,7 @@ class ManagedSession(Session):
         """Sets the ``permission_mode``, ``model`` or ``effort`` of later runs, including those that wait, and of the
         active one as far as the agent can change it. Raises ``ClientError`` if the agent refuses."""
         async with self._choosing:
+            await self.look_back()
             try:
                 await self._worker.change(**chosen)
             except base.AgentRefused as error:
@@ -662,10 +677,24 @@ class ManagedSession(Session):
                 self.data.session_mode = None
             self.store.save()
             self.publish_state()
+            if self.run is None:  # otherwise, the process reports what has changed in this run
+                self._report_state(self._with_choices(self._agent_state))
+
+    def _with_choices(self, state: base.AgentState) -> base.AgentState:
+        """``state`` with the model and the effort that were chosen for the next run of the project's agent."""
+        options = self.data.options
+        if self._offering != self.data.agent:
+            return state
+        if options.effort:
+            state = msgspec.structs.replace(state, effort=options.effort)
+        resolved = next((one.resolved for one in self._offers.models if one.name == options.model), None)
+        if options.model and (state.model is None or state.model not in (options.model, resolved)):
+            state = msgspec.structs.replace(state, model=options.model, context_window=None)
+        return state
 
     def check_effort(self, effort: str) -> None:
         """Raises ``ClientError`` unless the agent has reported this level of effort."""
-        efforts = {level for model in self._agent_offers.models for level in model.efforts}
+        efforts = {level for model in self._offers.models for level in model.efforts}
         if effort not in efforts:
             named = (
                 f"The agent's effort levels are {', '.join(sorted(efforts))}."
@@ -719,7 +748,7 @@ class ManagedSession(Session):
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
-            self._change_agent(titled(run.order.prompt))
+            self._change_agent(agent, titled(run.order.prompt))
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         options = run.order.options or self.usual_options(agent)
@@ -737,12 +766,13 @@ class ManagedSession(Session):
     def _agent_of(self, order: Order) -> str:
         return order.agent or self.data.agent
 
-    def _change_agent(self, title: str | None = None) -> None:
-        """Makes the next run begin a conversation with another agent. ``title``: the conversation's title, if its first
-        prompt is already recorded."""
+    def _change_agent(self, agent: str, title: str | None = None) -> None:
+        """Makes the next run begin a conversation with another agent, ``agent``. ``title``: the conversation's title, if
+        its first prompt is already recorded."""
         self._conversation.change_agent(title)
         self._report_state(base.AgentState())
-        self._offer(base.AgentOffers())
+        self._offering, self._reported_offers = agent, None
+        self.store.announce(base.OffersReported(self._offers))
         self._modes = ()
         self.publish_state()
 
@@ -831,13 +861,20 @@ class ManagedSession(Session):
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
         else:
-            self._offer(report.offers)
+            self._offer(self._worker.agent, report.offers)
 
-    def _offer(self, offers: base.AgentOffers) -> None:
-        """Publishes what the agent offers, if it has changed."""
-        if offers != self._agent_offers:
-            self._agent_offers = offers
-            self.store.announce(base.OffersReported(offers))
+    def _offer(self, agent: str, offers: base.AgentOffers) -> None:
+        """Publishes what a process of ``agent`` offers, and stores it for the time before the next process reports it,
+        if it has changed."""
+        if (agent, offers) == (self._offering, self._reported_offers):
+            return
+        self._offering, self._reported_offers = agent, offers
+        self.store.announce(base.OffersReported(offers))
+        if not self.store.closed:
+            # Only the process itself knows which MCP servers it is connected to, and whether it can be steered.
+            of_project = msgspec.structs.replace(offers, models=(), mcp_servers=(), steer=False)
+            self._known_offers.store(agent, of_project)
+            self._context.models.store(agent, base.AgentOffers(models=offers.models))
 
     def _line(self, line: base.AgentLine) -> None:
         if not line.durable:

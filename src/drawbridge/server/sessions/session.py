@@ -18,7 +18,7 @@ from typing import Any, Final, final
 import msgspec
 from msgspec import Raw
 
-from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, StateReported
+from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.server import events
@@ -78,8 +78,8 @@ class Session(ABC):
         """Whether the state will be published in a moment, after something that has to come first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
-        self._looked_back = not history.count
-        """Whether ``look_back`` has nothing more to do; initially, whether the history is empty."""
+        self._looked_back = not history.count and data.options == Options()
+        """Whether ``look_back`` has nothing more to do; initially, whether the session is new."""
 
     @property
     def memory(self) -> records.Memory:
@@ -142,23 +142,32 @@ class Session(ABC):
     @final
     async def look_back(self) -> None:
         """On the first call, learns from the end of the history what the agent reported about itself before the server
-        was started. What the agent has reported since then takes precedence."""
+        was started, and from the metadata what was chosen since. What the agent has reported since then takes
+        precedence."""
         if self._looked_back:
             return
         self._looked_back = True
-        session_id = self.memory.session_id
-        if not session_id or self._agent_state != AgentState():
+        if self._agent_state != AgentState():
             return
+        session_id = self.memory.session_id
+        state = await self._state_in_history(session_id) if session_id else AgentState()
+        if self._agent_state == AgentState() and self.memory.session_id == session_id:
+            self._report_state(self._with_choices(state))
+
+    async def _state_in_history(self, session_id: str) -> AgentState:
+        """What the agent had reported about itself by the end of the history."""
         try:
             where = {"before_seq": self.history.last_seq + 1, "limit": LOOKED_BACK, "max_bytes": LOOKED_BACK_BYTES}
             page = await self.store.read(**where)
         except HistoryUnreadable as error:
             logger.warning("%s: its agent's last report is not known: %s", self.id, error)
-            return
+            return AgentState()
         lines = events.agent_lines(record.line for record in page.records)
-        state = await asyncio.to_thread(self._last_state, lines, session_id)
-        if self._agent_state == AgentState() and self.memory.session_id == session_id:
-            self._report_state(state)
+        return await asyncio.to_thread(self._last_state, lines, session_id)
+
+    def _with_choices(self, state: AgentState) -> AgentState:
+        """``state`` with what people have chosen for the next run."""
+        return state
 
     @abstractmethod
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:

@@ -138,6 +138,8 @@ class Worker:
         self._open_in_terminal = open_in_terminal
         self._report = report
         self._process: base.AgentProcess | None = None
+        self.agent = ""
+        """The agent of the latest process."""
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
         """The identity of the directory that the process was started in: its path may lead to another directory by
@@ -269,6 +271,7 @@ class Worker:
         self._had_files = self._files.is_dir()
         if agent not in self._context.agents:
             raise base.AgentUnusable("AGENT_NOT_FOUND", f"The server has no agent named {agent}.")
+        self.agent = agent
         self._listener = listener = _Listener(self, partial(self._context.running.ended, launch.mark))
         self._process = await self._context.start(agent, launch, listener.receive)
         if listener.exited is not None:

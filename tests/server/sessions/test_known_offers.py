@@ -1,0 +1,219 @@
+"""What an agent offers is known before its first process, as earlier processes have reported it."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.agents import base
+from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.known_offers import FILE, KnownOffers
+from tests.server.core_rig import Client, Server, serving, settled
+
+OPUS = base.ModelOffer("opus", "Opus", resolved="claude-opus-5", efforts=("low", "high"))
+OFFERS = base.AgentOffers(
+    commands=(base.Offer("deploy"),),
+    agents=(base.Offer("reviewer"),),
+    skills=("pdf",),
+    mcp_servers=(base.McpServer("tickets", "connected"),),
+    models=(OPUS,),
+    steer=True,
+)
+MODELS = [{"name": "opus", "title": "Opus", "resolved": "claude-opus-5", "efforts": ["low", "high"]}]
+KNOWN = {"commands": [{"name": "deploy"}], "agents": [{"name": "reviewer"}], "skills": ["pdf"], "models": MODELS}
+"""What is left of ``OFFERS`` when its process has ended."""
+
+
+async def joined(server: Server, project: str, client: Client | None = None) -> dict[str, Any]:
+    snapshot: dict[str, Any] = (await server.does(client or Client(), "project_join", project))["data"]["data"]
+    return snapshot
+
+
+async def offered(server: Server, project: str) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = (await joined(server, project)).get("agent_offers")
+    return found
+
+
+async def has_run(server: Server, project: str, offers: base.AgentOffers = OFFERS, **more: Any) -> None:
+    """A process of the project's agent, or of another one, has reported what it offers, and has ended."""
+    process = await server.running(Client(), project, **more)
+    process.heard(base.OffersReported(offers))
+    process.ends()
+    await settled()
+    process.exit(0)
+
+
+async def test_the_next_server_knows_what_an_agent_offers(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await has_run(server, project)
+        files = [server.folder / "data" / FILE, server.folder / "data" / "projects" / project / FILE]
+        assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
+    async with serving(tmp_path) as server:
+        assert await offered(server, project) == KNOWN
+        await server.does(phone, "set_effort", project, effort="low")
+        process = await server.running(phone, project)
+        assert process.launch.options.effort == "low"
+        process.ends()
+
+
+async def test_a_new_project_has_the_models_of_its_agent_but_no_commands_of_another_project(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        await has_run(server, await server.project(phone))
+        project = await server.project(phone, "two")
+        assert await offered(server, project) == {"models": MODELS}
+    async with serving(tmp_path) as server:
+        assert await offered(server, project) == {"models": MODELS}
+        assert await offered(server, await server.project(phone, "three")) == {"models": MODELS}
+        await server.does(phone, "set_effort", project, effort="high")
+
+
+async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: Path) -> None:
+    """Another project's process has reported the models after the client joined."""
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        assert "agent_offers" not in await joined(server, project, page)
+        models = base.AgentOffers(models=(OPUS,))
+        await has_run(server, await server.project(phone, "two"), models)
+        await has_run(server, project, models)
+        assert page.updates("agent_offers") == [{"models": MODELS}]
+
+
+async def test_a_process_replaces_what_was_known(tmp_path: Path) -> None:
+    """Another version of the agent has another model and other commands, and no skills."""
+    haiku = base.ModelOffer("haiku")
+    other = base.AgentOffers(commands=(base.Offer("compact"),), models=(haiku,))
+    phone, page = Client(), Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await has_run(server, project)
+    expected = {"commands": [{"name": "compact"}], "models": [{"name": "haiku"}]}
+    async with serving(tmp_path) as server:
+        await joined(server, project, page)
+        await has_run(server, project, other)
+        assert page.updates("agent_offers") == [expected]
+        assert await offered(server, project) == expected
+        with pytest.raises(ClientError) as refused:
+            await server.does(phone, "set_effort", project, effort="low")
+        assert refused.value.code == "NOT_SUPPORTED"
+    async with serving(tmp_path) as server:
+        assert await offered(server, project) == expected
+
+
+async def test_each_agent_has_its_own_offers(tmp_path: Path) -> None:
+    phone, page = Client(), Client()
+    of_other = {"commands": [{"name": "compact"}], "models": [{"name": "gpt"}]}
+    async with serving(tmp_path) as server:
+        server.core.context.agents["other"] = server.agent  # type: ignore[index]
+        project = await server.project(phone)
+        await has_run(server, project)
+        offers = base.AgentOffers(commands=(base.Offer("compact"),), models=(base.ModelOffer("gpt"),))
+        await has_run(server, project, offers, agent="other")
+        assert await offered(server, project) == of_other
+    async with serving(tmp_path) as server:
+        server.core.context.agents["other"] = server.agent  # type: ignore[index]
+        assert await offered(server, project) == KNOWN, "of the agent that the next prompt is for"
+        await has_run(server, project)
+        await joined(server, project, page)
+        process = await server.running(phone, project, agent="other")
+        assert page.updates("agent_offers")[-1] == of_other, "before its process has reported them"
+        process.ends()
+
+
+def test_what_an_agent_of_an_earlier_server_offered_is_dropped(tmp_path: Path) -> None:
+    """So the file does not grow with each agent that a server has ever had."""
+    KnownOffers(tmp_path, ["claude", "other"]).store("other", OFFERS)
+    known = KnownOffers(tmp_path, ["claude"])
+    assert known.of("other") == base.AgentOffers()
+    known.store("claude", OFFERS)
+    assert KnownOffers(tmp_path, ["claude", "other"]).of("other") == base.AgentOffers()
+
+
+def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+    KnownOffers(tmp_path, ["claude"]).store("claude", OFFERS)
+    before = (tmp_path / FILE).stat().st_ino
+    KnownOffers(tmp_path, ["claude"]).store("claude", OFFERS)
+    assert (tmp_path / FILE).stat().st_ino == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"claude": {"commands": [',
+        b'{"claude": {"commands": "all"}}',
+        b"[]",
+        b"\xff\xfe",
+        b'{"claude": {"new": ' + b"[" * 100_000,
+    ],
+    ids=["empty", "cut off", "another type", "another form", "not UTF-8", "nested"],
+)
+async def test_a_damaged_file_is_written_anew(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await has_run(server, project)
+    data = tmp_path / "data"
+    for file in (data / FILE, data / "projects" / project / FILE):
+        file.write_bytes(content)
+    async with serving(tmp_path) as server:
+        assert await offered(server, project) is None
+        assert caplog.text.count("can't be read") == 2
+        await has_run(server, project)
+    async with serving(tmp_path) as server:
+        assert await offered(server, project) == KNOWN
+
+
+async def test_a_file_that_can_not_be_written_hinders_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        for folder in (tmp_path / "data", tmp_path / "data" / "projects" / project):
+            (folder / FILE).mkdir()
+        await has_run(server, project)
+        assert [one["models"] for one in phone.updates("agent_offers")] == [MODELS]
+        assert phone.updates("run_finished")[-1]["outcome"] == "completed"
+    assert "what claude offers is not known after a restart" in caplog.text
+
+
+async def test_a_new_session_shows_the_model_and_effort_that_its_first_prompt_will_have(tmp_path: Path) -> None:
+    """Chosen before any process of the project, and known after a restart."""
+    phone = Client()
+    async with serving(tmp_path) as server:
+        await has_run(server, await server.project(phone))
+        project = await server.project(phone, "two")
+        assert "agent_state" not in await joined(server, project, phone)
+        await server.does(phone, "set_model", project, model="opus")
+        await server.does(phone, "set_effort", project, effort="low")
+        assert phone.updates("agent_state") == [{"model": "opus"}, {"model": "opus", "effort": "low"}]
+    async with serving(tmp_path) as server:
+        assert (await joined(server, project))["agent_state"] == {"model": "opus", "effort": "low"}
+        process = await server.running(phone, project)
+        assert (process.launch.options.model, process.launch.options.effort) == ("opus", "low")
+        process.heard(base.StateReported(base.AgentState(model="claude-opus-5", context_window=200_000)))
+        process.ends()
+        await settled()
+        assert (await joined(server, project))["agent_state"]["model"] == "claude-opus-5"
+
+
+async def test_a_chosen_model_that_is_the_current_one_changes_nothing(tmp_path: Path) -> None:
+    """The size of the model's context stays known."""
+    phone = Client()
+    state = base.AgentState(model="claude-opus-5", context_tokens=5_000, context_window=200_000)
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(base.OffersReported(OFFERS))
+        process.heard(base.StateReported(state))
+        process.ends()
+        await settled()
+        await server.does(phone, "set_model", project, model="opus")
+        assert len(phone.updates("agent_state")) == 1
+        await server.does(phone, "set_model", project, model="haiku")
+        assert phone.updates("agent_state")[-1] == {"model": "haiku", "context_tokens": 5_000}

@@ -93,3 +93,9 @@ async def test_a_session_is_exported(browser: Browser, server: Server, directory
             text = person.runs("window.exported")
             assert text.startswith(begins), text[:80]
             assert "about drawbridges" in text
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('New session')")
+        person.loses("h2 .title", "drawbridges")
+        person.clicks("button[aria-label='Session menu']")
+        person.sees("[role=menuitem]", "Files")
+        assert [text for text in person.reads("[role=menuitem]") if "Export" in text] == [], "nothing to export yet"

@@ -213,6 +213,8 @@ def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
     reader.sees(f"{opened('Edited')} .line.added", "return 23")
     assert reader.runs("document.querySelector('.tool[open] .number.added').dataset.number") == "42"
     reader.sees(f"{opened('Edited')} .line.added .code-word", "return")
+    reader.clicks(f"{opened('Edited')} .tool-file .file-link")
+    reader.until("location.hash.endsWith('/files/src/bridge.py?line=42')")
 
 
 def test_lines_whose_numbers_are_not_known_have_none(browser: Browser, address: str) -> None:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from drawbridge.server import events
 from drawbridge.server.store.log import History
 
 
-def write_history(data: Path, project: str, said: Iterable[dict[str, Any]], *, kept: int | None = None) -> None:
-    """Lines of an agent, behind what is in the project's history already. ``kept``: bytes; what is older is dropped."""
+def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str], *, kept: int | None = None) -> None:
+    """Lines of an agent, and prompts (texts) whose runs have ended, behind what is in the project's history already.
+    ``kept``: bytes; what is older is dropped."""
     [directory] = data.glob(f"**/{project}")
     history = History.open(directory / "logs", fsync="off")
     for line in said:
-        history.append("claude", json.dumps(line).encode())
+        if isinstance(line, str):
+            run = uuid.uuid4().hex
+            history.append(*events.written(events.PromptAccepted(run, line, "Ada")))
+            history.append(*events.written(events.RunStarted(run, "", "demo")))
+            history.append(*events.written(events.RunFinished(run_id=run, outcome="completed", duration_ms=1)))
+        else:
+            history.append("claude", json.dumps(line).encode())
     if kept is not None:
         assert history.drop(None, kept)
     history.close()

@@ -118,7 +118,7 @@ async def test_a_deleted_file_opens_what_it_was(browser: Browser, server: Server
         person.sees(".viewer .cm-activeLine", "def step50() -> int:")
         person.clicks(".views a:has-text('Changes')")
         person.sees(".compared .line.added", "return 5050")
-        for path, words in ((".env", "is private"), ("none.py", "doesn’t exist"), ("data.bin", "it isn’t text")):
+        for path, words in ((".env", "is private"), ("none.py", "doesn’t exist"), ("data.bin", "it is binary")):
             opens(person, f"{path}?changes")
             person.sees(".opened .notice", words)
             person.loses(".compared")
@@ -141,7 +141,8 @@ async def test_a_line_is_brought_into_view(browser: Browser, server: Server, fil
     ("path", "words"),
     [
         (".env", "is private"),
-        ("data.bin", "it isn’t text or an image"),
+        ("data.bin", "it is binary"),
+        ("src", "it is a directory"),
         ("large.txt", "too large to show: 3.0 MB"),
         ("none.py", "This file doesn’t exist"),
         ("../other/notes.md", "outside the project"),
@@ -154,6 +155,17 @@ async def test_what_is_not_shown_is_said(browser: Browser, server: Server, files
         opens(person, path)
         person.sees(".opened .notice", words)
         assert "TOKEN" not in person.runs("document.body.innerText")
+
+
+async def test_a_link_to_a_directory_opens_it_in_the_tree(browser: Browser, server: Server, files: Path) -> None:
+    project = await project_in(server, files)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}", width=1440, height=900) as person:
+        person.prompts(f"/say {json.dumps('The code is in [the folder](src/).')}")
+        person.sees(".finished")
+        person.clicks(".said .file-link")
+        person.until("location.hash.endsWith('/files/src')")
+        person.sees(".opened .notice", "it is a directory")
+        person.sees(".tree a", "bridge.py")
 
 
 async def test_strange_names_and_texts_are_written_out(browser: Browser, server: Server, directory: Path) -> None:

@@ -213,6 +213,8 @@ def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
     reader.sees(f"{opened('Edited')} .line.added", "return 23")
     assert reader.runs("document.querySelector('.tool[open] .number.added').dataset.number") == "42"
     reader.sees(f"{opened('Edited')} .line.added .code-word", "return")
+    reader.clicks(f"{opened('Edited')} .tool-file .file-link")
+    reader.until("location.hash.endsWith('/files/src/bridge.py?line=42')")
 
 
 def test_lines_whose_numbers_are_not_known_have_none(browser: Browser, address: str) -> None:
@@ -389,6 +391,29 @@ def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None
         person.sees(".jump", "Jump to latest")
         person.clicks(".jump")
         person.loses(".jump")
+
+
+async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    """Only the last records of a session are loaded: the server finds the prompts before them."""
+    data = tmp_path / "data"
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        project = await project_in(server, directory)
+    prompts = [f"Prompt {number}" for number in range(205)]
+    messages = [said(f"message {number}") for number in range(4)]
+    lines: list[dict[str, Any] | str] = []
+    for prompt in prompts:
+        lines += [prompt, *messages]
+    write_history(data, project, lines)
+    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+        with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+            person.sees(".said", "message 3")
+            person.clicks(".outline-button")
+            person.until(f"document.querySelectorAll('.outline li').length === {len(prompts)}")
+            assert person.reads(".outline li span") == prompts
+            assert person("visible", css="dialog button:has-text('Show earlier messages')") is False
+            person.clicks(".outline button:has-text('Prompt 0')")
+            person.loses("dialog")
+            person.until(f"{CHOSEN}?.innerText.includes('Prompt 0')")
 
 
 def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address: str) -> None:

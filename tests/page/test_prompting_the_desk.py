@@ -69,3 +69,17 @@ async def test_the_prompt_box_is_there_while_prompts_are_taken(browser: Browser,
         person.sees(".rights", "Send messages from the terminal")
         assert not person("visible", css="#prompt")
         assert not person.complaints(), json.dumps(person.complaints())
+
+
+@pytest.mark.thorough
+async def test_the_palette_removes_a_terminal_session_by_its_name(browser: Browser, server: Server, home: Path) -> None:
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        await tells("SessionStart", home)
+        person.clicks(".project:has(.at-desk)")
+        person.sees(".rights")
+        person.presses("Control+k")
+        person.sees(".palette input:focus")
+        person("type", text="remove")
+        person.sees(".palette [aria-selected=true]", "Remove session…")
+        person.presses("Enter")
+        person.sees("dialog h2", "Remove this session?")

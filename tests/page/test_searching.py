@@ -41,6 +41,29 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
         person.sees(".search .hint", "Nothing found.")
 
 
+# The page asks 250 ms after the last key; timers with the same delay end in the order in which they began.
+ASKED = "new Promise((later) => setTimeout(later, 250))"
+
+
+async def test_a_search_without_a_connection_is_answered_once_there_is_one(
+    browser: Browser, server: Server, directory: Path
+) -> None:
+    project = await project_in(server, directory)
+    await has_said(server, project, "/quick about drawbridges")
+    with browser.person(f"{page_of(server)}#token={server.token}") as person:
+        person.sees(".side", "blog")
+        person.goes_to("#/search?q=")
+        person.sees("#search")
+        person("offline", on=True)
+        person.sees(".connection", "offline")
+        person.fills("#search", "drawbridges")
+        person.until("location.hash.includes('drawbridges')")
+        person.runs(ASKED)
+        person("offline", on=False)
+        person.sees(".results mark", "drawbridges")
+        assert person.reads(".search .problem") == []
+
+
 async def test_the_search_of_one_project_can_be_widened(browser: Browser, server: Server, directory: Path) -> None:
     project = await project_in(server, directory)
     await has_said(server, project, "/quick about drawbridges")
@@ -70,3 +93,9 @@ async def test_a_session_is_exported(browser: Browser, server: Server, directory
             text = person.runs("window.exported")
             assert text.startswith(begins), text[:80]
             assert "about drawbridges" in text
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('New session')")
+        person.loses("h2 .title", "drawbridges")
+        person.clicks("button[aria-label='Session menu']")
+        person.sees("[role=menuitem]", "Files")
+        assert [text for text in person.reads("[role=menuitem]") if "Export" in text] == [], "nothing to export yet"

@@ -36,6 +36,8 @@ async def test_s3_34_a_phone_is_paired_from_the_page(browser: Browser, own_serve
         person.clicks("dialog label:has-text('View only')")
         person.clicks("button:has-text('Create code')")
         person.sees(".qr")
+        fills = "['light', 'dark'].map((one) => getComputedStyle(document.querySelector(`.qr .${one}`)).fill)"
+        assert person.runs(fills) == ["rgb(255, 255, 255)", "rgb(0, 0, 0)"]
         assert person("axe", file=str(programs.axe())) == []
         code = person.reads(".pair-code code")[0].replace("-", "")
         with browser.person(f"{page_of(own_server)}#pair={code}", width=390, height=844) as phone:
@@ -164,14 +166,21 @@ async def test_what_was_used_is_shown_by_project_and_day(browser: Browser, serve
     project = await project_in(server, directory)
     async with server.client() as client:
         await client.ask("project_join", project_id=project)
-        await client.ask("execute", {"prompt": "/quick"}, project)
-        await client.receive("update", "run_finished")
+        for _ in range(2):
+            await client.ask("execute", {"prompt": "/quick"}, project)
+            await client.receive("update", "run_finished")
+        used = (await client.ask("usage"))["data"]["rows"]
+    tokens = sum(row["input_tokens"] + row["output_tokens"] for row in used)
+    cost = sum(row["cost_usd"] for row in used)
     for size in ({"width": 1440, "height": 900}, {"width": 320, "height": 640}):
         with browser.person(f"{page_of(server)}#token={server.token}", **size) as person:
             opens_settings(person)
             person.sees(".usage caption", "By project")
             person.sees(".usage tbody th", "blog")
             person.sees(".usage caption", "By day")
+            assert person.reads(".usage tr:has(th:has-text('blog')) td") == ["2", f"{tokens}", f"${cost:.4f}"]
+            runs = person.reads(".usage:has(caption:has-text('By day')) td:nth-child(2)")
+            assert sum(map(int, runs)) == 2
             assert person("axe", file=str(programs.axe())) == []
 
 

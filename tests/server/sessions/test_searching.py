@@ -140,6 +140,20 @@ async def test_the_outline_of_a_session(tmp_path: Path) -> None:
         assert third["prompts"] == 1
 
 
+async def test_the_outline_of_a_fork_begins_with_that_of_its_original(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project = await server.project(phone)
+        await run(server, phone, project, "First", "Answer.")
+        [original] = (await server.does(phone, "sessions", project))["data"]["sessions"]
+        await server.does(phone, "session_fork", project, session_id=original["session_id"])
+        await run(server, phone, project, "Second", "Answer.")
+        [fork, _] = (await server.does(phone, "sessions", project))["data"]["sessions"]
+        for session, prompts in ((fork, ["Second", "First"]), (original, ["First"])):
+            outline = await server.does(phone, "search", project, kinds=["prompt"], session_id=session["session_id"])
+            assert ["".join(one["snippet"]) for one in outline["data"]["results"]] == prompts
+
+
 async def test_a_client_finds_only_what_it_may_see(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:

@@ -22,7 +22,7 @@ from drawbridge.agents import lines
 from drawbridge.core.errors import HistoryNotWritten
 from drawbridge.server.store import search, texts
 from drawbridge.server.store.log import BLANK, History
-from drawbridge.server.store.search import FILE, MOST_WORDS, Deadline, Hit, Index, NoFullText, TooSlow, Wanted
+from drawbridge.server.store.search import FILE, MOST_WORDS, SHOWN, Deadline, Hit, Index, NoFullText, TooSlow, Wanted
 from tests.server.store.rig import all_seqs, at, open_history, read_independently
 from tests.waiting import PATIENCE
 
@@ -207,6 +207,14 @@ def test_a_wrong_question_does_not_cost_the_index(store: Store) -> None:
         store.index.search(Wanted("", kinds=("prompt",) * 300_000))
     assert store.file.stat().st_ino == before
     assert store.seqs("walnuts") == [1]
+
+
+def test_without_a_query_the_beginning_of_a_text_is_shown(store: Store) -> None:
+    store.prompts(f"Repair the bridge. {'Why? ' * 100}")
+    [hit] = store.find()
+    [shown] = hit.snippet
+    assert shown.startswith("Repair the bridge. Why? ")
+    assert len(shown) == SHOWN
 
 
 def test_text_that_is_not_unicode_is_damage(store: Store) -> None:

@@ -1,10 +1,26 @@
 // The list of a conversation's prompts, from which the user can jump to one.
 
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 
+import type { SearchResults } from '../protocol/messages.ts';
 import { Button, Dialog, Text } from '../ui/elements.tsx';
+import { useTrying } from '../ui/overlays.tsx';
 
-export type Entry = { seq: number; text: string; time: string };
+/** `record`: the number of the prompt's record, which is below `seq` if the prompt has waited in the queue. */
+export type Entry = { seq: number; record: number; text: string; time: string };
+
+export type Prompts = {
+  /** The prompts in the part of the conversation that is loaded, `first` to `last`. */
+  loaded: Entry[];
+  first: number;
+  last: number;
+  /** The session whose prompts are requested; undefined for all sessions of the project. */
+  session?: string;
+  /** Requests prompts, the newest first; undefined if the server can't be asked. `before`: the `next` of the last reply. */
+  find?: (before?: string) => Promise<SearchResults>;
+  /** Loads earlier records; undefined if there are none. */
+  older?: () => Promise<unknown>;
+};
 
 const SHORT = 160;
 
@@ -19,31 +35,66 @@ function when(time: string) {
   );
 }
 
-/**
- * @param entries the prompts that are loaded
- * @param older loads earlier ones; undefined if there are none
- */
+/** The loaded prompts, and those that the server has found in the rest of the history, in chronological order. */
+function listed({ loaded, first, last }: Prompts, found: SearchResults['results']): Entry[] {
+  const records = new Set(loaded.map(({ record }) => record));
+  const others = found
+    .filter(({ seq }) => (seq < first || seq > last) && !records.has(seq))
+    .map(({ seq, snippet, created_at }) => ({ seq, record: seq, text: snippet.join(''), time: created_at }));
+  return [...loaded, ...others].sort((one, other) => one.seq - other.seq);
+}
+
 export function Outline({
-  entries,
-  older,
+  prompts,
   goTo,
   close,
 }: {
-  entries: Entry[];
-  older?: () => Promise<unknown>;
+  prompts: Prompts;
   goTo: (seq: number) => void;
   close: () => void;
 }) {
-  const [isBusy, setBusy] = useState(false);
-  const more = async () => {
-    setBusy(true);
-    await older?.().catch(() => {});
-    setBusy(false);
-  };
+  const { session, find, first, older } = prompts;
+  const [found, setFound] = useState<SearchResults>();
+  const { problem, busy, trying } = useTrying();
+  useEffect(() => {
+    let isOver = false;
+    setFound(undefined);
+    if (find)
+      void trying(async () => {
+        let results: SearchResults['results'] = [];
+        for (let next: string | undefined | null; next !== null; ) {
+          const page = await find(next);
+          if (isOver) return;
+          results = [...results, ...page.results];
+          setFound({ ...page, results });
+          next = page.next ?? null;
+        }
+      });
+    return () => {
+      isOver = true;
+    };
+  }, [session, find === undefined]);
+  const entries = listed(prompts, found?.results ?? []);
+  const isSearched = !find || found !== undefined || problem !== '';
+  // The server finds all prompts of its own history. Before them are only those that the agent alone has stored.
+  const isRestUnknown = isSearched && (entries.length === 0 || entries[0].seq >= first);
   return (
     <Dialog title="Messages" onClose={close}>
-      {older && <Button label="Show earlier messages" class="quiet" disabled={isBusy} onClick={() => void more()} />}
-      {entries.length === 0 && <p class="hint">No messages yet</p>}
+      {older && isRestUnknown && (
+        <Button
+          label="Show earlier messages"
+          class="quiet"
+          disabled={busy}
+          onClick={() => void trying(async () => void (await older()))}
+        />
+      )}
+      {problem && (
+        <p class="problem" role="alert">
+          <Text>{problem}</Text>
+        </p>
+      )}
+      {found?.building && <p class="hint">Earlier messages are still being indexed.</p>}
+      {entries.length === 0 && isSearched && !problem && <p class="hint">No messages yet</p>}
       <ol class="outline">
         {entries.map(({ seq, text, time }) => (
           <li key={seq}>

@@ -21,8 +21,8 @@ export type ToolKind =
   | 'skill'
   | 'other';
 
-/** The fields of an item that the words need. */
-export type Call = { name: string; input: any };
+/** The fields of an item that the words need. `result`: as the agent has reported it, if it has. */
+export type Call = { name: string; input: any; result?: any };
 
 const KINDS: Record<string, ToolKind> = {
   Read: 'read',
@@ -103,13 +103,27 @@ const text = (value: any) => (typeof value === 'string' && value ? value : undef
 /** The first line, cut to a length that a row can show. */
 const short = (value: string) => value.trim().split('\n', 1)[0].slice(0, 200);
 
-/** The file of a call, and the line in it if one is given; undefined if it has no file. */
-export function fileIn({ input }: Call): { path: string; line?: number } | undefined {
+/** The file of a call, and the line in it that was read first or changed first, if it is known; undefined if the call
+ * has no file. */
+export function fileIn({ input, result }: Call): { path: string; line?: number } | undefined {
   if (!isObject(input)) return undefined;
   const path = text(input.file_path) ?? text(input.notebook_path);
   if (!path) return undefined;
-  const { offset: line } = input;
+  const line = input.offset ?? firstChanged(result?.patch);
   return { path, line: Number.isInteger(line) && line > 0 ? line : undefined };
+}
+
+/** The number of the first line that a patch changes, in the new version; undefined if it is not a patch. */
+function firstChanged(patch: any): number | undefined {
+  const hunk = Array.isArray(patch) ? patch[0] : undefined;
+  if (!Number.isInteger(hunk?.newStart) || !Array.isArray(hunk.lines)) return undefined;
+  return (
+    hunk.newStart +
+    Math.max(
+      0,
+      hunk.lines.findIndex((line: unknown) => !String(line).startsWith(' ')),
+    )
+  );
 }
 
 /** What a call acts on; `code`: whether it is shown as code. */

@@ -17,7 +17,7 @@ import { Button, Text } from '../ui/elements.tsx';
 import { WindowList } from '../ui/window-list.ts';
 import { rowView } from './items.tsx';
 import { Live } from './live.tsx';
-import { type Entry, Outline } from './outline.tsx';
+import { Outline, type Prompts } from './outline.tsx';
 import { promptsOf, type Row, rowAt, rowsOf, withDays } from './rows.ts';
 import type { World } from './world.ts';
 import { counted } from '../ui/dom.ts';
@@ -56,7 +56,7 @@ type Look = {
   /** The permission mode of a terminal session. */
   mode: string;
   modeIsCareless: boolean;
-  outline?: { entries: Entry[]; older?: () => Promise<unknown> };
+  outline?: Prompts;
 };
 
 const LOOK: Look = {
@@ -382,16 +382,37 @@ export class ConversationView {
 
   /** Shows the list of prompts, from which the user can jump to one. */
   showOutline() {
-    const { conversation } = this.client;
+    const { client, id: project } = this;
+    const { conversation } = client;
     if (!conversation) return;
-    const entries = promptsOf(conversation.items).map(({ seq, text, timestamp }) => ({
+    const { first, last } = conversation;
+    const loaded = promptsOf(conversation.items).map(({ seq, record, text, timestamp }) => ({
       seq,
+      record,
       text: String(text),
       time: timestamp,
     }));
-    const first = this._project?.first_seq ?? 1;
-    const older = conversation.first > first ? () => this.client.older() : undefined;
-    this._show({ outline: { entries, older } });
+    const isWholeHistory = conversation.before === undefined;
+    const session = isWholeHistory ? undefined : (conversation.session ?? conversation.reads);
+    const find = (before?: string) => {
+      const data = { query: '', kinds: ['prompt'], session_id: session, before, limit: 200 };
+      return client.connection.ask('search', data, { project, lasting: true }).then(({ data }) => data);
+    };
+    // A session that has not begun has no id, and no prompts.
+    const canFind = client.may('search') && (isWholeHistory || session !== undefined);
+    const hasOlder = isWholeHistory
+      ? !canFind && first > (this._project?.first_seq ?? 1)
+      : conversation.before !== null;
+    this._show({
+      outline: {
+        loaded,
+        first,
+        last,
+        session,
+        find: canFind ? find : undefined,
+        older: hasOlder ? () => client.older() : undefined,
+      },
+    });
   }
 
   closeOutline() {
@@ -566,7 +587,7 @@ function Frame({ view, look }: { view: ConversationView; look: Look }) {
       </div>
       {outline && (
         <Outline
-          {...outline}
+          prompts={outline}
           close={() => view.closeOutline()}
           goTo={(seq) => {
             view.closeOutline();

@@ -27,8 +27,11 @@ export function fileIn(hash: string): FilePlace | undefined {
   }
 }
 
-/** Turns a path that an agent or a person wrote (absolute, relative, or with "./") into one relative to the project. */
+/**
+ * Turns a path that an agent or a person wrote (absolute, relative, with "./", or with a slash at the end) into one
+ * relative to the project.
+ */
 export function inProject(root: string, path: string): string {
   const relative = path.startsWith(`${root}/`) ? path.slice(root.length + 1) : path;
-  return relative.replace(/^(\.\/)+/, '');
+  return relative.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
 }

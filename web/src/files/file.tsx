@@ -23,8 +23,6 @@ function whyNot(error: RequestError): string {
       return error.details?.size
         ? `This file is too large to show: ${size(error.details.size)}. The limit is ${size(error.details.limit)}.`
         : 'This file is too large to show.';
-    case 'FILE_UNSUPPORTED':
-      return 'This file can’t be shown: it isn’t text or an image.';
     case 'FILE_PRIVATE':
       return 'This file is private: files with names like this usually contain secrets. The server doesn’t show them.';
     case 'FILE_NOT_COMPARED':

@@ -131,7 +131,7 @@ function Found({ project, query, shown }: { project: string; query: string; show
 type Row = { project: string; entry: FileEntry; shown: string };
 
 function Entry({ project, entry, shown, depth }: Row & { depth: number }) {
-  const leadsThrough = shown.startsWith(`${entry.path}/`);
+  const leadsThrough = `${shown}/`.startsWith(`${entry.path}/`);
   const [isOpen, setOpen] = useState(leadsThrough);
   useEffect(() => {
     if (leadsThrough) setOpen(true);

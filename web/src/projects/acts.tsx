@@ -31,7 +31,7 @@ export async function resume(world: World, project: string, session: string, cop
 }
 
 /** The id of a row's session. After a session has begun, the list may still have its previous id. */
-async function idOf(world: World, { project, session, current }: Row): Promise<string> {
+export async function idOf(world: World, { project, session, current }: Row): Promise<string> {
   if (!current) return session?.session_id ?? '';
   const { data } = await world.client.connection.ask('sessions', { limit: 20 }, { project: project.id });
   return data.sessions.find((one: any) => one.current)?.session_id ?? session?.session_id ?? '';

@@ -13,7 +13,7 @@ import { Button, Icon, Text } from '../ui/elements.tsx';
 import { Menu } from '../ui/menu.tsx';
 import { failed } from '../ui/toasts.tsx';
 import { useWorld, type World } from '../ui/world.ts';
-import { newSession, removeRow, renameRow } from './acts.tsx';
+import { idOf, newSession, removeRow, renameRow } from './acts.tsx';
 import { addressOf, groups, type Row, titleOf } from './rows.ts';
 import { standing } from './words.ts';
 
@@ -161,6 +161,10 @@ function SessionMenu({ row }: { row: Row }) {
   const { client } = world;
   const { project, session } = row;
   const isManaged = !project.desk;
+  const exports = (format: 'markdown' | 'jsonl') =>
+    void idOf(world, row)
+      .then((id) => exportSession(client, project.id, id, format))
+      .catch(failed);
   return (
     <Menu
       label="Session menu"
@@ -184,16 +188,18 @@ function SessionMenu({ row }: { row: Row }) {
           icon: 'search',
           act: () => world.go(searchAddress('', project.id)),
         },
-        client.may('session_export') && {
-          label: 'Export as Markdown',
-          icon: 'down',
-          act: () => void exportSession(client, project.id, session?.session_id, 'markdown').catch(failed),
-        },
-        client.may('session_export') && {
-          label: 'Export as JSON Lines',
-          icon: 'down',
-          act: () => void exportSession(client, project.id, session?.session_id, 'jsonl').catch(failed),
-        },
+        session &&
+          client.may('session_export') && {
+            label: 'Export as Markdown',
+            icon: 'down',
+            act: () => exports('markdown'),
+          },
+        session &&
+          client.may('session_export') && {
+            label: 'Export as JSON Lines',
+            icon: 'down',
+            act: () => exports('jsonl'),
+          },
         session && client.may('session_rename') && { label: 'Rename…', icon: 'pen', act: () => renameRow(world, row) },
         { label: 'Settings', icon: 'settings', act: world.showSettings },
         { label: 'Keyboard shortcuts', icon: 'keyboard', act: world.showKeys },

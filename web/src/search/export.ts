@@ -4,12 +4,7 @@ import type { Client } from '../protocol/client.ts';
 import type { SessionPiece } from '../protocol/messages.ts';
 
 /** Fetches a session and hands it to the browser as a download. */
-export async function exportSession(
-  client: Client,
-  project: string,
-  session: string | undefined,
-  format: 'markdown' | 'jsonl',
-) {
+export async function exportSession(client: Client, project: string, session: string, format: 'markdown' | 'jsonl') {
   const parts: string[] = [];
   let piece: SessionPiece;
   let after: string | undefined;

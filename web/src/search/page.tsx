@@ -46,7 +46,8 @@ export default function Search({ place }: { place: { query: string; project?: st
     }
     const later = setTimeout(() => {
       void trying(async () => {
-        const { data } = await client.connection.ask('search', { query: text, limit: 30 }, { project: only });
+        const wanted = { query: text, limit: 30 };
+        const { data } = await client.connection.ask('search', wanted, { project: only, lasting: true });
         if (number === asked.current) setFound(data);
       });
     }, PAUSE);

@@ -25,6 +25,10 @@ export function sums(rows: UsageRow[], key: (row: UsageRow) => [key: string, lab
   return [...found.values()];
 }
 
+/** "Wed 25 Nov", in any time zone. @param day such as "2026-11-25" */
+export const dayWords = (day: string) =>
+  new Date(`${day}T00:00`).toLocaleDateString(undefined, { weekday: 'short', day: 'numeric', month: 'short' });
+
 export function Usage() {
   const { client } = useWorld();
   const [report, setReport] = useState<Report>();
@@ -33,10 +37,7 @@ export function Usage() {
     void trying(async () => setReport((await client.connection.ask('usage', { days: 30 }, { lasting: true })).data));
   }, []);
   const rows = report?.rows ?? [];
-  const days = sums(rows, ({ day }) => [
-    day,
-    new Date(`${day}T00:00`).toLocaleDateString(undefined, { weekday: 'short', day: 'numeric', month: 'short' }),
-  ]);
+  const days = sums(rows, ({ day }) => [day, dayWords(day)]);
   const projects = sums(rows, ({ project_id, path }) => [project_id, baseName(path)]);
   days.sort((a, b) => b.key.localeCompare(a.key));
   projects.sort((a, b) => b.cost - a.cost || b.runs - a.runs);

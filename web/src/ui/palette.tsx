@@ -60,7 +60,9 @@ function commandsOf(world: World): Entry[] {
         void newSession(world, { path: project.path, name: '', hint: '', rows: [row], project }).catch(failed);
       }),
     row?.session && client.may('session_rename') && command('Rename session…', 'pen', () => renameRow(world, row)),
-    row && client.may('project_delete') && command('Remove project…', 'trash', () => removeRow(world, row, 'project')),
+    row &&
+      client.may('project_delete') &&
+      command(own ? 'Remove project…' : 'Remove session…', 'trash', () => removeRow(world, row, 'project')),
     row &&
       world.reviews.open(row.project.id) &&
       command(

@@ -382,7 +382,8 @@ class Search(InProjects, kw_only=True):
     """Requests the texts that contain all words of ``query``, or words that begin with them; if ``query`` is empty, all
     texts.
 
-    ``kinds``: only texts of these kinds. ``before``: the ``next`` of an earlier reply.
+    ``kinds``: only texts of these kinds. ``session_id``: only texts of this session, or of those that it is a fork of.
+    ``before``: the ``next`` of an earlier reply.
     """
 
     query: Annotated[str, Meta(max_length=1_000)] = ""

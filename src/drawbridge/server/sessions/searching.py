@@ -28,6 +28,7 @@ from drawbridge.server.protocol.replies import (
     SessionState,
 )
 from drawbridge.server.sessions.session import TERMINAL_PREFIX, Session, Sessions
+from drawbridge.server.sessions.timeline import stretches
 from drawbridge.server.store.search import Deadline, Hit, Index, NoFullText, Part, TooSlow, Waited, Wanted, moment
 
 logger = logging.getLogger("drawbridge.server")
@@ -167,7 +168,8 @@ class Searching:
         parts = None
         if command.session_id is not None:
             known = await self._read(session)
-            parts = tuple(part.first_seq for part in known if part.key == command.session_id)
+            ways = stretches(known, command.session_id)
+            parts = tuple(stretch.part.first_seq for stretch in ways if stretch.part is not None)
             if not parts:
                 return []
         until, below = cursor.limits(session.id) if cursor is not None else (None, None)

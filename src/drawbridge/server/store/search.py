@@ -560,7 +560,7 @@ def _found(db: sqlite3.Connection, wanted: Wanted, match: str) -> Iterator[Hit]:
         (*values, wanted.limit),
     )
     for one, seq, at, created, kind, tool, part, snippet in rows:
-        yield Hit(one, seq, at, created, kind, tool, part, alternating(around(snippet) if match else snippet))
+        yield Hit(one, seq, at, created, kind, tool, part, alternating(around(snippet)) if match else (snippet,))
 
 
 def _sync(directory: str) -> None:

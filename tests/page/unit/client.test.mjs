@@ -391,3 +391,99 @@ test('going to the end stops a jump', async () => {
   assert.equal(await jumped, false);
   assert.notEqual(client.conversation.first, 500);
 });
+
+/** A project with a session `s` of 200 records. @param answers for each type, in place of the server's */
+const withSession = (answers = {}) =>
+  world({
+    ...server(
+      () => [project({ last_seq: 200, session_id: 's' })],
+      () => 200,
+    ),
+    hello: () => ({ type: 'hello', data: { ...HELLO, features: ['sessions', 'session_messages'] } }),
+    ...answers,
+  });
+const recorded = (seq) => ({ seq, timestamp: '', direction: 'claude', message: said(seq).data.messages[0] });
+const pageOf = (session_id, seqs, before) => ({
+  type: 'session_messages',
+  data: { session_id, messages: seqs.map(recorded), before },
+});
+const pagesAsked = (asked) => asked.filter(({ type }) => type === 'session_messages');
+
+test('a session that is known is requested in the same turn as the project is joined, with a small first page', async () => {
+  const { client, asked, hear } = withSession({
+    project_join: () => undefined,
+    session_messages: ({ data }) => (data.before ? undefined : pageOf('s', [199, 200], '0.199')),
+  });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.deepEqual(
+    pagesAsked(asked).map(({ data }) => data),
+    [{ session_id: 's', limit: 30 }],
+  );
+  assert.deepEqual(client.conversation.items, [], 'it is not known yet where the history ends');
+  const { request_id } = asked.find(({ type }) => type === 'project_join');
+  hear({ type: 'update', request_id, project_id: 'p', data: joined(200) });
+  await rest();
+  assert.deepEqual(
+    client.conversation.items.map((item) => item.text),
+    ['m199', 'm200'],
+  );
+  void client.older();
+  assert.deepEqual(
+    pagesAsked(asked).map(({ data }) => data),
+    [
+      { session_id: 's', limit: 30 },
+      { session_id: 's', before: '0.199', limit: 120 },
+    ],
+    'and a whole page follows, once',
+  );
+});
+
+test('a list that asks for older records while the first ones are on their way does not load them twice', async () => {
+  const { client, asked } = withSession({ session_messages: () => undefined });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.ok(client.conversation.joined);
+  assert.equal(await client.older(), false);
+  assert.equal(pagesAsked(asked).length, 1);
+});
+
+test('of a project whose session changes while it is joined the new session is shown', async () => {
+  const { client, asked, hear } = withSession({
+    project_join: () => undefined,
+    session_messages: ({ data }) => pageOf(data.session_id, data.session_id === 's' ? [199] : [200]),
+  });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  const changed = project({ last_seq: 200, session_id: 'another' });
+  hear({ type: 'update', project_id: 'p', data: { update_type: 'project_state', data: changed } });
+  const { request_id } = asked.find(({ type }) => type === 'project_join');
+  hear({ type: 'update', request_id, project_id: 'p', data: joined(200) });
+  await rest();
+  assert.deepEqual(
+    client.conversation.items.map((item) => item.text),
+    ['m200'],
+  );
+});
+
+test('an earlier session whose records a lost connection has kept is requested again', async () => {
+  let page;
+  const { client, asked, breaks } = withSession({ session_messages: () => page });
+  client.choose('p', 'earlier');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.equal(pagesAsked(asked).length, 1);
+  page = pageOf('earlier', [7]);
+  await breaks();
+  assert.deepEqual(
+    client.conversation.items.map((item) => item.text),
+    ['m7'],
+  );
+});

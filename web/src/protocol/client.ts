@@ -10,6 +10,12 @@ import { size } from '../ui/dom.ts';
 /** The number of records in a page of history. */
 const PAGE = 120;
 
+/**
+ * The number of records with which a conversation is opened: more than fit on a screen, but few on a slow network. A
+ * page follows, because what the view reports about the run may be in it.
+ */
+const FIRST_PAGE = 30;
+
 /** How many of the last records are searched for a fork: mode or model changes may follow it before its first run. */
 const AFTER_A_FORK = 20;
 
@@ -258,7 +264,10 @@ export class Client extends EventTarget {
         if (conversation.last >= seq) break; // otherwise, large records before it have filled the message
       }
     } catch (error) {
-      if (this.conversation === conversation) conversation.before = before;
+      if (this.conversation === conversation) {
+        conversation.before = before;
+        if (before === '') void this._reload().catch(() => {}); // the session's last records were dropped for the jump
+      }
       throw error;
     }
     this._tell('conversation');
@@ -315,13 +324,34 @@ export class Client extends EventTarget {
     return changes.at(-1)?.message.message.fork_from;
   }
 
-  /** Loads older messages of the session. Returns whether there were any. */
-  async _olderOfSession(conversation: Conversation) {
-    if (conversation.before === null) return false;
+  /** Requests the last records of a session. */
+  _lastOfSession(session: string): Promise<any> {
+    return this.command('session_messages', { session_id: session, limit: FIRST_PAGE });
+  }
+
+  /** Shows a conversation's last records. Older ones are requested only once these have arrived. */
+  async _begin(conversation: Conversation, last: Promise<any>) {
+    conversation.before = '';
+    const { data } = await last;
+    // `before` is undefined if another part of the history was requested in the meantime.
+    if (this.conversation !== conversation || conversation.before === undefined) return;
+    conversation.prependSession(data.messages, data.before ?? null);
+    this._tell('conversation');
+    void this._olderOfSession(conversation).catch(() => {});
+  }
+
+  /** Loads older messages of the session, unless that is under way. Returns whether there were any. */
+  async _olderOfSession(conversation: Conversation): Promise<boolean> {
+    if (!conversation.before) return false;
+    conversation.loading ??= this._pageOfSession(conversation).finally(() => (conversation.loading = undefined));
+    return conversation.loading;
+  }
+
+  async _pageOfSession(conversation: Conversation) {
     const session = conversation.session ?? conversation.reads;
     // A page may be empty although there are others before it.
     for (let count = 0; count === 0 && conversation.before !== null; ) {
-      const before = conversation.before || undefined;
+      const { before } = conversation;
       const { data } = await this.command('session_messages', { session_id: session, before, limit: PAGE });
       if (this.conversation !== conversation || conversation.before === undefined) return false;
       count = data.messages.length;
@@ -371,8 +401,12 @@ export class Client extends EventTarget {
     if (conversation.session !== undefined) {
       if (conversation.joined) return;
       conversation.join(EARLIER, true);
-      conversation.before = '';
-      await this._olderOfSession(conversation);
+      try {
+        await this._begin(conversation, this._lastOfSession(conversation.session));
+      } catch (error) {
+        conversation.joined = false; // it is joined again once the connection is back
+        throw error;
+      }
       return;
     }
     const dropped = (project.first_seq ?? 1) > conversation.cursor + 1;
@@ -382,21 +416,31 @@ export class Client extends EventTarget {
       project.last_seq < conversation.cursor ||
       dropped;
     if (isFresh && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
-    const { data } = await this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
+    const readsSessions = this.may('session_messages') && this.may('sessions');
+    const joining = this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
+    // In parallel if the session is known: on a slow network, a round trip takes long.
+    const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
+    const last = known ? this._lastOfSession(known) : undefined;
+    last?.catch(() => {}); // if joining fails, nobody waits for it
+    const { data } = await joining;
     if (this.conversation !== conversation) return;
     conversation.join(data.data, isFresh);
     this._tell('conversation');
     if (!isFresh) return;
-    if (this.may('session_messages') && this.may('sessions')) {
+    if (readsSessions) {
       try {
         // Until the session is known, no older records are requested: they could belong to another session.
-        conversation.before = null;
-        if (conversation.first > 1) conversation.reads = await this._currentSession(project);
-        // `before` is undefined if another part of the history was requested in the meantime.
+        conversation.before = conversation.first > 1 ? '' : null;
+        if (conversation.before === null) return;
+        const session = await this._currentSession(this.projects.all.get(conversation.id) ?? project);
         if (this.conversation !== conversation || conversation.before === undefined) return;
-        // Without a session, there is nothing older.
-        conversation.before = conversation.reads === undefined ? null : '';
-        await this._olderOfSession(conversation);
+        conversation.reads = session;
+        if (session === undefined) {
+          conversation.before = null; // without a session, there is nothing older
+          this._tell('conversation');
+          return;
+        }
+        await this._begin(conversation, last && session === known ? last : this._lastOfSession(session));
         return;
       } catch (error) {
         if (!(error instanceof RequestError) || error.code === 'OFFLINE') {

@@ -487,3 +487,105 @@ test('an earlier session whose records a lost connection has kept is requested a
     ['m7'],
   );
 });
+
+const REMOVED = { run_id: 'run_2', outcome: 'interrupted', removed_by: 'Bob', client_id: 'client_8' };
+const event = (seq, subtype, message) => ({
+  seq,
+  direction: 'server',
+  message: { type: 'system', subtype, message },
+});
+
+/** Sends a prompt into the queue of `p`, as `run_2`, whose record is the seventh. */
+async function queues(more = {}) {
+  const one = world({
+    ...server(
+      () => [project({ last_seq: 6 }), project({ id: 'q', path: '/q' })],
+      () => 6,
+    ),
+    ...more,
+  });
+  one.client.choose('p');
+  one.client.start('secret');
+  await rest();
+  await rest();
+  const sent = one.client.execute('a fine idea');
+  await rest();
+  const { request_id } = one.asked.find(({ type }) => type === 'execute');
+  const accepts = async () => {
+    one.hear({ type: 'accepted', request_id, project_id: 'p', seq: 7, data: { run_id: 'run_2', position: 1 } });
+    await sent;
+  };
+  return { ...one, accepts };
+}
+
+/** A window that is opened afterwards, at a history of 300 records. @param records those behind the prompt's */
+async function returns(records, queue = []) {
+  const one = world({
+    ...server(
+      () => [project({ last_seq: 300 })],
+      () => 300,
+    ),
+    project_join: () => {
+      const snapshot = joined(300);
+      snapshot.data.queue = queue;
+      return { type: 'update', data: snapshot };
+    },
+    get_messages: ({ data }) => {
+      const messages = records.filter(({ seq }) => seq > (data.after_seq ?? 300)).slice(0, data.limit);
+      return { type: 'message_history', data: { messages } };
+    },
+  });
+  one.client.choose('p');
+  one.client.start('secret');
+  for (let turn = 0; turn < 20; turn++) await rest();
+  return one;
+}
+const told = ({ removed }) => removed.map(({ by, prompt, project }) => ({ by, prompt, project }));
+
+test('a prompt that was removed while the page was closed is known to the next window until its author has seen it', async () => {
+  const { accepts } = await queues();
+  await accepts();
+  const records = [...Array(200).keys()].map((number) => event(8 + number, 'prompt_edited', { run_id: 'run_1' }));
+  records.push(event(208, 'run_finished', REMOVED));
+  for (let window = 0; window < 2; window++) {
+    const { client } = await returns(records);
+    assert.deepEqual(told(client), [{ by: 'Bob', prompt: 'a fine idea', project: 'p' }]);
+    if (window === 1) client.dismiss(client.removed[0]);
+  }
+  const { client, asked } = await returns(records);
+  assert.deepEqual(client.removed, []);
+  assert.ok(!asked.some(({ data }) => data?.after_seq === 7));
+});
+
+test('a prompt that still waits, has run, or is not in the history any more was not removed', async () => {
+  const { accepts } = await queues();
+  await accepts();
+  const { client } = await returns([], [{ run_id: 'run_2', position: 1, prompt: 'a fine idea' }]);
+  assert.deepEqual(client.removed, []);
+  assert.deepEqual(Object.keys(kept.sent()), ['run_2']);
+  const ran = [event(8, 'run_started', { run_id: 'run_2' }), event(9, 'run_finished', { run_id: 'run_2' })];
+  for (const records of [ran, []]) {
+    kept.keepSent('run_2', { project: 'p', prompt: 'a fine idea', seq: 7 });
+    const later = await returns(records);
+    assert.deepEqual(later.client.removed, []);
+    assert.deepEqual(kept.sent(), {});
+  }
+});
+
+test('a prompt that is accepted while another project is shown is remembered, too', async () => {
+  const { client, accepts } = await queues();
+  client.choose('q');
+  await accepts();
+  assert.deepEqual(kept.sent(), { run_2: { project: 'p', prompt: 'a fine idea', seq: 7 } });
+  kept.prune([{ id: 'q' }]);
+  assert.deepEqual(kept.sent(), {}, 'until its project is removed');
+});
+
+test('a prompt that its author has removed is not reported', async () => {
+  const { client, accepts, hear } = await queues();
+  await accepts();
+  const data = { update_type: 'run_finished', data: { ...REMOVED, client_id: 'client_7' } };
+  hear({ type: 'update', project_id: 'p', seq: 8, data });
+  assert.deepEqual(client.removed, []);
+  assert.deepEqual(kept.sent(), {});
+});

@@ -43,6 +43,9 @@ export type Unsent = {
   steer?: boolean;
 };
 
+/** A prompt of this window that somebody else has removed from the queue. */
+export type Removed = { run: string; project: string; by: string; prompt: string };
+
 /** What can be sent with a prompt, besides its text. */
 export type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
 
@@ -57,7 +60,8 @@ export class Client extends EventTarget {
   _ids: Set<string>;
   _removing: string | undefined;
   unsent: Unsent[];
-  _sent: Map<string, string>;
+  removed: Removed[];
+  _sent: Map<string, kept.Sent>;
   _search: object | undefined;
 
   constructor(connect: () => any) {
@@ -78,8 +82,10 @@ export class Client extends EventTarget {
     this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. */
     this.unsent = kept.unsent();
-    /** Prompts of this window whose run has not ended, by run id. */
-    this._sent = new Map();
+    /** Prompts that somebody else has removed from the queue, until the user has taken note of it. */
+    this.removed = [];
+    /** This window’s prompts that wait for their runs, and those that were removed, by run id. */
+    this._sent = new Map(Object.entries(kept.sent()));
     /** The latest search for a record that is not loaded. */
     this._search = undefined;
   }
@@ -426,6 +432,7 @@ export class Client extends EventTarget {
     if (this.conversation !== conversation) return;
     conversation.join(data.data, isFresh);
     this._tell('conversation');
+    void this._lookBack(conversation, data.data).catch(() => {});
     if (!isFresh) return;
     if (readsSessions) {
       try {
@@ -476,6 +483,7 @@ export class Client extends EventTarget {
     }
     const changed = this.projects.take(message);
     this.projects.heard(id, seq);
+    if (type === 'accepted') this._accepted(message);
     const conversation = this.conversation;
     if (conversation && id === conversation.id && conversation.session === undefined) {
       const record = recordOf(message);
@@ -492,7 +500,6 @@ export class Client extends EventTarget {
     if (type === 'accepted') {
       const sent = this.unsent.find((one) => one.id === request_id);
       if (!sent) return;
-      this._sent.set(data.run_id, sent.prompt);
       // Servers that support queue_changed have sent it by now, or send it immediately after this.
       if (data.position > 0 && !conversation.queue.some((one) => one.run_id === data.run_id))
         conversation.queue = [
@@ -513,19 +520,55 @@ export class Client extends EventTarget {
       conversation.take({ seq, timestamp: new Date().toISOString(), direction: 'client', message });
     } else if (type === 'update') {
       conversation.told(data.update_type, data.data);
-      if (data.update_type === 'run_finished') this._removed(data.data);
+      this._leaves(data.update_type, data.data);
       if (['session_changed', 'session_reset'].includes(data.update_type)) this._sessionChanged(data, conversation);
     }
     if (type === 'update' && data.update_type === 'project_deleted' && this._removing !== conversation.id)
       this._tell('gone');
   }
 
-  /** Dispatches `removed` if somebody else has removed a prompt of this window from the queue. */
-  _removed({ run_id: run, removed_by: by, client_id: id }: any) {
-    const prompt = this._sent.get(run);
-    this._sent.delete(run);
-    if (by && prompt !== undefined && !this._ids.has(id))
-      this.dispatchEvent(new CustomEvent('removed', { detail: { by, prompt, project: this._id } }));
+  /** Remembers a prompt until its run begins, also while another project is shown, and after a reload. */
+  _accepted({ data, seq, request_id: id }: any) {
+    const one = this.unsent.find((one) => one.id === id);
+    if (one) this._keep(data.run_id, { project: one.project, prompt: one.prompt, seq });
+  }
+
+  _keep(run: string, one: kept.Sent | undefined) {
+    if (one) this._sent.set(run, one);
+    else this._sent.delete(run);
+    kept.keepSent(run, one);
+  }
+
+  /** Notes that a prompt has left the queue: its run has begun, or it was removed. */
+  _leaves(what: string, { run_id: run, removed_by: by, client_id: id }: any) {
+    const sent = what === 'run_started' || what === 'run_finished' ? this._sent.get(run) : undefined;
+    if (!sent) return;
+    if (!by || this._ids.has(id)) this._keep(run, undefined);
+    else if (!this.removed.some((one) => one.run === run)) this.removed = [...this.removed, { run, by, ...sent }];
+  }
+
+  /** The user has taken note that a prompt was removed. */
+  dismiss({ run }: Removed) {
+    this.removed = this.removed.filter((one) => one.run !== run);
+    this._keep(run, undefined);
+    this._tell('conversation');
+  }
+
+  /** Finds out what has happened to this window’s prompts that are no longer in the queue of a project. */
+  async _lookBack({ id }: Conversation, { last_seq, run: active, queue }: any) {
+    const waiting = new Set([active, ...queue].map((one) => one?.run_id));
+    for (const [run, { project, seq = 0 }] of [...this._sent]) {
+      if (project !== id || seq > last_seq || waiting.has(run)) continue;
+      const isKnown = () => !this._sent.has(run) || this.removed.some((one) => one.run === run);
+      for (let after = seq, page = 0; after > 0 && page < FAR_BACK && !isKnown(); page++) {
+        const { data } = await this.connection.ask('get_messages', { after_seq: after, limit: PAGE }, { project });
+        for (const { direction, message } of data.messages)
+          if (direction === 'server' && message.message) this._leaves(message.subtype, message.message);
+        after = data.messages.at(-1)?.seq ?? 0;
+      }
+      if (!isKnown()) this._keep(run, undefined);
+      this._tell('conversation');
+    }
   }
 
   /** Resends the prompts that were not confirmed. */

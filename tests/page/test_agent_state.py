@@ -98,6 +98,9 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
         person.sees(".context", "76k tokens")
         person.prompts("/quick")
         person.sees(".cost", "in this project")
+        [cost] = person.reads(".cost")
+        person.sees(".side .project .state", "Ready")
+        assert cost.split()[0] not in person.reads(".side")[0], "the list shows no cost"
 
 
 def test_s1_7_a_queued_prompt_is_drawn_once_and_in_its_place(browser: Browser, address: str) -> None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import tempfile
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.page.agent import COMMAND
 from tests.page.conftest import page_of, project_in
@@ -20,12 +24,22 @@ from tests.page.test_hostile_texts import LONGEST, PACE, with_texts
 from tests.server import processes
 from tests.server.processes import Server
 
+from bench.rig import ROOT
+from bench.slow_link import slow_link
+
 serving = functools.partial(processes.serving, command=COMMAND)
 
 RECORDS = 5_000
 STREAMED, SECONDS = 50_000, 20
-USABLE = "!!document.querySelector('.project') && document.querySelector('#prompt')?.disabled === false"
+WORKED = 120
+"""The number of records of an agent's work in the session that a slow phone opens."""
+BOX = "!!document.querySelector('.project') && document.querySelector('#prompt')?.disabled === false"
 """Whether the list is shown and the message box accepts text."""
+USABLE = (
+    f"{BOX} && !!document.querySelector('.approval')"
+    " && [...document.querySelectorAll('.said:not(.live)')].at(-1)?.textContent.includes('I will write that')"
+)
+"""Whether, in addition, the last message and the open approval are shown."""
 HEAP = "performance.memory.usedJSHeapSize"
 TYPED = """new Promise((done) => {
   const box = document.querySelector('#prompt');
@@ -104,13 +118,14 @@ def draws(person: Person, projects: dict[str, str]) -> None:
 
 
 def opens(person: Person, address: str) -> None:
-    """A phone with a CPU four times slower, 400 kb/s and 400 ms. A second visit gets the page from the worker's cache,
-    whose own requests are not slowed down."""
-    person("throttle", cpu=4, kilobits=400, latency=400)
+    """A phone with a CPU four times slower. A second visit gets the page from the worker's cache."""
+    person("throttle", cpu=4)
     for visit in ("first", "second"):
         person("goto", url=address)
-        took = milliseconds_until(person, USABLE)
-        row(f"page: slow phone, {visit} visit: list and message box", f"{took / 1000:.1f} s", "<= 4 s")
+        box, usable = (milliseconds_until(person, code) for code in (BOX, USABLE))
+        row(f"page: slow phone, {visit} visit: list and message box", f"{box / 1000:.1f} s")
+        row(f"page: slow phone, {visit} visit: and the session, usable", f"{usable / 1000:.1f} s", "<= 4 s")
+        person.runs("navigator.serviceWorker.ready.then(() => null)")
         person("goto", url="about:blank")
 
 
@@ -125,9 +140,32 @@ def milliseconds_until(person: Person, code: str) -> float:
     return taken
 
 
-async def opened(server: Server, directory: Path) -> str:
+def worked() -> Iterator[dict[str, Any]]:
+    """Lines of Claude Code that reads the beginnings of files: a text, a call and its result for each file."""
+    recorded = (ROOT / "tests/transcripts/server/2.1.329-allow.jsonl").read_text().splitlines()
+    said, answered = (json.loads(recorded[number])["line"] for number in (5, 6))
+    for number, file in enumerate(sorted((ROOT / "src/drawbridge").rglob("*.py"))[-WORKED // 3 :]):
+        text = file.read_text()[:1_500]
+        id = f"toolu_{number:024}"
+        call = {"type": "tool_use", "id": id, "name": "Read", "input": {"file_path": str(file)}}
+        result = {"type": "tool_result", "tool_use_id": id, "content": text}
+        answered["tool_use_result"]["file"] = {"filePath": str(file), "content": text}
+        words = {"type": "text", "text": f"I read `{file.name}` next. {text[:300]}"}
+        for line, block in ((said, words), (said, call), (answered, result)):
+            own = {"message": {**line["message"], "content": [block]}, "uuid": str(uuid.uuid4()), "session_id": None}
+            yield {**line, **own}
+
+
+async def with_session(server: Server, directory: Path) -> str:
+    """A project whose agent has worked for a while, and now asks for permission. Returns its id."""
     project = await project_in(server, directory)
-    return f"{page_of(server)}#token={server.token}&project={project}"
+    async with server.client() as client:
+        await client.ask("project_join", project_id=project)
+        await client.ask("execute", {"prompt": f"/emit {json.dumps(list(worked()))}"}, project)
+        await client.receive("update", "run_finished")
+        await client.ask("execute", {"prompt": "Something"}, project)
+        await client.receive("permission_request")
+    return project
 
 
 async def main() -> None:
@@ -137,10 +175,14 @@ async def main() -> None:
             data, directory = Path(name, "data"), Path(name, "work", "blog")
             directory.mkdir(parents=True)
             options = ("--no-tls", "--allow", directory.parent)
+            async with serving(Path(name, "phone"), *options, "--trusted-proxy", "127.0.0.1") as server:
+                project = await with_session(server, directory)
+                async with slow_link(server, kilobits=400, latency=0.4) as page:
+                    with browser.person("about:blank", width=390, height=844) as person:
+                        await asyncio.to_thread(opens, person, f"{page}#token={server.token}&project={project}")
             async with serving(data, *options) as server:
-                address = await opened(server, directory)
-                with browser.person("about:blank", width=390, height=844) as person:
-                    await asyncio.to_thread(opens, person, address)
+                project = await project_in(server, directory)
+                address = f"{page_of(server)}#token={server.token}&project={project}"
                 with browser.person(address) as person:
                     await asyncio.to_thread(streams, person)
             texts = Path(name, "texts")
@@ -149,7 +191,6 @@ async def main() -> None:
             async with serving(texts / "data", "--no-tls", "--allow", texts / "work") as server:
                 with browser.person(f"{page_of(server)}#token={server.token}") as person:
                     await asyncio.to_thread(draws, person, projects)
-            project = address.rpartition("=")[2]
             write_history(data, project, (says(number) for number in range(1, RECORDS + 1)))
             async with serving(data, *options) as server:
                 address = f"{page_of(server)}#token={server.token}&project={project}"

@@ -68,12 +68,9 @@ const commands = {
     }
   },
   reload: (_, { page }) => page.reload(),
-  // A slow phone on a slow network: `cpu` times slower, kilobits a second, milliseconds of a round trip.
-  throttle: async ({ cpu, kilobits, latency }, { context, page }) => {
+  // A slow phone: `cpu` times slower.
+  throttle: async ({ cpu }, { context, page }) => {
     const session = await context.newCDPSession(page);
-    const throughput = (kilobits * 1000) / 8;
-    await session.send('Network.enable');
-    await session.send('Network.emulateNetworkConditions', { offline: false, latency, downloadThroughput: throughput, uploadThroughput: throughput });
     await session.send('Emulation.setCPUThrottlingRate', { rate: cpu });
   },
   // What was held back comes, or fails.

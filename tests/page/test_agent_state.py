@@ -98,6 +98,9 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
         person.sees(".context", "76k tokens")
         person.prompts("/quick")
         person.sees(".cost", "in this project")
+        [cost] = person.reads(".cost")
+        person.sees(".side .project .state", "Ready")
+        assert cost.split()[0] not in person.reads(".side")[0], "the list shows no cost"
 
 
 def test_s1_7_a_queued_prompt_is_drawn_once_and_in_its_place(browser: Browser, address: str) -> None:
@@ -164,6 +167,39 @@ async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
         person.loses(".box-notice")
         person.sees(".divider", "removed a queued message: “a fine idea”")
         assert not any(told.startswith("You ") for told in person.reads(".divider")), "another device removed it"
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_a_prompt_that_was_removed_while_its_author_was_elsewhere_is_told_on_return(
+    browser: Browser, server: Server, directory: Path, is_closed: bool
+) -> None:
+    """In another view, or with the page closed. What has happened since must not hide it."""
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.prompts("/slow 600")
+        person.sees(".live .markdown")
+        person.prompts("a fine idea")
+        person.sees(".queued", "a fine idea")
+        here = person.leaves()
+        if is_closed:
+            person("goto", url="about:blank")
+        async with server.client() as other:
+            [queued] = (await other.ask("project_join", project_id=project))["data"]["data"]["queue"]
+            await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
+            await other.ask("agent_interrupt", project_id=project)
+            await other.receive("update", "run_finished")
+            await other.ask("execute", {"prompt": "/lines 130"}, project)
+            await other.receive("update", "run_started")
+            await other.receive("update", "run_finished")
+        person("goto", url=page_of(server) + here)
+        person.sees(".box-notice", "removed your message from the queue: “a fine idea”")
+        person("reload")
+        person.sees(".box-notice", "removed your message from the queue: “a fine idea”")
+        person.clicks("button:has-text('Edit and resend')")
+        assert person("value", css="#prompt") == "a fine idea"
+        person.loses(".box-notice")
+        assert person.runs("localStorage.getItem('drawbridge.sent')") is None
+        assert person.reads(".toast") == []
 
 
 def test_stop_all_removes_what_waits(browser: Browser, address: str) -> None:

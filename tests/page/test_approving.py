@@ -701,3 +701,13 @@ def test_the_history_shows_what_was_accepted(browser: Browser, address: str, dir
         person.clicks(".settled-line summary:has-text('Accepted with edits by')")
         person.sees(".settled-line .line.added", "Mine alone.")
         person.sees(".settled-line .line.added", "> You said: Something")
+
+
+def test_a_change_without_a_difference_is_asked_about_in_full(browser: Browser, address: str, directory: Path) -> None:
+    text = (directory / "notes.md").read_text()
+    with browser.person(address) as person:
+        asks(person, write(directory / "notes.md", text))
+        person.sees(".approval.current h3", "wants to overwrite")
+        person.sees(".approval .diff .hint", "No changes.")
+        person.clicks(".approval .yes")
+        assert [one["behavior"] for one in answers(person)] == ["allow"]

@@ -373,6 +373,10 @@ def test_the_history_is_accessible(reader: Person) -> None:
     assert reader("axe", file=str(programs.axe())) == []
 
 
+SCROLLER = "document.querySelector('.scroller')"
+CARD = "document.querySelector('.approval').getBoundingClientRect()"
+
+
 def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None:
     """Finding 16."""
     with browser.person(address) as person:
@@ -429,6 +433,23 @@ def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address:
         person.sees(".jump", "1 approval")
         person.clicks(".jump")
         person.sees(".approval.current .yes")
+
+
+def test_nothing_lies_over_an_approval_that_is_partly_in_view(browser: Browser, address: str) -> None:
+    """page-review S4: "Latest" covered its buttons."""
+    with browser.person(address) as person:
+        person.prompts("/lines 300")
+        person.sees(".finished")
+        person.prompts("Something")
+        person.sees(".approval.current .yes")
+        person.runs(f"{SCROLLER}.scrollTop -= {SCROLLER}.getBoundingClientRect().bottom - {CARD}.top + 50")
+        person.sees(".jump", "1 approval")
+        person.runs(f"{SCROLLER}.scrollTop += 150")
+        person.loses(".jump")
+        left = person.runs(f"{SCROLLER}.getBoundingClientRect().bottom - {CARD}.top")
+        assert 0 < left < person.runs(f"{CARD}.height"), "a part of it is below the view"
+        person.runs(f"{SCROLLER}.scrollTop -= 150")
+        person.sees(".jump", "1 approval")
 
 
 def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:

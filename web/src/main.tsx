@@ -362,11 +362,6 @@ client.addEventListener('refused', (event) => {
   failed(error);
 });
 
-client.addEventListener('removed', (event) => {
-  const { by, prompt, project } = (event as CustomEvent).detail;
-  if (view.value?.id === project) view.value?.foot.wasRemoved(by, prompt);
-});
-
 /** Checks whether the server can be reached; a socket does not notice that the device was asleep. */
 function look() {
   client.connection.hurry();

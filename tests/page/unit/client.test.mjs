@@ -391,3 +391,201 @@ test('going to the end stops a jump', async () => {
   assert.equal(await jumped, false);
   assert.notEqual(client.conversation.first, 500);
 });
+
+/** A project with a session `s` of 200 records. @param answers for each type, in place of the server's */
+const withSession = (answers = {}) =>
+  world({
+    ...server(
+      () => [project({ last_seq: 200, session_id: 's' })],
+      () => 200,
+    ),
+    hello: () => ({ type: 'hello', data: { ...HELLO, features: ['sessions', 'session_messages'] } }),
+    ...answers,
+  });
+const recorded = (seq) => ({ seq, timestamp: '', direction: 'claude', message: said(seq).data.messages[0] });
+const pageOf = (session_id, seqs, before) => ({
+  type: 'session_messages',
+  data: { session_id, messages: seqs.map(recorded), before },
+});
+const pagesAsked = (asked) => asked.filter(({ type }) => type === 'session_messages');
+
+test('a session that is known is requested in the same turn as the project is joined, with a small first page', async () => {
+  const { client, asked, hear } = withSession({
+    project_join: () => undefined,
+    session_messages: ({ data }) => (data.before ? undefined : pageOf('s', [199, 200], '0.199')),
+  });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.deepEqual(
+    pagesAsked(asked).map(({ data }) => data),
+    [{ session_id: 's', limit: 30 }],
+  );
+  assert.deepEqual(client.conversation.items, [], 'it is not known yet where the history ends');
+  const { request_id } = asked.find(({ type }) => type === 'project_join');
+  hear({ type: 'update', request_id, project_id: 'p', data: joined(200) });
+  await rest();
+  assert.deepEqual(
+    client.conversation.items.map((item) => item.text),
+    ['m199', 'm200'],
+  );
+  void client.older();
+  assert.deepEqual(
+    pagesAsked(asked).map(({ data }) => data),
+    [
+      { session_id: 's', limit: 30 },
+      { session_id: 's', before: '0.199', limit: 120 },
+    ],
+    'and a whole page follows, once',
+  );
+});
+
+test('a list that asks for older records while the first ones are on their way does not load them twice', async () => {
+  const { client, asked } = withSession({ session_messages: () => undefined });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.ok(client.conversation.joined);
+  assert.equal(await client.older(), false);
+  assert.equal(pagesAsked(asked).length, 1);
+});
+
+test('of a project whose session changes while it is joined the new session is shown', async () => {
+  const { client, asked, hear } = withSession({
+    project_join: () => undefined,
+    session_messages: ({ data }) => pageOf(data.session_id, data.session_id === 's' ? [199] : [200]),
+  });
+  client.choose('p');
+  client.start('secret');
+  await rest();
+  await rest();
+  const changed = project({ last_seq: 200, session_id: 'another' });
+  hear({ type: 'update', project_id: 'p', data: { update_type: 'project_state', data: changed } });
+  const { request_id } = asked.find(({ type }) => type === 'project_join');
+  hear({ type: 'update', request_id, project_id: 'p', data: joined(200) });
+  await rest();
+  assert.deepEqual(
+    client.conversation.items.map((item) => item.text),
+    ['m200'],
+  );
+});
+
+test('an earlier session whose records a lost connection has kept is requested again', async () => {
+  let page;
+  const { client, asked, breaks } = withSession({ session_messages: () => page });
+  client.choose('p', 'earlier');
+  client.start('secret');
+  await rest();
+  await rest();
+  assert.equal(pagesAsked(asked).length, 1);
+  page = pageOf('earlier', [7]);
+  await breaks();
+  assert.deepEqual(
+    client.conversation.items.map((item) => item.text),
+    ['m7'],
+  );
+});
+
+const REMOVED = { run_id: 'run_2', outcome: 'interrupted', removed_by: 'Bob', client_id: 'client_8' };
+const event = (seq, subtype, message) => ({
+  seq,
+  direction: 'server',
+  message: { type: 'system', subtype, message },
+});
+
+/** Sends a prompt into the queue of `p`, as `run_2`, whose record is the seventh. */
+async function queues(more = {}) {
+  const one = world({
+    ...server(
+      () => [project({ last_seq: 6 }), project({ id: 'q', path: '/q' })],
+      () => 6,
+    ),
+    ...more,
+  });
+  one.client.choose('p');
+  one.client.start('secret');
+  await rest();
+  await rest();
+  const sent = one.client.execute('a fine idea');
+  await rest();
+  const { request_id } = one.asked.find(({ type }) => type === 'execute');
+  const accepts = async () => {
+    one.hear({ type: 'accepted', request_id, project_id: 'p', seq: 7, data: { run_id: 'run_2', position: 1 } });
+    await sent;
+  };
+  return { ...one, accepts };
+}
+
+/** A window that is opened afterwards, at a history of 300 records. @param records those behind the prompt's */
+async function returns(records, queue = []) {
+  const one = world({
+    ...server(
+      () => [project({ last_seq: 300 })],
+      () => 300,
+    ),
+    project_join: () => {
+      const snapshot = joined(300);
+      snapshot.data.queue = queue;
+      return { type: 'update', data: snapshot };
+    },
+    get_messages: ({ data }) => {
+      const messages = records.filter(({ seq }) => seq > (data.after_seq ?? 300)).slice(0, data.limit);
+      return { type: 'message_history', data: { messages } };
+    },
+  });
+  one.client.choose('p');
+  one.client.start('secret');
+  for (let turn = 0; turn < 20; turn++) await rest();
+  return one;
+}
+const told = ({ removed }) => removed.map(({ by, prompt, project }) => ({ by, prompt, project }));
+
+test('a prompt that was removed while the page was closed is known to the next window until its author has seen it', async () => {
+  const { accepts } = await queues();
+  await accepts();
+  const records = [...Array(200).keys()].map((number) => event(8 + number, 'prompt_edited', { run_id: 'run_1' }));
+  records.push(event(208, 'run_finished', REMOVED));
+  for (let window = 0; window < 2; window++) {
+    const { client } = await returns(records);
+    assert.deepEqual(told(client), [{ by: 'Bob', prompt: 'a fine idea', project: 'p' }]);
+    if (window === 1) client.dismiss(client.removed[0]);
+  }
+  const { client, asked } = await returns(records);
+  assert.deepEqual(client.removed, []);
+  assert.ok(!asked.some(({ data }) => data?.after_seq === 7));
+});
+
+test('a prompt that still waits, has run, or is not in the history any more was not removed', async () => {
+  const { accepts } = await queues();
+  await accepts();
+  const { client } = await returns([], [{ run_id: 'run_2', position: 1, prompt: 'a fine idea' }]);
+  assert.deepEqual(client.removed, []);
+  assert.deepEqual(Object.keys(kept.sent()), ['run_2']);
+  const ran = [event(8, 'run_started', { run_id: 'run_2' }), event(9, 'run_finished', { run_id: 'run_2' })];
+  for (const records of [ran, []]) {
+    kept.keepSent('run_2', { project: 'p', prompt: 'a fine idea', seq: 7 });
+    const later = await returns(records);
+    assert.deepEqual(later.client.removed, []);
+    assert.deepEqual(kept.sent(), {});
+  }
+});
+
+test('a prompt that is accepted while another project is shown is remembered, too', async () => {
+  const { client, accepts } = await queues();
+  client.choose('q');
+  await accepts();
+  assert.deepEqual(kept.sent(), { run_2: { project: 'p', prompt: 'a fine idea', seq: 7 } });
+  kept.prune([{ id: 'q' }]);
+  assert.deepEqual(kept.sent(), {}, 'until its project is removed');
+});
+
+test('a prompt that its author has removed is not reported', async () => {
+  const { client, accepts, hear } = await queues();
+  await accepts();
+  const data = { update_type: 'run_finished', data: { ...REMOVED, client_id: 'client_7' } };
+  hear({ type: 'update', project_id: 'p', seq: 8, data });
+  assert.deepEqual(client.removed, []);
+  assert.deepEqual(kept.sent(), {});
+});

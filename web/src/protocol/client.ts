@@ -10,6 +10,12 @@ import { size } from '../ui/dom.ts';
 /** The number of records in a page of history. */
 const PAGE = 120;
 
+/**
+ * The number of records with which a conversation is opened: more than fit on a screen, but few on a slow network. A
+ * page follows, because what the view reports about the run may be in it.
+ */
+const FIRST_PAGE = 30;
+
 /** How many of the last records are searched for a fork: mode or model changes may follow it before its first run. */
 const AFTER_A_FORK = 20;
 
@@ -37,6 +43,9 @@ export type Unsent = {
   steer?: boolean;
 };
 
+/** A prompt of this window that somebody else has removed from the queue. */
+export type Removed = { run: string; project: string; by: string; prompt: string };
+
 /** What can be sent with a prompt, besides its text. */
 export type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
 
@@ -52,7 +61,8 @@ export class Client extends EventTarget {
   _own: Set<string>;
   _removing: string | undefined;
   unsent: Unsent[];
-  _sent: Map<string, string>;
+  removed: Removed[];
+  _sent: Map<string, kept.Sent>;
   _search: object | undefined;
 
   constructor(connect: () => any) {
@@ -75,8 +85,10 @@ export class Client extends EventTarget {
     this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. */
     this.unsent = kept.unsent();
-    /** Prompts of this window whose run has not ended, by run id. */
-    this._sent = new Map();
+    /** Prompts that somebody else has removed from the queue, until the user has taken note of it. */
+    this.removed = [];
+    /** This window’s prompts that wait for their runs, and those that were removed, by run id. */
+    this._sent = new Map(Object.entries(kept.sent()));
     /** The latest search for a record that is not loaded. */
     this._search = undefined;
   }
@@ -266,7 +278,10 @@ export class Client extends EventTarget {
         if (conversation.last >= seq) break; // otherwise, large records before it have filled the message
       }
     } catch (error) {
-      if (this.conversation === conversation) conversation.before = before;
+      if (this.conversation === conversation) {
+        conversation.before = before;
+        if (before === '') void this._reload().catch(() => {}); // the session's last records were dropped for the jump
+      }
       throw error;
     }
     this._tell('conversation');
@@ -323,13 +338,34 @@ export class Client extends EventTarget {
     return changes.at(-1)?.message.message.fork_from;
   }
 
-  /** Loads older messages of the session. Returns whether there were any. */
-  async _olderOfSession(conversation: Conversation) {
-    if (conversation.before === null) return false;
+  /** Requests the last records of a session. */
+  _lastOfSession(session: string): Promise<any> {
+    return this.command('session_messages', { session_id: session, limit: FIRST_PAGE });
+  }
+
+  /** Shows a conversation's last records. Older ones are requested only once these have arrived. */
+  async _begin(conversation: Conversation, last: Promise<any>) {
+    conversation.before = '';
+    const { data } = await last;
+    // `before` is undefined if another part of the history was requested in the meantime.
+    if (this.conversation !== conversation || conversation.before === undefined) return;
+    conversation.prependSession(data.messages, data.before ?? null);
+    this._tell('conversation');
+    void this._olderOfSession(conversation).catch(() => {});
+  }
+
+  /** Loads older messages of the session, unless that is under way. Returns whether there were any. */
+  async _olderOfSession(conversation: Conversation): Promise<boolean> {
+    if (!conversation.before) return false;
+    conversation.loading ??= this._pageOfSession(conversation).finally(() => (conversation.loading = undefined));
+    return conversation.loading;
+  }
+
+  async _pageOfSession(conversation: Conversation) {
     const session = conversation.session ?? conversation.reads;
     // A page may be empty although there are others before it.
     for (let count = 0; count === 0 && conversation.before !== null; ) {
-      const before = conversation.before || undefined;
+      const { before } = conversation;
       const { data } = await this.command('session_messages', { session_id: session, before, limit: PAGE });
       if (this.conversation !== conversation || conversation.before === undefined) return false;
       count = data.messages.length;
@@ -380,8 +416,12 @@ export class Client extends EventTarget {
     if (conversation.session !== undefined) {
       if (conversation.joined) return;
       conversation.join(EARLIER, true);
-      conversation.before = '';
-      await this._olderOfSession(conversation);
+      try {
+        await this._begin(conversation, this._lastOfSession(conversation.session));
+      } catch (error) {
+        conversation.joined = false; // it is joined again once the connection is back
+        throw error;
+      }
       return;
     }
     const dropped = (project.first_seq ?? 1) > conversation.cursor + 1;
@@ -391,21 +431,32 @@ export class Client extends EventTarget {
       project.last_seq < conversation.cursor ||
       dropped;
     if (isFresh && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
-    const { data } = await this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
+    const readsSessions = this.may('session_messages') && this.may('sessions');
+    const joining = this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
+    // In parallel if the session is known: on a slow network, a round trip takes long.
+    const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
+    const last = known ? this._lastOfSession(known) : undefined;
+    last?.catch(() => {}); // if joining fails, nobody waits for it
+    const { data } = await joining;
     if (this.conversation !== conversation) return;
     conversation.join(data.data, isFresh);
     this._tell('conversation');
+    void this._lookBack(conversation, data.data).catch(() => {});
     if (!isFresh) return;
-    if (this.may('session_messages') && this.may('sessions')) {
+    if (readsSessions) {
       try {
         // Until the session is known, no older records are requested: they could belong to another session.
-        conversation.before = null;
-        if (conversation.first > 1) conversation.reads = await this._currentSession(project);
-        // `before` is undefined if another part of the history was requested in the meantime.
+        conversation.before = conversation.first > 1 ? '' : null;
+        if (conversation.before === null) return;
+        const session = await this._currentSession(this.projects.all.get(conversation.id) ?? project);
         if (this.conversation !== conversation || conversation.before === undefined) return;
-        // Without a session, there is nothing older.
-        conversation.before = conversation.reads === undefined ? null : '';
-        await this._olderOfSession(conversation);
+        conversation.reads = session;
+        if (session === undefined) {
+          conversation.before = null; // without a session, there is nothing older
+          this._tell('conversation');
+          return;
+        }
+        await this._begin(conversation, last && session === known ? last : this._lastOfSession(session));
         return;
       } catch (error) {
         if (!(error instanceof RequestError) || error.code === 'OFFLINE') {
@@ -441,6 +492,7 @@ export class Client extends EventTarget {
     }
     const changed = this.projects.take(message);
     this.projects.heard(id, seq);
+    if (type === 'accepted') this._accepted(message);
     const conversation = this.conversation;
     if (conversation && id === conversation.id && conversation.session === undefined) {
       const record = recordOf(message);
@@ -457,7 +509,6 @@ export class Client extends EventTarget {
     if (type === 'accepted') {
       const sent = this.unsent.find((one) => one.id === request_id);
       if (!sent) return;
-      this._sent.set(data.run_id, sent.prompt);
       // Servers that support queue_changed have sent it by now, or send it immediately after this.
       if (data.position > 0 && !conversation.queue.some((one) => one.run_id === data.run_id))
         conversation.queue = [
@@ -478,19 +529,55 @@ export class Client extends EventTarget {
       conversation.take({ seq, timestamp: new Date().toISOString(), direction: 'client', message });
     } else if (type === 'update') {
       conversation.told(data.update_type, data.data);
-      if (data.update_type === 'run_finished') this._removed(data.data);
+      this._leaves(data.update_type, data.data);
       if (['session_changed', 'session_reset'].includes(data.update_type)) this._sessionChanged(data, conversation);
     }
     if (type === 'update' && data.update_type === 'project_deleted' && this._removing !== conversation.id)
       this._tell('gone');
   }
 
-  /** Dispatches `removed` if somebody else has removed a prompt of this window from the queue. */
-  _removed({ run_id: run, removed_by: by, client_id: id }: any) {
-    const prompt = this._sent.get(run);
-    this._sent.delete(run);
-    if (by && prompt !== undefined && !this._ids.has(id))
-      this.dispatchEvent(new CustomEvent('removed', { detail: { by, prompt, project: this._id } }));
+  /** Remembers a prompt until its run begins, also while another project is shown, and after a reload. */
+  _accepted({ data, seq, request_id: id }: any) {
+    const one = this.unsent.find((one) => one.id === id);
+    if (one) this._keep(data.run_id, { project: one.project, prompt: one.prompt, seq });
+  }
+
+  _keep(run: string, one: kept.Sent | undefined) {
+    if (one) this._sent.set(run, one);
+    else this._sent.delete(run);
+    kept.keepSent(run, one);
+  }
+
+  /** Notes that a prompt has left the queue: its run has begun, or it was removed. */
+  _leaves(what: string, { run_id: run, removed_by: by, client_id: id }: any) {
+    const sent = what === 'run_started' || what === 'run_finished' ? this._sent.get(run) : undefined;
+    if (!sent) return;
+    if (!by || this._ids.has(id)) this._keep(run, undefined);
+    else if (!this.removed.some((one) => one.run === run)) this.removed = [...this.removed, { run, by, ...sent }];
+  }
+
+  /** The user has taken note that a prompt was removed. */
+  dismiss({ run }: Removed) {
+    this.removed = this.removed.filter((one) => one.run !== run);
+    this._keep(run, undefined);
+    this._tell('conversation');
+  }
+
+  /** Finds out what has happened to this window’s prompts that are no longer in the queue of a project. */
+  async _lookBack({ id }: Conversation, { last_seq, run: active, queue }: any) {
+    const waiting = new Set([active, ...queue].map((one) => one?.run_id));
+    for (const [run, { project, seq = 0 }] of [...this._sent]) {
+      if (project !== id || seq > last_seq || waiting.has(run)) continue;
+      const isKnown = () => !this._sent.has(run) || this.removed.some((one) => one.run === run);
+      for (let after = seq, page = 0; after > 0 && page < FAR_BACK && !isKnown(); page++) {
+        const { data } = await this.connection.ask('get_messages', { after_seq: after, limit: PAGE }, { project });
+        for (const { direction, message } of data.messages)
+          if (direction === 'server' && message.message) this._leaves(message.subtype, message.message);
+        after = data.messages.at(-1)?.seq ?? 0;
+      }
+      if (!isKnown()) this._keep(run, undefined);
+      this._tell('conversation');
+    }
   }
 
   /** Resends the prompts that were not confirmed. */

@@ -49,7 +49,6 @@ export class Foot {
   private chosen: Chosen = {};
   /** The last run whose error card was closed. */
   private closed: string | undefined;
-  private removed: { by: string; prompt: string } | undefined;
   private escaped = 0;
   private forgetting: ReturnType<typeof setTimeout> | undefined;
   /** The run that was interrupted, and when. */
@@ -97,12 +96,6 @@ export class Foot {
       (!desk || IN_TERMINAL.includes(type) || (type === 'execute' && Boolean(desk.prompts)))
     );
   };
-
-  /** Called when somebody else has removed a message of this device from the queue. */
-  wasRemoved(by: string, prompt: string) {
-    this.removed = { by, prompt };
-    this.draw();
-  }
 
   /** Handles Esc if nothing else has a use for it: the second press stops the run. Returns whether it was used here. */
   escape(): boolean {
@@ -177,24 +170,21 @@ export class Foot {
     const { run, agent } = conversation;
     const interrupt = connected && may('agent_interrupt');
     const queue = conversation.waiting.filter((one) => one.position > 0).length;
+    const removed = client.removed.find((one) => one.project === this.id);
     return (
       <>
         {!connected && <Disconnected client={client} />}
-        {this.removed && (
+        {removed && (
           <Removed
-            {...this.removed}
+            key={removed.run}
+            {...removed}
             restore={() => {
-              const { prompt } = this.removed as { prompt: string };
               const { area } = this.composer;
-              this.composer.put(area.value ? `${prompt}\n\n${area.value}` : prompt);
-              this.removed = undefined;
-              this.draw();
+              this.composer.put(area.value ? `${removed.prompt}\n\n${area.value}` : removed.prompt);
+              client.dismiss(removed);
               area.focus();
             }}
-            close={() => {
-              this.removed = undefined;
-              this.draw();
-            }}
+            close={() => client.dismiss(removed)}
           />
         )}
         {this.errorCard()}

@@ -56,8 +56,13 @@ export class Conversation {
   _begun: Map<string, number>;
   _accepted: Map<string, RunInfo>;
 
-  /** Where `session_messages` continues; null if there is nothing before, undefined if no session was requested. */
+  /**
+   * Where `session_messages` continues; empty until the session's last records have arrived, null if there is nothing
+   * before, undefined if no session was requested.
+   */
   before: string | null | undefined;
+  /** Set while `session_messages` is requested. */
+  loading: Promise<boolean> | undefined;
   /** The id of the session whose records are read, if the project's current session is shown. */
   reads: string | undefined;
 

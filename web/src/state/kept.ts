@@ -125,6 +125,7 @@ export function prune(projects: readonly { id: string; approvals?: { approval_id
     for (const id of named(kind)) if (!ids.has(id.split('.')[0])) set(`${kind}${id}`, '');
   for (const id of named('answer.'))
     if (!open.has(id) && !(answer(id).at > Date.now() - ANSWER_KEPT)) set(`answer.${id}`, '');
+  for (const [run, { project }] of Object.entries(sent())) if (!ids.has(project)) keepSent(run, undefined);
   const last = json('seen', {});
   const still = Object.fromEntries(Object.entries(last).filter(([id]) => ids.has(id)));
   if (Object.keys(still).length < Object.keys(last).length) set('seen', JSON.stringify(still));
@@ -132,6 +133,18 @@ export function prune(projects: readonly { id: string; approvals?: { approval_id
 
 export const unsent = (): import('../protocol/client.ts').Unsent[] => json('unsent', []);
 export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.stringify(all) : '');
+
+/** A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it. */
+export type Sent = { project: string; prompt: string; seq?: number };
+
+/** By run id. */
+export const sent = (): Record<string, Sent> => json('sent', {});
+export function keepSent(run: string, one: Sent | undefined) {
+  const { [run]: last, ...others } = sent();
+  if (!one && !last) return;
+  const all = one ? { ...others, [run]: one } : others;
+  set('sent', Object.keys(all).length ? JSON.stringify(all) : '');
+}
 
 /** Marks everything as read when a browser connects for the first time. */
 export function beginSeen(projects: { id: string; last_seq: number }[]) {

@@ -1,0 +1,87 @@
+"""A slow link between a browser and a server on this machine.
+
+It slows down everything that the two exchange: the requests of a service worker too, and a WebSocket's frames as they
+are on the wire, compressed. A browser's own throttling does neither. The server takes the link's clients for those of
+another machine, if it runs with ``--trusted-proxy 127.0.0.1``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from tests.server.processes import Server
+
+CHUNK = 1_460
+"""The maximum number of bytes that a connection sends before it is the turn of the others."""
+
+ELSEWHERE = b"X-Forwarded-For: 192.0.2.7\r\n"
+
+
+class _Direction:
+    """``speed``: bytes a second, for all connections together."""
+
+    def __init__(self, speed: float, delay: float) -> None:
+        self._speed = speed
+        self._delay = delay
+        self._free = 0.0
+        self._turn = asyncio.Lock()
+
+    async def send(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        """Returns once the data have left; they arrive ``delay`` seconds later."""
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(data), CHUNK):
+            part = data[start : start + CHUNK]
+            async with self._turn:
+                self._free = max(self._free, loop.time()) + len(part) / self._speed
+                await asyncio.sleep(self._free - loop.time())
+                loop.call_at(self._free + self._delay, writer.write, part)
+
+    def end(self, writer: asyncio.StreamWriter) -> None:
+        """Closes the connection once everything has arrived."""
+        loop = asyncio.get_running_loop()
+        loop.call_at(max(self._free, loop.time()) + self._delay, writer.close)
+
+
+@contextlib.asynccontextmanager
+async def slow_link(server: Server, *, kilobits: float, latency: float) -> AsyncIterator[str]:
+    """The address of the web UI over the link. ``kilobits``: a second, in each direction; ``latency``: seconds of a
+    round trip. A new connection takes one more."""
+    port = int(server.url.removesuffix("/ws").rpartition(":")[2])
+    up, down = (_Direction(kilobits * 1000 / 8, latency / 2) for _ in range(2))
+
+    async def asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Passes on the requests, which have no bodies, until a connection becomes a WebSocket."""
+        head = b""
+        while b"upgrade: websocket" not in head.lower():
+            head = await reader.readuntil(b"\r\n\r\n")
+            line, rest = head.split(b"\r\n", 1)
+            await up.send(line + b"\r\n" + ELSEWHERE + rest, writer)
+        while data := await reader.read(CHUNK):
+            await up.send(data, writer)
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(CHUNK):
+            await down.send(data, writer)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(latency)
+        there, to = await asyncio.open_connection("127.0.0.1", port)
+
+        async def one_way(
+            carrying: Coroutine[Any, Any, None], direction: _Direction, end: asyncio.StreamWriter
+        ) -> None:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await carrying
+            direction.end(end)
+
+        with contextlib.suppress(asyncio.CancelledError):  # the benchmark has ended
+            await asyncio.gather(one_way(asks(reader, to), up, to), one_way(answers(there, writer), down, writer))
+
+    link = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{link.sockets[0].getsockname()[1]}/"
+    finally:
+        link.close()

@@ -122,6 +122,30 @@ async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser
         assert person.complaints() == []
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+async def test_a_page_that_is_opened_after_the_run_leads_to_the_review(
+    width: int, height: int, browser: Browser, desk: Desk
+) -> None:
+    """It has received no update about the review."""
+    server, project = desk.server, desk.project
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        person.sees(".to-review", "1 file")
+        person.sees(".finished button:has-text('Review changes')")
+        person.clicks(".to-review")
+        person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
+        await desk.tells("SessionEnd", reason="prompt_input_exit")
+        person.goes_to(f"#/p/{project}")
+        person.sees(".project-head .state", "Ended")
+        person("reload")
+        person.sees(".to-review", "1 file")
+        person.clicks(".to-review")
+        person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
+        person.goes_to("#/")
+        person.sees(".project .state", "1 file to review")
+        assert person.complaints() == []
+
+
 def leaves_a_comment(person: Person, project: str) -> None:
     opens(person, project)
     begins(person, "Line 5", "5")

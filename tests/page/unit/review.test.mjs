@@ -447,3 +447,20 @@ test('the numbers of a review are those of the last message about it', () => {
     more: true,
   });
 });
+
+test('the numbers of a review are those of its project until a message about the review comes', () => {
+  const server = new Server();
+  const reviews = new Reviews(server);
+  const stored = { files: 7, hunks: 9, added: 3, removed: 4 };
+  server.hears({ type: 'project_list', data: { projects: [{ id: 'p', review: stored }, { id: 'q' }] } });
+  assert.deepEqual(reviews.open('p'), stored);
+  assert.equal(reviews.open('q'), undefined);
+  reviews.look('p');
+  assert.deepEqual(server.asked, [['review_get', {}]], 'the files may have changed since');
+  const state = (data) => ({ type: 'update', project_id: 'q', data: { update_type: 'project_state', data } });
+  server.hears(state({ id: 'q', review: stored }));
+  server.hears(state({ id: 'q' }));
+  assert.deepEqual(reviews.open('q'), stored);
+  server.hears(state({ id: 'q', review: { ...stored, files: 0 } }));
+  assert.equal(reviews.open('q'), undefined);
+});

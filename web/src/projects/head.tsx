@@ -130,7 +130,7 @@ const PAUSE = 1500;
 /** The link to the review of a project, shown while there is something to decide. */
 function ToReview({ project }: { project: any }) {
   const { client, live, reviews } = useWorld();
-  const hasRun = !project.desk && Boolean(project.session_id || project.message_count);
+  const hasRun = Boolean(project.session_id || project.message_count);
   const { value: greeted } = live.hello;
   useEffect(() => {
     if (!hasRun) return;

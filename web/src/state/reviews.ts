@@ -2,7 +2,7 @@
 
 import { type Signal, signal } from '@preact/signals';
 
-import type { Review, ReviewChanged } from '../protocol/messages.ts';
+import type { ProjectInfo, Review, ReviewChanged } from '../protocol/messages.ts';
 
 /** If `files` is 0, nothing is open. `more`: whether the server has sent only a part, so the numbers are minimums. */
 export type Numbers = { files: number; hunks: number; added: number; removed: number; more?: boolean };
@@ -38,12 +38,13 @@ export class Reviews {
     });
     client.addEventListener('message', (event) => {
       const { type, project_id: id, data } = (event as CustomEvent).detail;
+      if (type === 'project_list') this._take(data.projects);
       if (id === undefined) return;
       if (type === 'review') this._set(id, numbersOf(data));
       else if (type === 'update' && data.update_type === 'review_changed') {
         const { files, hunks, added, removed }: ReviewChanged = data.data;
         this._set(id, { files, hunks, added, removed });
-      }
+      } else if (type === 'update' && data.update_type === 'project_state') this._take([data.data]);
     });
   }
 
@@ -60,6 +61,13 @@ export class Reviews {
     this._asked.add(project);
     // Without git, or in a directory that is gone, there is no review.
     connection.ask('review_get', {}, { project }).catch(() => {});
+  }
+
+  /** Applies the numbers that the server has stored: of the files as it last saw them. */
+  _take(projects: readonly Pick<ProjectInfo, 'id' | 'review'>[]) {
+    const all = new Map(this.all.value);
+    for (const { id, review } of projects) if (review) all.set(id, review);
+    this.all.value = all;
   }
 
   _set(project: string, numbers: Numbers) {

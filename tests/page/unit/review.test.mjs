@@ -448,6 +448,33 @@ test('the numbers of a review are those of the last message about it', () => {
   });
 });
 
+test('what was kept can be committed until the review says otherwise', () => {
+  const server = new Server();
+  const reviews = new Reviews(server);
+  const kept = (paths, offer = { message: 'one' }) =>
+    server.hears({ type: 'review', project_id: 'p', data: { ...review('1', []), kept: paths, commit: offer } });
+  assert.equal(reviews.kept('p'), 0);
+  kept(['f', 'g'], null);
+  assert.equal(reviews.kept('p'), 0, 'this server makes no commits');
+  kept(['f', 'g']);
+  assert.equal(reviews.kept('p'), 2);
+  reviews.look('p');
+  assert.deepEqual(server.asked, [], 'it is known');
+  for (const update_type of ['review_changed', 'review_committed']) {
+    server.asked = [];
+    server.hears({ type: 'update', project_id: 'p', data: { update_type, data: { files: 0 } } });
+    assert.equal(reviews.kept('p'), 2);
+    reviews.look('p');
+    reviews.look('p');
+    assert.deepEqual(server.asked, [['review_get', {}]]);
+  }
+  kept([]);
+  assert.equal(reviews.kept('p'), 0);
+  kept(['f']);
+  server.may = (type) => type !== 'review_commit';
+  assert.equal(reviews.kept('p'), 0);
+});
+
 test('the numbers of a review are those of its project until a message about the review comes', () => {
   const server = new Server();
   const reviews = new Reviews(server);

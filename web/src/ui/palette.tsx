@@ -62,7 +62,7 @@ function commandsOf(world: World): Entry[] {
     row?.session && client.may('session_rename') && command('Rename session…', 'pen', () => renameRow(world, row)),
     row && client.may('project_delete') && command('Remove project…', 'trash', () => removeRow(world, row, 'project')),
     row &&
-      world.reviews.open(row.project.id) &&
+      client.may('review_get') &&
       command(
         'Review changes',
         'review',
@@ -81,8 +81,8 @@ function commandsOf(world: World): Entry[] {
 }
 
 function reviewWords({ reviews }: World, project: string) {
-  const { files = 0, added = 0, removed = 0 } = reviews.open(project) ?? {};
-  return `${counted(files, 'file')} +${added} −${removed}`;
+  const open = reviews.open(project);
+  return open ? `${counted(open.files, 'file')} +${open.added} −${open.removed}` : '';
 }
 
 function Palette({ world, close }: { world: World; close: () => void }) {

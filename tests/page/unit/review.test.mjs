@@ -379,6 +379,33 @@ test('changes that come while the review is loaded are loaded once after it', as
   assert.deepEqual(keysOf(found), ['c']);
 });
 
+test('a review of a directory that is gone is closed, and what was typed is there again with it', async () => {
+  const { server, found } = await opened([file('f', [hunk('a'), B]), file('g', [hunk('c')])], 'gone');
+  const [first, , last] = found.parts.value;
+  for (const part of [first, last]) {
+    found.edit(part);
+    found.typed(part, 'mine');
+  }
+  void found.decide(found.parts.value[1], 'keep');
+  await server.refuses(1, 'INVALID_PATH');
+  await server.refuses(2, 'INVALID_PATH');
+  assert.deepEqual(keysOf(found), []);
+  assert.equal(found.problem.value, 'Refused.');
+  assert.equal(found.version.value, undefined, 'it is not an empty review');
+  void found.load();
+  await server.answers_(3, review('2', [file('f', [hunk('a')])]));
+  assert.deepEqual(keysOf(found), ['(c)', 'a']);
+  assert.deepEqual([found.of('a').draft.value, found.of('c').draft.value], ['mine', 'mine']);
+  assert.equal(found.problem.value, '');
+});
+
+test('a review that the server can’t read now stays as it was', async () => {
+  const { server, found } = await opened([file('f', [hunk('a')])]);
+  void found.load();
+  await server.refuses(1, 'CHECKPOINT_NOT_FOUND');
+  assert.deepEqual(keysOf(found), ['a']);
+});
+
 const BOARD = { add: () => () => {} };
 
 /** What a part draws first. */

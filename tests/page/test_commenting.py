@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from .test_reviewing import (
     opens,
     poem,
     project,
+    readies_keys,
     repository,
     runs,
 )
@@ -535,6 +537,69 @@ async def test_what_was_kept_is_committed(browser: Browser, committing: Server, 
     assert " ".join(log) == "A bridge|Ada| Capitals|Ada|Only in line 5."
     assert git(repository, "show", "HEAD~1:poem.txt") == poem(line_5="LINE 5")
     assert git(repository, "branch", "--show-current").strip() == "bridge"
+
+
+@pytest.mark.thorough
+async def test_a_commit_is_reached_after_everything_was_kept(
+    browser: Browser, committing: Server, repository: Path
+) -> None:
+    project = await is_kept(committing, repository)
+    with browser.person(address_of(committing, project), width=1280, height=1800) as person:
+        person.clicks(".to-review:has-text('Review')")
+        person.until(f"document.querySelectorAll({json.dumps(HUNK)}).length === 2")
+        readies_keys(person)
+        person.clicks(".review-bar button:has-text('Keep all')")
+        person.sees(".empty button", "Commit…")
+        person.clicks(".empty a")
+        person.sees(".to-review", "Commit 3 files")
+        person("reload")
+        person.clicks(".to-review:has-text('Commit 3 files')")
+        person.clicks(".empty button:has-text('Commit…')")
+        person.sees("dialog form")
+        async with committing.client() as client:
+            answer = await client.ask("review_commit", {"message": "Capitals"}, project)
+            assert answer["type"] == "update", answer
+        person.presses("Escape")
+        person.loses("dialog")
+        person.clicks(".empty a")
+        person.sees("#prompt")
+        person.loses(".to-review")
+        assert person.complaints() == []
+
+
+@pytest.mark.thorough
+async def test_the_link_to_a_commit_follows_others(browser: Browser, committing: Server, repository: Path) -> None:
+    """Somebody else keeps the last changes, and then commits them."""
+    project = await is_kept(committing, repository)
+    with browser.person(address_of(committing, project), width=1280, height=900) as person:
+        person.sees(".to-review", "Review 2 files")
+        await decides(committing, project, hunks=await ids(committing, project), decision="keep")
+        person.sees(".to-review", "Commit 3 files")
+        async with committing.client() as client:
+            answer = await client.ask("review_commit", {"message": "Capitals"}, project)
+            assert answer["type"] == "update", answer
+        person.loses(".to-review")
+
+
+@pytest.mark.thorough
+async def test_the_comments_of_a_review_without_changes_are_reached(
+    browser: Browser, server: Server, project: str
+) -> None:
+    await is_answered(server, project)
+    async with server.client() as client:
+        version = (await client.ask("review_get", project_id=project))["data"]["version"]
+    await decides(server, project, all=True, version=version, decision="keep")
+    with browser.person(address_of(server, project), width=1280, height=900) as person:
+        person.sees("h2", "blog")
+        person.clicks("button[aria-label='Session menu']")
+        person.clicks("[role=menuitem]:has-text('Review')")
+        person.sees(".empty button", "1 comment")
+        person.clicks(".project-head .back")
+        person.sees("#prompt")
+        person.presses("Control+k")
+        person.fills(".palette input", "review changes")
+        person.presses("Enter")
+        person.sees(".empty button", "1 comment")
 
 
 @pytest.mark.thorough

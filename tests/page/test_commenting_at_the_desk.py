@@ -18,7 +18,7 @@ from tests.server.terminal_sessions.socket_rig import Line
 from .rig import Browser, Person
 from .test_commenting import adds, begins, comments_of
 from .test_prompting_the_desk import asked
-from .test_reviewing import POEM, address_of, in_hunk, opens, poem
+from .test_reviewing import HUNK, POEM, address_of, in_hunk, opens, poem
 
 PROMPT = (
     "I have reviewed your changes and have one comment. Address each one.\n\n"
@@ -120,6 +120,46 @@ async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser
         )
         person.sees("dialog .remark.draft", "Why capitals?")
         assert person.complaints() == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+async def test_a_page_that_is_opened_after_the_run_leads_to_the_review(
+    width: int, height: int, browser: Browser, desk: Desk
+) -> None:
+    """It has received no update about the review."""
+    server, project = desk.server, desk.project
+    with browser.person(address_of(server, project), width=width, height=height) as person:
+        person.sees(".to-review", "1 file")
+        person.sees(".finished button:has-text('Review changes')")
+        person.clicks(".to-review")
+        person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
+        await desk.tells("SessionEnd", reason="prompt_input_exit")
+        person.goes_to(f"#/p/{project}")
+        person.sees(".project-head .state", "Ended")
+        person("reload")
+        person.sees(".to-review", "1 file")
+        person.clicks(".to-review")
+        person.sees(in_hunk("Line 5", ".line.added"), "LINE 5")
+        person.goes_to("#/")
+        person.sees(".project .state", "1 file to review")
+        assert person.complaints() == []
+
+
+@pytest.mark.thorough
+async def test_the_list_does_not_count_what_is_in_a_directory_that_is_gone(browser: Browser, desk: Desk) -> None:
+    server, project = desk.server, desk.project
+    with browser.person(address_of(server, project), width=1440, height=900) as person:
+        person.sees(".project .state", "1 file to review")
+        opens(person, project)
+        desk.directory.rename(desk.directory.with_name("elsewhere"))
+        person("reload")
+        person.sees(".review > .notice", "The directory of this project does not exist.")
+        assert not person("visible", css=HUNK)
+        person.sees(".project .state", "Idle in terminal")
+        person.clicks(".project-head .back")
+        person.sees(".project-head .state", "Idle in terminal")
+        assert not person("visible", css=".to-review")
 
 
 def leaves_a_comment(person: Person, project: str) -> None:

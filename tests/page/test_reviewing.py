@@ -648,6 +648,30 @@ async def test_a_review_without_git_says_why(browser: Browser, tmp_path: Path, d
             person.sees(".review > .notice, .review .empty")
 
 
+@pytest.mark.thorough
+async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    away = repository.with_name("blog elsewhere")
+    with browser.person(address_of(server, project), width=1280, height=800) as person:
+        opens(person, project)
+        person.clicks(in_hunk("Line 30", "button:has-text('Edit')"))
+        person.fills(".hunk textarea", "my line")
+        repository.rename(away)
+        person.clicks(in_hunk("Line 5", ".yes"))
+        person.sees(".review > .notice", "The directory of this project does not exist.")
+        person.loses(".review-body .hunk")
+        person.loses(".review-bar")
+        assert not person("visible", css=".empty"), "it is not known what there is to review"
+        person.loses(".project .state", "to review")
+        away.rename(repository)
+        person.clicks(".review > .notice button:has-text('Try again')")
+        person.loses(".review > .notice")
+        person.sees(in_hunk("Line 30", ".notice.draft"), "kept as a draft")
+        person.sees(".project .state", "3 files to review")
+        assert person.complaints() == []
+
+
 @pytest.mark.slow
 async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Server, repository: Path) -> None:
     """design §6: open in 300 ms on the page, one hunk decided in 100 ms, without the server's part."""

@@ -300,7 +300,9 @@ def test_a_list_says_how_much_there_is_to_review() -> None:
     assert words(state="EXECUTING") == "Working"
     assert words(approvals=[{}]) == "Needs you"
     assert words(desk={"state": "finished"}) == "7 files to review"
-    assert words(desk={"state": "ended"}) == "Ended"
+    assert words(desk={"state": "ended"}) == "7 files to review"
+    assert words(desk={"state": "ended", "continued_in": "b"}) == "Continued in the background"
+    assert words(desk={"state": "ended"}, review={"files": 0}) == "Ended"
     assert words(scheduled_until="2040-03-04T12:30:00Z").startswith("7 files to review · scheduled until 4 Mar ")
     assert words(scheduled_until="2040-03-04T12:30:00Z", state="EXECUTING") == "Working"
     changed = {"update_type": "review_changed", "data": {"files": 1}}

@@ -521,6 +521,29 @@ async def test_why_there_is_no_review_is_shown(server: Server, repository: Path)
 
 
 @pytest.mark.thorough
+async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(server: Server, repository: Path) -> None:
+    async with reviewing(server, repository) as (person, _):
+        await person.presses("j", "e")
+        field = person.app.screen.query_one(PlainTextArea)
+        await person.comes(lambda: field.has_focus, "the field")
+        await person.types("My ")
+        await person.presses("escape", "k")
+        await is_at(person, "old.txt: ")
+        away = repository.rename(repository.with_name("elsewhere"))
+        await person.presses("a")
+        await person.comes(lambda: current(person) == "poem.txt: ", "only the draft")
+        await is_told(person, "The directory of this project does not exist.")
+        await person.loses("3 files", "new.py")
+        away.rename(repository)
+        await person.presses("escape")
+        await person.sees("Ready")
+        await person.presses("v")
+        await person.sees("3 files · 4 changes")
+        await person.presses("j")
+        await is_told(person, "Your edit is kept as a draft")
+
+
+@pytest.mark.thorough
 async def test_a_decision_without_a_connection_is_made_after_it_once(tmp_path: Path) -> None:
     directory = make_directory(tmp_path / "work" / "blog")
     make_repository(directory)

@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drawbridge.tui.client import Client
-from drawbridge.tui.command import begin_review
+from drawbridge.tui.command import NoReview, begin_review
 from drawbridge.tui.server_address import Finder
 from tests import programs
 from tests.ide.processes import run
@@ -21,7 +22,7 @@ from tests.server.processes import Server, serving
 
 from .conftest import make_project
 from .test_coming_back import free_port
-from .test_reviewing import LINES, make_repository, poem, runs
+from .test_reviewing import LINES, decides, hunks, make_repository, poem, runs
 
 
 @pytest.fixture
@@ -129,16 +130,67 @@ async def test_a_server_that_runs_is_used(home: Path, blog: Path) -> None:
 @pytest.mark.thorough
 async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> None:
     async with serving(home / "data", "--no-tls") as server:
-        client = Client(Finder().find, "Ada")
-        assert await begin_review(client, str(blog)) is None
+        with pytest.raises(NoReview, match=r"^No agent has worked in .*/blog yet") as nothing:
+            await begin_review(Client(Finder().find, "Ada"), str(blog))
+        assert not nothing.value.is_failure
         project = await work(server, blog)
         for inside in (blog, blog / "src" / "deep"):
             client = Client(Finder().find, "Ada")
             first = await begin_review(client, str(inside))
             await client.connection.close()
-            assert first is not None
             assert (first.project, first.review) == (project, True)
-        assert await begin_review(Client(Finder().find, "Ada"), str(home)) is None
+        with pytest.raises(NoReview, match=r"^No agent has worked in"):
+            await begin_review(Client(Finder().find, "Ada"), str(home))
+        await decides(server, project, hunks=(await hunks(server, project))["poem.txt"], decision="keep")
+        with pytest.raises(NoReview, match=r"^There is nothing to review in .*/blog/src\.$"):
+            await begin_review(Client(Finder().find, "Ada"), str(blog / "src"))
+
+
+@pytest.mark.thorough
+async def test_why_a_review_can_not_be_shown_is_said(home: Path, blog: Path) -> None:
+    async with serving(home / "data", "--no-tls") as server:
+        await work(server, blog)
+    (home / "elsewhere").mkdir()
+
+    def reads(pane: Pane) -> None:
+        pane.wait_for(r"The review can't be shown: This project is outside the directories that the owner allows")
+        pane.wait_for(r"exit code 1\b")
+
+    async with serving(home / "data", "--no-tls", "--allow", home / "elsewhere"):
+        await in_a_terminal(reads, blog)
+
+
+EMPTY: dict[str, Any] = {"type": "review", "data": {"files": [], "more": 0}}
+ERROR: dict[str, Any] = {"type": "error", "data": {"code": "CHECKPOINT_NOT_FOUND", "message": "Too large to review."}}
+
+
+@pytest.mark.parametrize(
+    ("inside", "above", "words"),
+    [
+        (EMPTY, ERROR, "There is nothing to review in /home/ada/blog."),
+        (ERROR, EMPTY, "The review can't be shown: Too large to review."),
+    ],
+)
+async def test_an_error_counts_unless_a_nearer_review_was_read(
+    inside: dict[str, Any], above: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = {"approvals": [], "last_active": "", "last_seq": 1}
+    projects = [{**project, "id": "a", "path": "/home/ada"}, {**project, "id": "b", "path": "/home/ada/blog"}]
+
+    async def first(type: str, project: str | None = None) -> dict[str, Any]:
+        listed = {"type": "project_list", "data": {"projects": projects}}
+        return listed if project is None else {"a": above, "b": inside}[project]
+
+    async def nothing() -> None:
+        pass
+
+    client = Client(Finder().find, "Ada")
+    for name, act in (("open", nothing), ("first", first), ("close", nothing)):
+        monkeypatch.setattr(client.connection, name, act)
+    with pytest.raises(NoReview) as reason:
+        await begin_review(client, "/home/ada/blog")
+    assert str(reason.value) == words
+    assert reason.value.is_failure == (inside is ERROR)
 
 
 async def test_a_server_that_does_not_start_says_why(blog: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,14 @@ from drawbridge.tui.colours import Palette, of_terminal
 from drawbridge.tui.server_address import Finder, is_here
 
 
+class NoReview(Exception):
+    """There is no review to show. The text is for people. ``is_failure``: the server could not read the review."""
+
+    def __init__(self, text: str, *, is_failure: bool = False) -> None:
+        super().__init__(text)
+        self.is_failure = is_failure
+
+
 def run(project: str | None, settings: AttachSettings) -> int:
     """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id."""
     finder = _finder(settings)
@@ -28,15 +36,18 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """Like ``run``, but shows the review of a directory, or a message if there is nothing to review. Raises
-    ``NoServer`` or ``BadSetting``."""
+    """Like ``run``, but shows the review of a directory, or a message if there is none to show; the exit code is then 1
+    if the server could not read it. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
         raise BadSetting(f"{given} is not a directory. Name one whose changes you want to review.")
-    if not asyncio.run(decide(finder, directory, of_terminal())):
+    try:
+        asyncio.run(decide(finder, directory, of_terminal()))
+    except NoReview as reason:
         shown = Terminal(sys.stdout)
-        shown.write(f"There is nothing to review in {shown.plain(directory)}.\n")
+        shown.write(f"{shown.plain(str(reason))}\n")
+        return int(reason.is_failure)
     return 0
 
 
@@ -55,15 +66,12 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
         await AttachApp(client, palette, first).run_async()
 
 
-async def decide(finder: Finder, directory: str, palette: Palette) -> bool:
-    """Like ``attach``, for a review. Returns False, without drawing anything, if there is nothing to review."""
+async def decide(finder: Finder, directory: str, palette: Palette) -> None:
+    """Like ``attach``, for a review. Raises ``NoReview``, too."""
     client = Client(finder.find)
     first = await begin_review(client, directory)
-    if first is None:
-        return False
     with in_written_order():
         await AttachApp(client, palette, first).run_async()
-    return True
 
 
 @contextlib.contextmanager
@@ -78,12 +86,14 @@ def in_written_order() -> Iterator[None]:
         terminal.keep_order(False)
 
 
-async def begin_review(client: Client, directory: str) -> StartView | None:
+async def begin_review(client: Client, directory: str) -> StartView:
     """Connects and returns the review to show first: of a project in ``directory`` or, if there is none, of the nearest
     one above it.
 
-    None, with the connection closed, if no such project has changes to decide on. Raises ``NoServer``, ``BadSetting``.
+    Raises ``NoReview``, with the connection closed, if no such project has changes to decide on, and ``NoServer`` or
+    ``BadSetting``.
     """
+    is_known, problem = False, ""
     await client.connection.open()
     client.projects.take(await client.connection.first("project_list"))
     for path in (directory, *map(str, Path(directory).parents)):
@@ -92,10 +102,21 @@ async def begin_review(client: Client, directory: str) -> StartView | None:
         reviews = {bool(one.get("desk")): one["id"] for one in there}
         for project in reviews.values():
             found = await client.connection.first("review_get", project)
-            if found["type"] == "review" and numbers(found["data"]).files:
+            if found["type"] != "review":
+                # A nearer review was read: an error above it does not concern this directory.
+                problem = problem or ("" if is_known else str(found["data"]["message"]))
+            elif numbers(found["data"]).files:
                 return StartView(project=project, review=True)
+            else:
+                is_known = True
     await client.connection.close()
-    return None
+    if problem:
+        raise NoReview(f"The review can't be shown: {problem}", is_failure=True)
+    if is_known:
+        raise NoReview(f"There is nothing to review in {directory}.")
+    raise NoReview(
+        f"No agent has worked in {directory} yet: the server has no session there, so there is nothing to review."
+    )
 
 
 async def begin(client: Client, project: str | None, directory: str) -> StartView:

@@ -39,6 +39,9 @@ for the previous one."""
 REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
 
+GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
+"""The codes of errors after which there is nothing to decide: the directory or the project is gone."""
+
 EMPTY: Final = "Changes made by the agent’s runs are shown here until somebody decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
 UNSEEN: Final = "There is more below: Space shows it. You can decide on this change once you have seen all of it."
@@ -264,12 +267,25 @@ class ReviewScreen(Screen[None]):
                     found = await self._client.review(self._project)
                 except RequestError as error:
                     self._problem = str(error)
+                    if error.code in GONE:
+                        self._close(number)
                 else:
                     self._problem = ""
                     self._take(number, found, is_mine=False)
         finally:
             self._is_loading = False
         self._redraw()
+
+    def _close(self, number: int) -> None:
+        """Shows nothing of the review any more, except what the user has written."""
+        if number <= self._shown or not self._is_there:
+            return
+        self._shown = number
+        self._files, self._parts, self._more, self._version = (), (), 0, None
+        self._committing.take({})
+        self._pushing.take({})
+        self._commenting.take({})
+        self._show_written()
 
     def _take(self, number: int, found: Message, *, is_mine: bool) -> None:
         """Shows a review, unless a later one is already shown. ``is_mine``: whether it is the reply to the user's own

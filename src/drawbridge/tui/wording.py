@@ -154,13 +154,14 @@ def project_state(project: Mapping[str, Any]) -> str:
 
 
 def listed_state(project: Mapping[str, Any]) -> str:
-    """The state in a list of projects: an idle or scheduled project shows how much there is to review."""
+    """The state in a list of projects: an idle or scheduled project, and a terminal session that has ended, show how
+    much there is to review."""
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
-    is_idle = words == STATES["IDLE"] or (project.get("desk") and words == TERMINAL_STATES["finished"])
+    at_rest = (TERMINAL_STATES["finished"], TERMINAL_STATES["ended"]) if project.get("desk") else (STATES["IDLE"],)
     if files and words.startswith(SCHEDULED):
         return f"{counted(files, 'file')} to review · {words[0].lower()}{words[1:]}"
-    return f"{counted(files, 'file')} to review" if files and is_idle else words
+    return f"{counted(files, 'file')} to review" if files and words in at_rest else words
 
 
 def waits_until(project: Mapping[str, Any]) -> str:

@@ -73,7 +73,9 @@ test('a session that does nothing says how much there is to review', () => {
   assert.equal(words({ state: 'ERROR' }), 'Last run failed');
   assert.equal(words({ approvals: [{}] }), 'Needs you');
   assert.equal(words({ desk: { state: 'finished' } }), '7 files to review');
-  assert.equal(words({ desk: { state: 'ended' } }), 'Ended');
+  assert.equal(words({ desk: { state: 'ended' } }), '7 files to review');
+  assert.equal(words({ desk: { state: 'ended' }, review: { files: 0 } }), 'Ended');
+  assert.equal(words({ desk: { state: 'ended', continued_in: 'b' } }), 'Continued in the background');
 });
 
 test('a title is one line of bounded length', () => {

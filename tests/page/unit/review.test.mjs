@@ -379,6 +379,33 @@ test('changes that come while the review is loaded are loaded once after it', as
   assert.deepEqual(keysOf(found), ['c']);
 });
 
+test('a review of a directory that is gone is closed, and what was typed is there again with it', async () => {
+  const { server, found } = await opened([file('f', [hunk('a'), B]), file('g', [hunk('c')])], 'gone');
+  const [first, , last] = found.parts.value;
+  for (const part of [first, last]) {
+    found.edit(part);
+    found.typed(part, 'mine');
+  }
+  void found.decide(found.parts.value[1], 'keep');
+  await server.refuses(1, 'INVALID_PATH');
+  await server.refuses(2, 'INVALID_PATH');
+  assert.deepEqual(keysOf(found), []);
+  assert.equal(found.problem.value, 'Refused.');
+  assert.equal(found.version.value, undefined, 'it is not an empty review');
+  void found.load();
+  await server.answers_(3, review('2', [file('f', [hunk('a')])]));
+  assert.deepEqual(keysOf(found), ['(c)', 'a']);
+  assert.deepEqual([found.of('a').draft.value, found.of('c').draft.value], ['mine', 'mine']);
+  assert.equal(found.problem.value, '');
+});
+
+test('a review that the server can’t read now stays as it was', async () => {
+  const { server, found } = await opened([file('f', [hunk('a')])]);
+  void found.load();
+  await server.refuses(1, 'CHECKPOINT_NOT_FOUND');
+  assert.deepEqual(keysOf(found), ['a']);
+});
+
 const BOARD = { add: () => () => {} };
 
 /** What a part draws first. */
@@ -446,4 +473,48 @@ test('the numbers of a review are those of the last message about it', () => {
     removed: 1,
     more: true,
   });
+});
+
+test('what was kept can be committed until the review says otherwise', () => {
+  const server = new Server();
+  const reviews = new Reviews(server);
+  const kept = (paths, offer = { message: 'one' }) =>
+    server.hears({ type: 'review', project_id: 'p', data: { ...review('1', []), kept: paths, commit: offer } });
+  assert.equal(reviews.kept('p'), 0);
+  kept(['f', 'g'], null);
+  assert.equal(reviews.kept('p'), 0, 'this server makes no commits');
+  kept(['f', 'g']);
+  assert.equal(reviews.kept('p'), 2);
+  reviews.look('p');
+  assert.deepEqual(server.asked, [], 'it is known');
+  for (const update_type of ['review_changed', 'review_committed']) {
+    server.asked = [];
+    server.hears({ type: 'update', project_id: 'p', data: { update_type, data: { files: 0 } } });
+    assert.equal(reviews.kept('p'), 2);
+    reviews.look('p');
+    reviews.look('p');
+    assert.deepEqual(server.asked, [['review_get', {}]]);
+  }
+  kept([]);
+  assert.equal(reviews.kept('p'), 0);
+  kept(['f']);
+  server.may = (type) => type !== 'review_commit';
+  assert.equal(reviews.kept('p'), 0);
+});
+
+test('the numbers of a review are those of its project until a message about the review comes', () => {
+  const server = new Server();
+  const reviews = new Reviews(server);
+  const stored = { files: 7, hunks: 9, added: 3, removed: 4 };
+  server.hears({ type: 'project_list', data: { projects: [{ id: 'p', review: stored }, { id: 'q' }] } });
+  assert.deepEqual(reviews.open('p'), stored);
+  assert.equal(reviews.open('q'), undefined);
+  reviews.look('p');
+  assert.deepEqual(server.asked, [['review_get', {}]], 'the files may have changed since');
+  const state = (data) => ({ type: 'update', project_id: 'q', data: { update_type: 'project_state', data } });
+  server.hears(state({ id: 'q', review: stored }));
+  server.hears(state({ id: 'q' }));
+  assert.deepEqual(reviews.open('q'), stored);
+  server.hears(state({ id: 'q', review: { ...stored, files: 0 } }));
+  assert.equal(reviews.open('q'), undefined);
 });

@@ -13,6 +13,7 @@ import pytest
 from drawbridge.agents import base
 from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.protocol.messages import ReviewNumbers
 from drawbridge.server.reviews import contents
 from tests.server.checkpoints.rig import git
 from tests.server.core_rig import Client, records, settled
@@ -286,6 +287,29 @@ async def test_everybody_hears_that_there_is_something_to_review(tmp_path: Path)
         assert page.updates("review_changed") == [{"state": "open", "files": 3, "hunks": 4, "added": 3, "removed": 3}]
         await one.get()
         assert len(page.updates("review_changed")) == 1
+
+
+async def test_a_directory_that_is_gone_has_nothing_to_review_until_it_is_back(tmp_path: Path) -> None:
+    page = Client("page")
+    async with reviewing(tmp_path) as one:
+        await one.server.does(page, "project_join", one.project)
+        await one.run(three_files)
+        there = page.updates("review_changed")
+        away = one.directory.rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(ClientError, match=r"^The directory of this project does not exist\.$") as refused:
+                await one.get()
+            assert refused.value.code == "INVALID_PATH"
+        assert one.server.core.projects.get(one.project).info().review == ReviewNumbers(
+            files=0, hunks=0, added=0, removed=0
+        )
+        nothing = {"state": "decided", "files": 0, "hunks": 0, "added": 0, "removed": 0}
+        assert page.updates("review_changed") == [*there, nothing]
+        away.rename(one.directory)
+        assert len(hunks(await one.get())) == 4
+        assert page.updates("review_changed") == [*there, nothing, *there]
+        kinds = [item["message"].get("subtype") for item in records(one.server, one.project)]
+        assert "review_decided" not in kinds, "nobody has decided anything"
 
 
 async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:

@@ -127,22 +127,24 @@ function headingOf({ client, place }: World): string {
 /** Milliseconds after which the review is requested: the content of the session comes first. */
 const PAUSE = 1500;
 
-/** The link to the review of a project, shown while there is something to decide. */
+/** The link to the review of a project, shown while there is something to decide or to commit. */
 function ToReview({ project }: { project: any }) {
   const { client, live, reviews } = useWorld();
-  const hasRun = !project.desk && Boolean(project.session_id || project.message_count);
+  const hasRun = Boolean(project.session_id || project.message_count);
   const { value: greeted } = live.hello;
+  const isKnown = reviews.isKnown(project.id);
   useEffect(() => {
-    if (!hasRun) return;
+    if (!hasRun || isKnown) return;
     const later = setTimeout(() => reviews.look(project.id), PAUSE);
     return () => clearTimeout(later);
-  }, [project.id, hasRun, greeted]);
+  }, [project.id, hasRun, greeted, isKnown]);
   const open = reviews.open(project.id);
-  if (!open || !client.may('review_get')) return null;
+  const kept = reviews.kept(project.id);
+  if (!(open || kept) || !client.may('review_get')) return null;
   return (
     <a class="to-review" href={reviewAddress(project.id)}>
-      Review <span class="files">{counted(open.files, 'file')}</span>{' '}
-      <Counts added={open.added} removed={open.removed} />
+      {open ? 'Review' : 'Commit'} <span class="files">{counted(open?.files ?? kept, 'file')}</span>{' '}
+      {open && <Counts added={open.added} removed={open.removed} />}
     </a>
   );
 }
@@ -182,6 +184,11 @@ function SessionMenu({ row }: { row: Row }) {
             icon: 'sessions',
             act: () => void openSessions(world, project.id),
           },
+        client.may('review_get') && {
+          label: 'Review',
+          icon: 'review',
+          act: () => world.go(reviewAddress(project.id)),
+        },
         client.may('file_list') && { label: 'Files', icon: 'folder', act: () => world.go(fileAddress(project.id)) },
         client.may('search') && {
           label: 'Search here…',

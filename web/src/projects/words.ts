@@ -26,11 +26,12 @@ export function standing({
   return state === 'ERROR' ? { kind: 'failed', words: 'Last run failed' } : { kind: 'idle', words: 'Ready' };
 }
 
-/** The state of a project in a list: an idle one can have changes to review. */
+/** The state of a project in a list: an idle one, or a terminal session that has ended, can have changes to review. */
 export function listed(project: any): Standing {
   const found = standing(project);
   const files = project.review?.files ?? 0;
-  if (found.kind !== 'idle' || !files || project.continues_at) return found;
+  const isAtRest = found.kind === 'idle' || found === DESK.ended;
+  if (!isAtRest || !files || project.continues_at) return found;
   const scheduled = project.scheduled_until && ` · scheduled until ${clock(project.scheduled_until)}`;
   return { kind: 'review', words: `${counted(files, 'file')} to review${scheduled || ''}` };
 }

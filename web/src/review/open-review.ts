@@ -36,6 +36,9 @@ const NEWS = 10_000;
 /** The updates after which the review, its comments or what can be committed may have changed. */
 const CHANGES = ['review_changed', 'review_commented', 'review_committed', 'review_pushed', 'run_finished'];
 
+/** The codes of errors after which there is nothing to decide: the directory or the project is gone. */
+const GONE = ['INVALID_PATH', 'PROJECT_NOT_FOUND'];
+
 /** The state of a part, a file or the whole review while it is shown. */
 export type Standing = {
   /** Whether its decision is being sent. */
@@ -255,7 +258,7 @@ export class OpenReview {
       const { code } = error as RequestError;
       note.value = this._wordsOf(error as RequestError, wish);
       if (code === 'HUNK_GONE') this._refused.add(key);
-      if (code === 'HUNK_GONE' || code === 'REVIEW_CLASH') await this.load();
+      if (['HUNK_GONE', 'REVIEW_CLASH', ...GONE].includes(code)) await this.load();
     } finally {
       busy.value = false;
     }
@@ -290,7 +293,9 @@ export class OpenReview {
       this.problem.value = '';
       if (number > this._shown) this._show(number, data as Review, false);
     } catch (error) {
-      this.problem.value = (error as Error).message;
+      const { code, message } = error as RequestError;
+      this.problem.value = message;
+      if (GONE.includes(code) && number > this._shown) this._close(number);
     } finally {
       this._loading = this._next;
       this._next = undefined;
@@ -338,6 +343,23 @@ export class OpenReview {
       this.more.value = review.more ?? 0;
       this.version.value = review.version;
       if (lost) this.tell(who ? `${who} decided on ${counted(lost, 'change')}.` : 'The review has changed.');
+    });
+  }
+
+  /** Shows nothing of the review any more. What the user wrote stays stored, and is shown when the review is back. */
+  _close(number: number) {
+    this._shown = number;
+    this._sent = [];
+    this._gone = [];
+    this._standings.clear();
+    this._before(false);
+    batch(() => {
+      this.files.value = [];
+      this.more.value = 0;
+      this.version.value = undefined;
+      this.kept.value = [];
+      this.commit.offer.value = undefined;
+      this.push.offer.value = undefined;
     });
   }
 

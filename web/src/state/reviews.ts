@@ -1,8 +1,8 @@
-// How much there is to decide in each project's review: what the "Review" buttons show.
+// How much there is to decide in each project's review, and to commit: what the links to the reviews show.
 
 import { type Signal, signal } from '@preact/signals';
 
-import type { Review, ReviewChanged } from '../protocol/messages.ts';
+import type { ProjectInfo, Review, ReviewChanged } from '../protocol/messages.ts';
 
 /** If `files` is 0, nothing is open. `more`: whether the server has sent only a part, so the numbers are minimums. */
 export type Numbers = { files: number; hunks: number; added: number; removed: number; more?: boolean };
@@ -27,23 +27,35 @@ export function numbersOf({ files = [], more = 0 }: Review): Numbers {
 export class Reviews {
   /** The numbers by project id, as far as the server has reported them. */
   all: Signal<ReadonlyMap<string, Numbers>> = signal(new Map());
+  /** By project id: how many files have changes that were kept and can be committed. */
+  _kept: Signal<ReadonlyMap<string, number>> = signal(new Map());
   _client: Server;
-  /** The ids of the projects whose numbers were requested on this connection. */
-  _asked: Set<string> = new Set();
+  /** The ids of the projects whose numbers have been requested or reported on this connection. */
+  _asked: Signal<ReadonlySet<string>> = signal(new Set());
 
   constructor(client: Server) {
     this._client = client;
     client.addEventListener('change', (event) => {
-      if ((event as CustomEvent).detail === 'hello') this._asked.clear();
+      if ((event as CustomEvent).detail === 'hello') this._asked.value = new Set();
     });
     client.addEventListener('message', (event) => {
       const { type, project_id: id, data } = (event as CustomEvent).detail;
+      if (type === 'project_list') this._take(data.projects);
       if (id === undefined) return;
-      if (type === 'review') this._set(id, numbersOf(data));
-      else if (type === 'update' && data.update_type === 'review_changed') {
+      if (type === 'review') {
+        const { commit, kept = [] }: Review = data;
+        this._kept.value = new Map(this._kept.value).set(id, commit ? kept.length : 0);
+        this._set(id, numbersOf(data));
+      }
+      if (type !== 'update') return;
+      if (data.update_type === 'project_state') this._take([data.data]);
+      if (data.update_type === 'review_changed') {
         const { files, hunks, added, removed }: ReviewChanged = data.data;
         this._set(id, { files, hunks, added, removed });
       }
+      // These updates do not contain what can be committed.
+      if (['review_changed', 'review_committed'].includes(data.update_type) && client.may('review_commit'))
+        this._asked.value = new Set([...this._asked.value].filter((one) => one !== id));
     });
   }
 
@@ -53,17 +65,41 @@ export class Reviews {
     return found?.files ? found : undefined;
   }
 
-  /** Requests a project's numbers, but only once for each connection, because changes are reported. */
+  /** How many files of a project have changes that were kept and can be committed. */
+  kept(project: string): number {
+    return (this._client.may('review_commit') && this._kept.value.get(project)) || 0;
+  }
+
+  /** Whether `look` would not request anything. */
+  isKnown(project: string): boolean {
+    return this._asked.value.has(project);
+  }
+
+  /**
+   * Requests the numbers of a project, but only once for each connection, because changes are reported. For a device that
+   * may commit, it requests them again after a change.
+   */
   look(project: string) {
     const { connection } = this._client;
-    if (connection.state !== 'open' || this._asked.has(project) || !this._client.may('review_get')) return;
-    this._asked.add(project);
+    if (connection.state !== 'open' || this.isKnown(project) || !this._client.may('review_get')) return;
+    this._ask(project);
     // Without git, or in a directory that is gone, there is no review.
     connection.ask('review_get', {}, { project }).catch(() => {});
   }
 
+  _ask(project: string) {
+    this._asked.value = new Set(this._asked.value).add(project);
+  }
+
+  /** Applies the numbers that the server has stored: of the files as it last saw them. */
+  _take(projects: readonly Pick<ProjectInfo, 'id' | 'review'>[]) {
+    const all = new Map(this.all.value);
+    for (const { id, review } of projects) if (review) all.set(id, review);
+    this.all.value = all;
+  }
+
   _set(project: string, numbers: Numbers) {
-    this._asked.add(project);
+    this._ask(project);
     this.all.value = new Map(this.all.value).set(project, numbers);
   }
 }

@@ -64,7 +64,7 @@ function commandsOf(world: World): Entry[] {
       client.may('project_delete') &&
       command(own ? 'Remove project…' : 'Remove session…', 'trash', () => removeRow(world, row, 'project')),
     row &&
-      world.reviews.open(row.project.id) &&
+      client.may('review_get') &&
       command(
         'Review changes',
         'review',
@@ -83,8 +83,8 @@ function commandsOf(world: World): Entry[] {
 }
 
 function reviewWords({ reviews }: World, project: string) {
-  const { files = 0, added = 0, removed = 0 } = reviews.open(project) ?? {};
-  return `${counted(files, 'file')} +${added} −${removed}`;
+  const open = reviews.open(project);
+  return open ? `${counted(open.files, 'file')} +${open.added} −${open.removed}` : '';
 }
 
 function Palette({ world, close }: { world: World; close: () => void }) {

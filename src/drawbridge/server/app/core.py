@@ -537,8 +537,14 @@ class Core:
             raise _no_checkpoint(error) from None
 
     async def review_get(self, command: commands.ReviewGet, client: Subscriber) -> Answer[replies.Review]:
+        session = self.all_sessions.get(command.project_id)
         try:
-            return await self._session_in_place(command.project_id).review()
+            self.context.check_place(session.path)
+        except ClientError:
+            session.review_is_gone()
+            raise
+        try:
+            return await session.review()
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 

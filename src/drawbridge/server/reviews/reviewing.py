@@ -106,9 +106,14 @@ class Reviewing:
         else:
             self._publish(review)
 
-    def _publish(self, review: Open) -> None:
+    def publish_gone(self) -> None:
+        """Publishes that there is nothing to decide because the directory is gone. The review comes back with the
+        directory."""
+        self._publish(Open(), is_gone=True)
+
+    def _publish(self, review: Open, *, is_gone: bool = False) -> None:
         """Publishes how much is left to decide, if that has changed without a decision. A review with nothing left is
-        recorded."""
+        recorded, unless the directory is gone."""
         known = (None, counted(review))
         if review.version == self._known_version and all(store.review in known for store in self._stores.values()):
             return
@@ -117,7 +122,7 @@ class Reviewing:
             if store.closed:  # the session was deleted, or the server is shutting down
                 continue
             store.review_is(counted(review))
-            if not review.files:
+            if not review.files and not is_gone:
                 store.record(ReviewDecided(files=0, hunks=0, left=0))
             store.announce(numbers(review))
 

@@ -509,6 +509,9 @@ class ManagedSession(Session):
     async def review(self) -> Answer[ReviewReply]:
         return await self._reviewing.get(self.id)
 
+    def review_is_gone(self) -> None:
+        self._reviewing.publish_gone()
+
     async def _look_beside(self, git: Git) -> Beside:
         """What was kept, and what can be done with it. Raises ``GitFailed``."""
         ceilings, commit, push = self._context.ceilings, None, None

@@ -113,6 +113,10 @@ class Session(ABC):
         """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
     @abstractmethod
+    def review_is_gone(self) -> None:
+        """Reports that there is nothing to review because the directory is gone."""
+
+    @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
 

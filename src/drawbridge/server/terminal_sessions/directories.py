@@ -249,6 +249,10 @@ class ReviewedDirectory:
         await self._prepare()
         return await self._reviewing.get(session)
 
+    def review_is_gone(self) -> None:
+        """See ``Session.review_is_gone``: for all sessions in the directory."""
+        self._reviewing.publish_gone()
+
     async def image(self, blob: str, largest: int) -> bytes:
         """A version of an image that the review shows. Raises the same errors as ``Reviewing.image``."""
         return await self._reviewing.image(blob, largest)

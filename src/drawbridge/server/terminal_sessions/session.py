@@ -242,6 +242,9 @@ class TerminalSession(Session):
     async def review(self) -> Answer[Review]:
         return await self.reviewed.review(self.id)
 
+    def review_is_gone(self) -> None:
+        self.reviewed.review_is_gone()
+
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self.reviewed.image(blob, largest)
 

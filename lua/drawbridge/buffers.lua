@@ -27,6 +27,19 @@ local function files()
   return vim.tbl_filter(M.is_file, vim.api.nvim_list_bufs())
 end
 
+--- The loaded buffers without unsaved changes whose files exist.
+---@return {buffer: integer, path: string}[] With the files' canonical paths.
+function M.saved()
+  local found = {}
+  for _, buffer in ipairs(files()) do
+    local path = M.canonical(vim.api.nvim_buf_get_name(buffer))
+    if vim.api.nvim_buf_is_loaded(buffer) and not vim.bo[buffer].modified and loop.fs_stat(path) then
+      found[#found + 1] = { buffer = buffer, path = path }
+    end
+  end
+  return found
+end
+
 --- The buffer of a file. Names are compared, never matched as a pattern: `[` and `*` may be part of them.
 ---@param path string
 ---@return integer?

@@ -100,15 +100,10 @@ end
 
 --- Reloads files from disk, except those with unsaved changes. `before` and `now`: the files of both reviews by their paths.
 local function reload(before, now)
-  local loop = vim.uv or vim.loop
-  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
-    if vim.api.nvim_buf_is_loaded(buffer) and buffers.is_file(buffer) and not vim.bo[buffer].modified then
-      local name = vim.api.nvim_buf_get_name(buffer)
-      local path = buffers.canonical(name)
-      local was_missing = before[path] and before[path].was_deleted
-      if (before[path] or now[path]) and loop.fs_stat(name) then
-        written.read_again(buffer, not was_missing)
-      end
+  for _, one in ipairs(buffers.saved()) do
+    if before[one.path] or now[one.path] then
+      local was_missing = before[one.path] and before[one.path].was_deleted
+      written.read_again(one.buffer, not was_missing)
     end
   end
 end

@@ -241,6 +241,13 @@ class MemoryEditor:
         buffer.text = buffer.saved = now
         return "reloaded"
 
+    async def reload(self, directory: str) -> None:
+        self._answer()
+        for path, buffer in self.buffers.items():
+            now = files.read_text(path)
+            if Path(directory) in Path(path).parents and now is not None and not buffer.modified:
+                buffer.text = buffer.saved = now
+
     async def type_prompt(self, terminal: int, text: str) -> None:
         self._answer()
         if terminal not in self.terminals:

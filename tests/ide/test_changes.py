@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -221,6 +222,28 @@ async def test_a_review_is_followed_and_others_are_not(desk: Desk) -> None:
         await desk.told("phone made decisions in this review.")
         requests = [one for one in server.heard if isinstance(one, wire.ReviewRequest)]
         assert [one.project for one in requests] == ["", "p1"]
+
+
+async def test_a_decision_reloads_the_files_of_its_directory_although_no_review_is_shown(
+    desk: Desk, tmp_path: Path
+) -> None:
+    inside, unsaved, outside = (tmp_path / name for name in ("one/a.py", "one/b.py", "two/a.py"))
+    for file in (inside, unsaved, outside):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("theirs\n")
+        desk.editor.open(str(file))
+    desk.editor.type(str(unsaved), "unsaved\n")
+    server = Served()
+    async with server.listening():
+        await server.hears(wire.Bridge)
+        for file in (inside, unsaved, outside):
+            file.write_text("undone\n")
+        server.says(wire.ReviewChanged("p1", "", str(tmp_path)))  # nobody has decided
+        server.says(wire.ReviewChanged("p1", "phone", str(tmp_path / "one")))
+        await until(lambda: desk.editor.buffers[str(inside)].text == "undone\n", "the file as it is now")
+    assert desk.editor.buffers[str(unsaved)].text == "unsaved\n"
+    assert desk.editor.buffers[str(outside)].text == "theirs\n"
+    assert desk.editor.reviews == []
 
 
 async def test_a_review_is_asked_for_again_at_the_next_server(desk: Desk) -> None:

@@ -305,6 +305,37 @@ async def test_unsaved_changes_are_not_lost(newest: Desk) -> None:
     desk.shows_lines("unsaved", *CHANGED.splitlines())
 
 
+async def test_an_open_file_is_reloaded_after_a_decision_although_the_review_is_not_shown(desk: Desk) -> None:
+    await desk.run(change_poem)
+    desk.editor.command("checktime")
+    desk.shows_lines(*CHANGED.splitlines())
+    [file] = (await desk.review())["files"]
+    await desk.decide("undo", file["hunks"][0]["id"])
+    desk.shows_lines(*CHANGED.replace("LINE 3", "line 3").splitlines())
+    assert desk.editor.lua(LIST) == []
+
+
+@pytest.mark.thorough
+async def test_a_decision_elsewhere_keeps_unsaved_work_and_shows_a_file_that_exists_again(newest: Desk) -> None:
+    desk = newest
+
+    def work(directory: Path) -> None:
+        change_poem(directory)
+        (directory / "old.txt").unlink()
+
+    await desk.run(work)
+    desk.editor.call("nvim_buf_set_lines", 0, 0, 1, False, ["unsaved"])
+    desk.open("old.txt")
+    desk.shows_lines("")
+    files = (await desk.review())["files"]
+    await desk.decide("undo", *(hunk["id"] for file in files for hunk in file["hunks"]))
+    desk.shows_lines("old")
+    assert not desk.editor.is_stuck
+    desk.editor.command("buffer poem.txt")
+    desk.shows_lines("unsaved", *POEM.splitlines()[1:])
+    assert (desk.directory / "poem.txt").read_text() == POEM
+
+
 async def test_a_saved_file_is_looked_at_again(newest: Desk) -> None:
     desk = newest
     await desk.run(change_poem)

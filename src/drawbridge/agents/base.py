@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -521,6 +521,14 @@ class Sessions(Protocol):
         """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
         ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for the end). Empty if it
         is not known how the agent stores them."""
+        ...
+
+    def messages_from(
+        self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
+    ) -> Iterator[tuple[int, EarlierMessage]]:
+        """The messages that were written between ``after`` and ``before`` and are stored from the position ``start`` on
+        (0 for the beginning), in order, each with the position that follows it. None if it is not known how the agent
+        stores them."""
         ...
 
     def used_by(self, session_id: str) -> list[int]:

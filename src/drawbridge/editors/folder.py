@@ -170,6 +170,9 @@ class Folder:
     async def overwritten(self, path: str) -> Overwritten | None:
         return None
 
+    async def reload(self, directory: str) -> None:
+        """Does nothing: a folder shows no files."""
+
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("No agent is running in a terminal here.")
 

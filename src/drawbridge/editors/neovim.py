@@ -203,6 +203,9 @@ class Neovim:
         found: Overwritten | None = await self._ask("overwritten", path=path)
         return found
 
+    async def reload(self, directory: str) -> None:
+        await self._ask("reload", directory=directory)
+
     async def show_review(self, review: Review | None, *, is_wanted: bool) -> None:
         await self._ask("show_review", review=msgspec.to_builtins(review), wanted=is_wanted)
 

@@ -414,6 +414,10 @@ class Editor(Protocol):
         """
         ...
 
+    async def reload(self, directory: str) -> None:
+        """Shows the open files below ``directory`` as they are on disk, except those with unsaved changes."""
+        ...
+
     async def type_prompt(self, terminal: int, text: str) -> None:
         """Send a prompt to the agent in the terminal with this process, as if the user had typed it; the focus and the
         mode stay the same.

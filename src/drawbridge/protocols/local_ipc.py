@@ -289,10 +289,11 @@ class ReviewList(Struct, tag="reviews", frozen=True):
 
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
     """The review of ``project`` has changed: what is left to decide, or its comments. ``by``: the name of whoever
-    decided; empty if nobody did."""
+    decided; empty if nobody did. ``directory``: that of the project, with links resolved."""
 
     project: str
     by: str = ""
+    directory: str = ""
 
 
 ToBridge: TypeAlias = (

@@ -48,6 +48,12 @@ def uuids(found: Earlier) -> list[str]:
     return [message.uuid for message in found.messages]
 
 
+def read_from(path: Path, start: int = 0, **where: Any) -> list[tuple[int, str]]:
+    usual = {"after": datetime.min.replace(tzinfo=UTC), "before": datetime.max.replace(tzinfo=UTC)}
+    found = earlier.messages_from(path, SESSION, **{**usual, "start": start, **where})
+    return [(end, message.uuid) for end, message in found]
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 100, 10**6])
 def test_pages_from_the_end_have_every_message_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
@@ -86,6 +92,16 @@ def test_only_messages_between_two_times_are_read(tmp_path: Path) -> None:
     assert uuids(read(tmp_path, **between)) == ["u3", "u4", "u5"]
 
 
+def test_messages_are_read_in_order_from_any_of_their_positions(tmp_path: Path) -> None:
+    noise: list[dict[str, Any] | str] = ["", "no json", '{"type":"last-prompt","timestamp":7}']
+    write(tmp_path, [line(tmp_path, 0), *noise, line(tmp_path, 1, "Grüße"), *noise, line(tmp_path, 2)])
+    found = read_from(tmp_path)
+    assert [uuid for _, uuid in found] == ["u0", "u1", "u2"]
+    for number, (end, _) in enumerate(found):
+        assert read_from(tmp_path, end) == found[number + 1 :]
+    assert read_from(tmp_path, after=NOON, before=NOON + timedelta(seconds=2)) == found[1:2]
+
+
 def test_a_page_is_bounded_in_bytes(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path, number, "x" * 1_000) for number in range(10)])
     page = read(tmp_path, size=2_600)
@@ -98,6 +114,7 @@ def test_a_line_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(earlier, "CHUNK", 300)
     write(tmp_path, [line(tmp_path, 0), line(tmp_path, 1, "x" * 6_000), line(tmp_path, 2)])
     assert uuids(read(tmp_path)) == ["u0", "u2"]
+    assert [uuid for _, uuid in read_from(tmp_path)] == ["u0", "u2"]
 
 
 def test_the_search_for_messages_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +132,7 @@ def test_the_search_for_messages_is_bounded(tmp_path: Path, monkeypatch: pytest.
 def test_a_conversation_of_another_directory_is_not_read(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path / "elsewhere", 0)])
     assert read(tmp_path) == Earlier((), None)
+    assert read_from(tmp_path) == []
 
 
 @pytest.mark.parametrize("session_id", ["", "../x", f"{SESSION}/../x", "x" * 36])

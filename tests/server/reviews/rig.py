@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.agents.base import TurnBegun
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
 from tests.server.checkpoints.rig import git
@@ -44,6 +45,13 @@ class Reviewed:
         await until(lambda: self._prompts() > prompts, "the prompt")
         await server.core.projects.get(self.project).checkpoints._storing.wait()
         return str(run)
+
+    async def begin_alone(self) -> None:
+        """A run that the agent begins by itself, with the checkpoint before it."""
+        session = self.server.core.projects.get(self.project)
+        self.server.agent.latest.heard(TurnBegun())
+        await session._worker.tasks.wait()
+        await session.checkpoints._storing.wait()
 
     def _prompts(self) -> int:
         return sum(len(process.prompts) for process in self.server.agent.processes)

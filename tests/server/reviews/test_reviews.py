@@ -803,13 +803,24 @@ async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkey
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
-    """There is no checkpoint before it."""
+    """Without what a person has changed before it."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
-        one.server.agent.latest.heard(base.TurnBegun())
+        one.replace("line 9\n", "by a person\n")
+        await one.begin_alone()
         one.replace("line 6\n", "LINE 6\n")
         await one.end()
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n", "LINE 6\n"]
+
+
+async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: Path) -> None:
+    """The checkpoint after it is the later one nevertheless."""
+    async with reviewing(tmp_path) as one:
+        await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
+        one.server.agent.latest.heard(base.TurnBegun())
+        await one.end()
+        one.replace("line 9\n", "by a person\n")
+        assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n"]
 
 
 async def test_a_run_that_is_reverted_is_not_in_the_review_any_more(tmp_path: Path) -> None:

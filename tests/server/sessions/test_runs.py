@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -533,6 +534,9 @@ class Kept:
 
     def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
         return base.Earlier((), None)
+
+    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
+        return iter(())
 
     def used_by(self, session_id: str) -> list[int]:
         return []

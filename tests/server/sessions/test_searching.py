@@ -514,8 +514,9 @@ async def test_an_export_of_records_is_the_history(tmp_path: Path, monkeypatch: 
         [_, entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         own = await exported(server, phone, project, format="jsonl", session_id=entry["session_id"])
         assert [json.loads(line) for line in own.splitlines()] == first
-        with pytest.raises(ClientError, match=r"is not valid\. Use the `next`"):
-            await server.does(phone, "session_export", project, after="x")
+        for after in ("x", "1", "1.0.0", "0.1.x", "0.1.2.3", f"0.{'9' * 30}.0"):
+            with pytest.raises(ClientError, match=r"is not valid\. Use the `next`"):
+                await server.does(phone, "session_export", project, after=after)
 
 
 async def test_prompts_in_the_queue_are_exported_as_they_ran(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from drawbridge.agents.claude import sessions
 from drawbridge.agents.claude.open_sessions import ClaudeSessions
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions import exporting
 from tests.server.core_rig import Client, Server, serving, settled
 
 SESSION = "1c839b3a-0719-4371-94a4-d94be3a5abca"
@@ -69,6 +70,18 @@ async def conversation(server: Server, client: Client, project: str, session_id:
     raise AssertionError("there is no end")
 
 
+async def exported(server: Server, client: Client, project: str, session_id: str) -> list[str]:
+    """What was said according to the export as JSON Lines."""
+    found, after = "", None
+    while True:
+        about = {"session_id": session_id, "format": "jsonl", "after": after}
+        piece = (await server.does(client, "session_export", project, **about))["data"]
+        found += piece["text"]
+        after = piece.get("next")
+        if after is None:
+            return said([json.loads(line) for line in found.splitlines()])
+
+
 async def started(server: Server, client: Client) -> tuple[str, Path]:
     server.agent.sessions = ClaudeSessions()
     project = await server.project(client)
@@ -93,6 +106,7 @@ async def test_a_session_from_a_terminal_is_shown_from_its_beginning(tmp_path: P
         first = ["Hello", "Hi", "Who are you?", "Ada", "Go on", "Gladly"]
         whole = [*first, "Back in the terminal", "Welcome", "And here", "Again"]
         assert await conversation(server, phone, project, SESSION, limit) == whole
+        assert await exported(server, phone, project, SESSION) == whole
         listed = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert [one["title"] for one in listed] == ["Hello", "something else"]
 
@@ -110,11 +124,41 @@ async def test_a_fork_begins_with_what_it_is_a_fork_of(tmp_path: Path) -> None:
         in_a_terminal(path, "Later", "In the terminal")
         whole = ["Hello", "Hi", "Otherwise", "Yes"]
         assert await conversation(server, phone, project, fork) == whole
+        assert await exported(server, phone, project, fork) == whole
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert (entry["title"], entry["fork_from"]) == ("Hello", SESSION)
         await server.does(phone, "session_resume", project, session_id=SESSION)
         await run(server, phone, project, "In the former one", "Yes, there")
         assert await conversation(server, phone, project, fork) == whole
+
+
+@pytest.mark.parametrize("size", [7, 150_000])
+async def test_a_session_from_a_terminal_is_exported_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """In pieces that divide messages, and before its first run in Drawbridge as well."""
+    monkeypatch.setattr(exporting, "PIECE", size)
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, path = await started(server, phone)
+        in_a_terminal(path, "Grüße", "Hi", "Who are you?", "Ada")
+        assert await exported(server, phone, project, SESSION) == ["Grüße", "Hi", "Who are you?", "Ada"]
+        await server.does(phone, "session_resume", project, session_id=SESSION)
+        await run(server, phone, project, "Go on", "Gladly")
+        whole = ["Grüße", "Hi", "Who are you?", "Ada", "Go on", "Gladly"]
+        assert await exported(server, phone, project, SESSION) == whole
+
+
+async def test_a_session_from_a_terminal_is_exported_to_read(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        project, path = await started(server, phone)
+        in_a_terminal(path, "Hello", "Hi")
+        await server.does(phone, "session_resume", project, session_id=SESSION)
+        await run(server, phone, project, "Go on", "Gladly")
+        text = (await server.does(phone, "session_export", project, session_id=SESSION))["data"]["text"]
+        places = [text.index(words) for words in ("\n\nHello\n", "Hi\n", "\n\nGo on\n", "Gladly\n")]
+        assert places == sorted(places)
 
 
 async def test_sessions_of_one_history_are_apart(tmp_path: Path) -> None:
@@ -139,10 +183,14 @@ async def test_a_device_that_may_not_run_agents_sees_the_history_alone(tmp_path:
         with pytest.raises(ClientError) as refused:
             await server.does(viewer, "session_messages", project, session_id=SESSION)
         assert refused.value.code == "SESSION_NOT_FOUND"
+        with pytest.raises(ClientError) as refused:
+            await server.does(viewer, "session_export", project, session_id=SESSION)
+        assert refused.value.code == "SESSION_NOT_FOUND"
         assert await conversation(server, phone, project, SESSION) == ["secret", "also secret"]
         await server.does(phone, "session_resume", project, session_id=SESSION)
         await run(server, phone, project, "Go on", "Gladly")
         assert await conversation(server, viewer, project, SESSION) == ["Go on", "Gladly"]
+        assert await exported(server, viewer, project, SESSION) == ["Go on", "Gladly"]
 
 
 async def test_a_session_that_nobody_has_is_an_error(tmp_path: Path) -> None:
@@ -177,6 +225,7 @@ async def test_a_terminal_session_has_each_message_once(tmp_path: Path) -> None:
         assert session is not None
         session.store.write(PromptAccepted("r", "Hello", "desk"))
         assert await conversation(server, phone, session.id, SESSION) == ["Hello"]
+        assert await exported(server, phone, session.id, SESSION) == ["Hello"]
 
 
 async def test_what_only_the_agent_stores_is_not_deleted(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drawbridge.agents.base import Earlier, Remembered, ScheduleChanged, TurnBegun
+from drawbridge.agents.base import Earlier, EarlierMessage, Remembered, ScheduleChanged, TurnBegun
 from drawbridge.server.sessions import processes
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.processes import IdlePool
@@ -203,6 +204,9 @@ class OpenElsewhere:
 
     def messages(self, path: Path, session_id: str, **where: Any) -> Earlier:
         return Earlier((), None)
+
+    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, EarlierMessage]]:
+        return iter(())
 
     def used_by(self, session_id: str) -> list[int]:
         return [2**22 + 1]

@@ -113,6 +113,7 @@ async def test_the_first_decision_counts_and_everybody_learns_whose_it_was(rig: 
             "type": "review_changed",
             "project": project,
             "by": "Neovim",
+            "directory": str(one.place.resolve()),
         }
         [record] = rig.client.updates("review_changed")[-1:]
         assert (record["by"], record["state"]) == ("Neovim", "decided")

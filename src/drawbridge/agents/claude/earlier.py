@@ -1,4 +1,5 @@
-"""Reads Claude Code's own file of an earlier conversation: its messages, starting from the end, and its remaining jobs.
+"""Reads Claude Code's own file of an earlier conversation: its messages, from the end or in order, and its remaining
+jobs.
 
 The lines are interpreted by ``transcript``.
 """
@@ -53,6 +54,27 @@ def messages(
             return Earlier((), None)
         length = os.fstat(file).st_size
         return _page(file, session_id, after, before, length if end is None else min(end, length), limit, size)
+
+
+def messages_from(
+    path: Path, session_id: str, *, after: datetime, before: datetime, start: int
+) -> Iterator[tuple[int, EarlierMessage]]:
+    """The messages that were written between ``after`` and ``before`` and are stored from the offset ``start`` on, in
+    order, each with the offset of the line after it. Blocking. None if the directory has no such conversation."""
+    with _opened(path, session_id) as descriptor:
+        if descriptor is None:
+            return
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(start)
+            end = start
+            for line in iter(partial(file.readline, LONGEST_LINE), b""):
+                end += len(line)
+                moment = _moment(line)
+                if moment is None or not after < moment < before:
+                    continue
+                message = _message(line, session_id, moment)
+                if message is not None:
+                    yield end, message
 
 
 def jobs(path: Path, session_id: str) -> dict[str, float]:

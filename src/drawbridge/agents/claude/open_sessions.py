@@ -59,4 +59,5 @@ class ClaudeSessions:
     known = staticmethod(sessions.known)
     title = staticmethod(sessions.title)
     messages = staticmethod(earlier.messages)
+    messages_from = staticmethod(earlier.messages_from)
     used_by = staticmethod(used_by)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from drawbridge.agents.base import Earlier, Remembered
+from drawbridge.agents.base import Earlier, EarlierMessage, Remembered
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HEAD_BYTES = 65_536
@@ -81,6 +82,12 @@ class GeminiSessionFiles(Struct, frozen=True):
     ) -> Earlier:
         """Always empty: the messages in the CLI's files are not read."""
         return Earlier((), None)
+
+    def messages_from(
+        self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
+    ) -> Iterator[tuple[int, EarlierMessage]]:
+        """Always empty, for the same reason."""
+        return iter(())
 
     def known(self, path: Path, session_id: str) -> bool:
         if not ID.fullmatch(session_id):

@@ -45,6 +45,7 @@ from drawbridge.server.sessions.projects import Maintenance, Projects, Retention
 from drawbridge.server.sessions.run import Order
 from drawbridge.server.sessions.searching import Searching, no_session
 from drawbridge.server.sessions.session import Session, Sessions
+from drawbridge.server.store.search import Part
 from drawbridge.server.store.syncing import FsyncPolicy
 from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
@@ -294,24 +295,34 @@ class Core:
         self, command: commands.SessionMessages, client: Subscriber
     ) -> Answer[replies.SessionMessagesPage]:
         session = self.all_sessions.get(command.project_id)
+        agent, parts = await self._conversation(session, command.session_id, client)
+        page = await timeline.page(session, parts, agent, command.session_id, command.before, command.limit)
+        return Answer(type="session_messages", project_id=session.id, data=page)
+
+    async def _conversation(
+        self, session: Session, key: str, client: Subscriber
+    ) -> tuple[Agent | None, Sequence[Part]]:
+        """The agent whose own record of the conversation ``key`` the client may see, None if there is none, and the
+        parts of the whole history. Raises ``ClientError`` if neither contains the conversation."""
         # The history of a terminal session is already a copy of the agent's record.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
         parts = await self.searching.all_parts(session)
-        if not any(part.key == command.session_id for part in parts) and not await asyncio.to_thread(
-            conversations.stored, agent, session.path, command.session_id
+        if not any(part.key == key for part in parts) and not await asyncio.to_thread(
+            conversations.stored, agent, session.path, key
         ):
             raise no_session()
-        page = await timeline.page(session, parts, agent, command.session_id, command.before, command.limit)
-        return Answer(type="session_messages", project_id=session.id, data=page)
+        return agent, parts
 
     async def session_export(self, command: commands.SessionExport, client: Subscriber) -> Answer[replies.SessionPiece]:
         session = self.all_sessions.get(command.project_id)
-        parts = None
-        if command.session_id is not None:
-            parts = await self.searching.parts(session, command.session_id)
+        if command.session_id is None:
+            agent, stretches = None, [timeline.Stretch("", Part(1, session.history.last_seq))]
+        else:
+            agent, parts = await self._conversation(session, command.session_id, client)
+            stretches = timeline.stretches(parts, command.session_id)
         waited = await self.searching.waited(session) if command.format == "markdown" else {}
-        piece = await exporting.piece(session, parts, waited, command.format, command.after)
+        piece = await exporting.piece(session, stretches, agent, waited, command.format, command.after)
         return Answer(type="session_export", project_id=session.id, data=piece)
 
     async def session_rename(

@@ -99,14 +99,14 @@ class Editors:
             case PermissionWithdrawn(approval_id):
                 self._close(approval_id, written=True)
             case ReviewChanged(by=by) if announced.project_id is not None:
-                self._review_changed(announced.project_id, by or "")
+                self._review_changed(announced.project_id, announced.path, by or "")
             case ReviewCommented() if announced.project_id is not None:
-                self._review_changed(announced.project_id, "")
+                self._review_changed(announced.project_id, announced.path, "")
 
-    def _review_changed(self, project: str, by: str) -> None:
+    def _review_changed(self, project: str, directory: Path, by: str) -> None:
         for editor in self._editors:
             if editor.about is not None and editor.about.reviews:
-                editor.send(wire.ReviewChanged(project, by))
+                editor.send(wire.ReviewChanged(project, by, os.path.realpath(directory)))
 
     def _close(self, approval_id: str, *, written: bool) -> None:
         """Closes an approval request in every editor. ``written``: whether the agent may write the file now."""

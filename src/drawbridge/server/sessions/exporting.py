@@ -1,4 +1,5 @@
-"""A history, or one session of it, as a file for people (Markdown) or programs (JSON Lines), in pieces."""
+"""A history, or one session wherever it took place, as a file for people (Markdown) or programs (JSON Lines), in
+pieces."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from drawbridge.agents.base import Agent
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.replies import SessionPiece
 from drawbridge.server.sessions.session import Session
+from drawbridge.server.sessions.timeline import Stretch, record_of
 from drawbridge.server.store.lines import Record
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part, Waited
@@ -33,22 +36,24 @@ _FENCES: Final = re.compile(r"`{3,}")
 
 async def piece(
     session: Session,
-    parts: Sequence[Part] | None,
+    stretches: Sequence[Stretch],
+    agent: Agent | None,
     waited: Mapping[str, Waited],
     format: Literal["markdown", "jsonl"],
     after: str | None,
 ) -> SessionPiece:
-    """The piece after a position (None for the first one). ``parts``: those of the session, or None for the whole
-    history. ``waited``: what happened to the session's prompts in the queue.
+    """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own record
+    is read; None if the client may not see that record. ``waited``: what happened to the session's prompts in the
+    queue.
 
     Raises ``ClientError``.
     """
     extension, media_type = ("md", "text/markdown") if format == "markdown" else ("jsonl", "application/jsonl")
     written = Markdown(session.history, waited).record if format == "markdown" else jsonl
-    ranges = [(1, None)] if parts is None else [(part.first_seq, part.last_seq) for part in parts]
+    begin = _position(after, len(stretches))
     try:
         # Long records are slow to read and to encode.
-        text, position = await asyncio.to_thread(_piece, session.history, ranges, written, *_position(after))
+        text, position = await asyncio.to_thread(_piece, session, stretches, agent, written, *begin)
     except HistoryUnreadable:
         session.store.check_there()
         raise
@@ -57,51 +62,73 @@ async def piece(
 
 
 def _piece(
-    history: History,
-    ranges: Sequence[tuple[int, int | None]],
+    session: Session,
+    stretches: Sequence[Stretch],
+    agent: Agent | None,
     written: Callable[[Record], str],
-    seq: int,
+    stretch: int,
+    at: int,
     skipped: int,
 ) -> tuple[str, str | None]:
-    """The text of the records in ``ranges`` (first, last) after the record ``seq``, without the first ``skipped`` characters;
-    and where the next piece begins, None if there is none. Blocking."""
+    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins, None if there
+    is none. Blocking."""
     found: list[str] = []
     room = PIECE
-    for record in _records(history, ranges, seq):
-        rest = written(record)[skipped:]
-        if len(rest) > room:
-            found.append(rest[:room])
-            return "".join(found), f"{seq}.{skipped + room}"
-        found.append(rest)
-        room -= len(rest)
-        seq, skipped = record.seq, 0
+    for number in range(stretch, len(stretches)):
+        for end, record in _records(session, stretches[number], agent, at):
+            rest = written(record)[skipped:]
+            if len(rest) > room:
+                found.append(rest[:room])
+                return "".join(found), f"{number}.{at}.{skipped + room}"
+            found.append(rest)
+            room -= len(rest)
+            at, skipped = end, 0
+        at, skipped = 0, 0
     return "".join(found), None
 
 
-def _records(history: History, ranges: Sequence[tuple[int, int | None]], seq: int) -> Iterator[Record]:
-    for first, last in ranges:
-        seq, more = max(seq, first - 1), True
-        before = None if last is None else last + 1
-        while more and (last is None or seq < last):
-            page = history.read(after_seq=seq, before_seq=before, max_bytes=READ_AT_ONCE)
-            yield from page.records
-            more = page.has_more and bool(page.records)
-            seq = page.records[-1].seq if page.records else seq
+def _records(session: Session, stretch: Stretch, agent: Agent | None, at: int) -> Iterator[tuple[int, Record]]:
+    """The records of the stretch after the position ``at``, each with its own position. Blocking."""
+    if stretch.part is not None:
+        for record in _recorded(session.history, stretch.part, at):
+            yield record.seq, record
+    elif agent is not None and agent.sessions is not None:
+        found = agent.sessions.messages_from(
+            session.path, stretch.session_id, after=stretch.after, before=stretch.before, start=at
+        )
+        for end, message in found:
+            if earlier := record_of(message):
+                yield end, earlier
 
 
-def _position(after: str | None) -> tuple[int, int]:
-    """Reads a position: the last record that was written completely, and how many characters of the next one were.
-    Raises ``ClientError`` if it is not valid."""
-    seq, _, characters = (after or "0").partition(".")
-    if not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (seq, characters or "0")):
+def _recorded(history: History, part: Part, seq: int) -> Iterator[Record]:
+    seq, more = max(seq, part.first_seq - 1), True
+    while more and seq < part.last_seq:
+        page = history.read(after_seq=seq, before_seq=part.last_seq + 1, max_bytes=READ_AT_ONCE)
+        yield from page.records
+        more = page.has_more and bool(page.records)
+        seq = page.records[-1].seq if page.records else seq
+
+
+def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
+    """Reads a position: the number of the stretch, from 0; the position in it after which everything is left to write (a
+    record's number, or an offset in the agent's file); and how many characters after that were written already. Raises
+    ``ClientError`` if it is not valid."""
+    numbers = (after or "0.0.0").split(".")
+    if (
+        len(numbers) != 3
+        or not all(one.isascii() and one.isdigit() and len(one) < 18 for one in numbers)
+        or int(numbers[0]) >= stretches
+    ):
         raise ClientError(
             "VALIDATION_FAILED", "`after` is not valid. Use the `next` of the previous reply.", "data.after"
         )
-    return int(seq), int(characters or 0)
+    stretch, at, characters = map(int, numbers)
+    return stretch, at, characters
 
 
 def jsonl(record: Record) -> str:
-    """A record as JSON, as the history contains it."""
+    """A record as JSON, as the history contains it, or would contain what only the agent has stored."""
     return record.line.decode() + "\n"
 
 

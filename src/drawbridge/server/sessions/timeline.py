@@ -25,7 +25,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import TERMINAL_NAME
 from drawbridge.server.protocol.replies import SessionMessagesPage
 from drawbridge.server.sessions.session import Session
-from drawbridge.server.store.lines import compose, from_microseconds
+from drawbridge.server.store.lines import Record, compose, from_microseconds
 from drawbridge.server.store.search import Part
 
 PAGE_BYTES: Final = messages.FRAME_BYTES // 3
@@ -39,7 +39,7 @@ _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
-class _Stretch(Struct, frozen=True):
+class Stretch(Struct, frozen=True):
     """A stretch of a conversation: ``part`` of the history; without it, what the agent itself has stored of
     ``session_id`` between two times."""
 
@@ -71,9 +71,9 @@ class _Position(Struct, frozen=True):
         return f"{self.stretch}.{'' if self.before is None else self.before}"
 
 
-def stretches(parts: Sequence[Part], key: str) -> list[_Stretch]:
+def stretches(parts: Sequence[Part], key: str) -> list[Stretch]:
     """The stretches of the session ``key``, in chronological order. ``parts``: the parts of the whole history."""
-    found: list[_Stretch] = []
+    found: list[Stretch] = []
     before = _LATEST
     for _ in range(MOST_FORKS):
         own = [part for part in parts if part.key == key and from_microseconds(part.began) < before]
@@ -85,16 +85,16 @@ def stretches(parts: Sequence[Part], key: str) -> list[_Stretch]:
     return found
 
 
-def _of_one(own: Sequence[Part], key: str, before: datetime, *, is_current: bool, is_fork: bool) -> list[_Stretch]:
-    found: list[_Stretch] = []
+def _of_one(own: Sequence[Part], key: str, before: datetime, *, is_current: bool, is_fork: bool) -> list[Stretch]:
+    found: list[Stretch] = []
     after = _EARLIEST
     for part in own:
         if found or not is_fork:  # a fork's file begins with a copy of the original
-            found.append(_Stretch(key, None, after, from_microseconds(part.began)))
-        found.append(_Stretch(key, part))
+            found.append(Stretch(key, None, after, from_microseconds(part.began)))
+        found.append(Stretch(key, part))
         after = from_microseconds(part.ended)
     if not is_current:
-        found.append(_Stretch(key, None, after, before))
+        found.append(Stretch(key, None, after, before))
     return found
 
 
@@ -147,7 +147,7 @@ async def _recorded(
 
 
 async def _earlier(
-    session: Session, stretch: _Stretch, agent: Agent | None, end: int | None, limit: int, size: int
+    session: Session, stretch: Stretch, agent: Agent | None, end: int | None, limit: int, size: int
 ) -> tuple[list[Raw], int | None]:
     sessions = agent.sessions if agent is not None else None
     if sessions is None:
@@ -165,10 +165,11 @@ async def _earlier(
         )
 
     found = await asyncio.to_thread(read)
-    return [record for one in found.messages if (record := _record(one))], found.before
+    records = [record for one in found.messages if (record := record_of(one))]
+    return [Raw(messages.shortened(record.line, LARGEST)) for record in records], found.before
 
 
-def _record(message: EarlierMessage) -> Raw | None:
+def record_of(message: EarlierMessage) -> Record | None:
     """The message as a record of a history, with the number 0; None if it can't be one."""
     if message.prompt is not None:
         event: PromptAccepted | AgentLine = PromptAccepted(
@@ -178,7 +179,6 @@ def _record(message: EarlierMessage) -> Raw | None:
         event = AgentLine(message.line)
     direction, data = events.written(event)
     try:
-        line = compose(0, message.time, direction, data).line
+        return compose(0, message.time, direction, data)
     except BadMessage:
         return None
-    return Raw(messages.shortened(line, LARGEST))

@@ -159,7 +159,8 @@ class Worker:
         self._watch: asyncio.TimerHandle | None = None
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
-        self._looking_back: asyncio.Task[None] | None = None
+        self._last_checkpoint: asyncio.Task[None] | None = None
+        """The last checkpoint that no run waits for: after a run, or before one that the agent has begun by itself."""
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
 
@@ -187,7 +188,7 @@ class Worker:
     async def _begin(self, run: Run, agent: str, options: base.Options, continued: _Continued) -> None:
         try:
             async with self._changing:
-                await self._checkpoint(run.id, "before")
+                await self._checkpoint(run.id, "before", self._last_checkpoint)
                 if self._run is not run:  # it was killed meanwhile
                     return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
@@ -317,10 +318,12 @@ class Worker:
                 logger.info("%s: sent %s between two runs", self.id, type(event).__name__)
 
     def take_over(self, run: Run) -> None:
-        """Makes ``run`` the run of the turn that the agent has begun without a prompt."""
+        """Makes ``run`` the run of the turn that the agent has begun without a prompt. The checkpoint before it is taken
+        while the agent waits for the first answer of its model, which precedes its first change."""
         self._take(run)
         self._given = run
         self._look(run)
+        self._start_checkpoint(run.id, "before")
 
     def _gone(self, code: int, stderr: str) -> None:
         self._process = self._kind = self._listener = None
@@ -349,17 +352,23 @@ class Worker:
         self._look_at_schedule()
         if self._process is not None:
             self._context.idle.keep(self)
-        self._looking_back = self.spawn(self._checkpoint(run.id, "after"), "the checkpoint after a run")
+        self._start_checkpoint(run.id, "after")
         self._report(RunEnded(run, outcome, cost_usd, error, tokens))
 
-    async def _checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
-        """Takes a checkpoint, unless the owner has disabled checkpoints; a failure is logged. Before a run, this first
-        waits for the checkpoint after the previous run, so that that checkpoint contains nothing that the new run
-        changes."""
+    def _start_checkpoint(self, run_id: str, when: Literal["before", "after"]) -> None:
+        taken = self._checkpoint(run_id, when, self._last_checkpoint)
+        self._last_checkpoint = self.spawn(taken, f"the checkpoint {when} a run")
+
+    async def _checkpoint(
+        self, run_id: str, when: Literal["before", "after"], previous: asyncio.Task[None] | None
+    ) -> None:
+        """Takes a checkpoint, unless the owner has disabled checkpoints; a failure is logged. This first waits for the
+        ``previous`` one, so that the checkpoint after a run contains nothing that the next run changes, and follows the
+        one before the run."""
         if not self._context.limits.checkpoints:
             return
-        if when == "before" and self._looking_back is not None:
-            await asyncio.wait([self._looking_back])
+        if previous is not None:
+            await asyncio.wait([previous])
         try:
             if when == "before":
                 await self._checkpoints.begin(run_id)
@@ -546,8 +555,8 @@ class Worker:
         project is being deleted."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
-        if self._looking_back is not None:  # what the last run has changed can be reverted after a restart, too
-            await asyncio.wait([self._looking_back], timeout=LOOK_BACK_SECONDS)
+        if self._last_checkpoint is not None:  # what the last run has changed can be reverted after a restart, too
+            await asyncio.wait([self._last_checkpoint], timeout=LOOK_BACK_SECONDS)
         await self.tasks.close()
         for timer in (self._watch, self._schedule_timer):
             if timer is not None:

@@ -403,6 +403,26 @@ def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: s
         assert person.reads(".tool-body .hint") == ["Accepted version", "Proposed version"]
 
 
+@pytest.mark.parametrize("has_call", [True, False])
+def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
+    """Claude Code's own call has no input. The call may be missing: a terminal session's record of it comes later."""
+    request = {"subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. Theirs\n"}}
+    asks: dict[str, Any] = {"type": "control_request", "request_id": "q", "request": request}
+    with browser.person(address) as person:
+        emits(person, *([call("1", "ExitPlanMode")] if has_call else []), asks, {"hold": True})
+        person.sees(".approval .markdown li", "Theirs")
+        person.clicks(".approval footer button[aria-keyshortcuts=e]")
+        person.fills(".approval textarea", "# New\n\n1. Mine\n")
+        person.accepts_edited()
+        person.clicks("summary:has-text('Accepted with your edits')")
+        person.sees(".tool-body .plan li", "Mine")
+        [shown] = person.reads(".tool-body")
+        assert "Theirs" not in shown
+        assert '"plan"' not in shown
+        assert person.runs("document.querySelectorAll('.tool').length") == has_call
+        assert person.runs("document.querySelectorAll('.settled-words').length") == 1
+
+
 def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("Something")

@@ -50,6 +50,17 @@ def test_an_edited_input_unfolds() -> None:
     assert "Too large to show." in _drawn(BASH, EDITED, folded=False)
 
 
+def test_a_plan_unfolds_as_it_was_accepted() -> None:
+    """Claude Code's own call has no input: the plan is in the request."""
+    plan: dict[str, Any] = {"tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. *Theirs*\n"}}
+    for answer in ({"decision": "allow", "by": "phone"}, {"decision": "deny", "by": "phone"}, {"reason": "gone"}):
+        assert "1 Theirs" in _drawn(plan, answer, folded=False)
+        assert "Theirs" not in _drawn(plan, answer, folded=True)
+    shown = _drawn(plan, {**EDITED, "updated_input": {"plan": "# New\n\n1. *Mine*\n"}}, folded=False)
+    assert "1 Mine" in shown
+    assert "Theirs" not in shown
+
+
 def test_an_answer_to_a_question_is_not_an_edit() -> None:
     asked = {"tool_name": "AskUserQuestion", "input": {"questions": []}}
     shown = _drawn(asked, {**EDITED, "updated_input": {"answers": {"Which?": "oak"}}}, folded=False)

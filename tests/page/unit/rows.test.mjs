@@ -117,6 +117,18 @@ test('an approval has no second row beside its call', () => {
   assert.equal(rows[0].question.request.approval_id, 'p');
 });
 
+test('a call without an input is joined to the plan that it presents', () => {
+  const plan = (id) => asked(id, 'ExitPlanMode', { plan: `# ${id}`, planFilePath: '/plans/a.md' });
+  const outside = [call('1', 'ExitPlanMode', {}), result('1', 'You are not in plan mode.', { is_error: true })];
+  const ids = (messages) => rowsOf(itemsOf(...messages), true).map((row) => row.question?.request.approval_id);
+  assert.deepEqual(ids([...outside, call('2', 'ExitPlanMode', {}), plan('q')]), [undefined, 'q']);
+  assert.deepEqual(ids([...outside, plan('q'), call('2', 'ExitPlanMode', {})]), [undefined, 'q']);
+  assert.deepEqual(shape(rowsOf(itemsOf(call('1', 'Read', {}), asked('q', 'Read', { file_path: 'a' })), true)), [
+    '1 running',
+    'question',
+  ]);
+});
+
 test('an approval can come before the record of its call', () => {
   const edit = { file_path: 'a', old_string: 'b', new_string: 'c' };
   const items = itemsOf(asked('p', 'Edit', edit), resolved('p'), call('1', 'Edit', edit), result('1'));

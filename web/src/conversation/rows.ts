@@ -57,11 +57,15 @@ const sorted = (_: string, value: any) =>
       )
     : value;
 
-/** Whether a request is about this call. The request may have additional fields, which the agent has filled in. */
-function isAbout(request: any, call: any) {
+/**
+ * Whether a request is about this call of the same tool. The request may have additional fields, which the agent has
+ * filled in: the whole plan, for a call by which Claude Code presents one.
+ */
+function isAbout(request: any, call: any, tool: string) {
   if (written(request) === written(call)) return true;
   const fields = typeof call === 'object' && call !== null ? Object.keys(call) : [];
-  return fields.length > 0 && fields.every((name) => written(request?.[name]) === written(call[name]));
+  if (!fields.length) return tool === 'ExitPlanMode';
+  return fields.every((name) => written(request?.[name]) === written(call[name]));
 }
 
 /** @param isRunning whether a call without a result is still running */
@@ -101,7 +105,8 @@ function lastEnd(items: readonly Item[]) {
 
 /**
  * Which approval request was about which call, by their tool and input. The call comes first, except in a terminal
- * session, where the agent asks before its own record of the call is read.
+ * session, where the agent asks before its own record of the call is read. A call that already had its result is not
+ * asked about.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();
@@ -112,7 +117,7 @@ function questionsOf(items: readonly Item[]) {
     byTool.set(tool, question);
     taken.add(question);
   };
-  const about = (question: Item, tool: Item) => isAbout(question.request.input, tool.input);
+  const about = (question: Item, tool: Item) => isAbout(question.request.input, tool.input, tool.name);
   for (const item of items) {
     if (item.kind === 'tool') {
       const question = early.get(item.name)?.find((one) => !taken.has(one) && about(one, item));
@@ -121,7 +126,7 @@ function questionsOf(items: readonly Item[]) {
     } else if (item.kind === 'question') {
       const name = item.request.tool_name;
       const latest = (calls.get(name) ?? []).slice(-RECENT);
-      const tool = latest.findLast((one) => !byTool.has(one) && about(item, one));
+      const tool = latest.findLast((one) => !byTool.has(one) && !(one.result?.seq < item.seq) && about(item, one));
       if (tool) join(tool, item);
       else append(early, name, item);
     } else if (item.kind === 'prompt' || item.kind === 'finished') early.clear();

@@ -223,7 +223,7 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
   if (question) {
     const { request, answer } = question as any;
     const plan = planIn(request);
-    if (plan !== undefined) return <Plan plan={editedPlan(answer) ?? plan} world={world} />;
+    if (plan !== undefined) return <SettledPlan plan={plan} answer={answer} world={world} />;
     if (request.proposal) return <Proposal proposal={request.proposal} answer={answer} />;
     if (answer?.edited && answer.updated_input && kind !== 'question')
       return (
@@ -273,6 +273,17 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
 const editedPlan = (answer: any) =>
   answer?.edited && typeof answer.updated_input?.plan === 'string' ? answer.updated_input.plan : undefined;
 
+/** The plan of a request, as it was accepted. */
+export function SettledPlan({ plan, answer, world }: { plan: string; answer: any; world: World }) {
+  const edited = editedPlan(answer);
+  return (
+    <>
+      {answer?.edited && edited === undefined && <p class="hint">{TOO_LARGE}</p>}
+      <Plan plan={edited ?? plan} world={world} />
+    </>
+  );
+}
+
 function Plan({ plan, world }: { plan: string; world: World }) {
   return (
     <div class="plan">
@@ -281,6 +292,8 @@ function Plan({ plan, world }: { plan: string; world: World }) {
     </div>
   );
 }
+
+const TOO_LARGE = 'The accepted version is too large to show. Proposed version:';
 
 /** A proposed change. If it was accepted with edits, the accepted version comes first. */
 export function Proposal({ proposal, answer }: { proposal: any; answer: any }) {
@@ -294,7 +307,7 @@ export function Proposal({ proposal, answer }: { proposal: any; answer: any }) {
           <p class="hint">Proposed version</p>
         </>
       )}
-      {answer?.edited && !isEdited && <p class="hint">The accepted version is too large to show. Proposed version:</p>}
+      {answer?.edited && !isEdited && <p class="hint">{TOO_LARGE}</p>}
       <TextsDiff {...proposal} />
     </>
   );

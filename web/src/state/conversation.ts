@@ -417,6 +417,7 @@ export class Conversation {
       } else if (block?.type === 'tool_result') {
         const images = Array.isArray(block.content) ? block.content.map(imageOf).filter(Boolean) : [];
         const result = {
+          seq: record.seq,
           text: resultText(block.content),
           images,
           error: Boolean(block.is_error),

@@ -141,6 +141,7 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
             claude.answer_dialog(dialog, key)
             person.loses(".approval h3", card)
         person.sees(".settled-line", "Answered elsewhere")
+        person.sees(".answers dd", "Right")
         person.sees(".said", "At the desk.")
         person.clicks("button:has-text('Continue here')")
         person.sees(".toast", "continues in the copy")

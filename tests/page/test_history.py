@@ -450,6 +450,24 @@ def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> No
         assert person.reads(".answers dd") == [chosen]
 
 
+@pytest.mark.parametrize("answers", [{"Which?": "Oak", "What else?": ["a", "b"]}, None])
+def test_answers_that_no_client_has_given_are_in_the_history(
+    browser: Browser, address: str, answers: dict[str, Any] | None
+) -> None:
+    """They were given in the agent's own terminal."""
+    text = 'Your questions have been answered: "Which?"="Oak".'
+    told: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
+    with browser.person(address) as person:
+        emits(person, call("1", "AskUserQuestion", questions=[{"question": "Which?"}]), result("1", text, **told))
+        if answers is None:
+            person.clicks(row("Asked Which?"))
+            person.sees(f"{opened('Asked Which?')} .result", text)
+        else:
+            person.sees(".answers dd", "a, b")
+            assert person.reads(".answers dt") == ["Which?", "What else?"]
+            assert person.reads(".answers dd") == ["Oak", "a, b"]
+
+
 def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str) -> None:
     """Finding 6."""
     with browser.person(address) as here, browser.person(address) as there:

@@ -365,6 +365,22 @@ async def test_only_what_was_said_is_taken_from_the_conversations_file(rig: Sock
     assert [one["run_id"] for one in rig.client.updates("run_finished")] == [session.turn]
 
 
+async def test_what_was_decided_in_the_terminal_is_in_the_history(rig: SocketRig) -> None:
+    """Answers to questions, in the form of the CLI's stream."""
+    session = Session(rig)
+    answered = {"questions": "secret", "answers": {"Which?": "oak", "What else?": ["a", "b"]}}
+    await session.reports("UserPromptSubmit", prompt="Go")
+    session.writes(
+        prompt("Go"),
+        *(used("t1", COMMAND), result("t1", toolUseResult=answered)),
+    )
+    await session.reports("Stop")
+    history = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    results = [one["message"] for one in history if one["message"].get("type") == "user" and "uuid" in one["message"]]
+    assert [one.get("tool_use_result") for one in results] == [{"answers": answered["answers"]}]
+    assert "secret" not in json.dumps(history)
+
+
 async def test_of_a_long_conversation_the_end_is_taken(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_file, "BEGIN_BYTES", 2_000)
     session = Session(rig)

@@ -16,7 +16,7 @@ import { countsOf } from './counts.ts';
 import { Folded } from './folded.tsx';
 import { FileLines, Images, More, numberedLines, Output } from './output.tsx';
 import type { GroupRow, ItemRow, Row, ToolRow } from './rows.ts';
-import { answersOf, settledWords } from './settled.ts';
+import { answersIn, answersOf, settledWords } from './settled.ts';
 import { fileIn, groupWords, kindOf, nowWords, subject, type ToolState, verb } from './tool-words.ts';
 import { When } from './when.tsx';
 import type { World } from './world.ts';
@@ -67,7 +67,7 @@ export function ToolView({
   const counts = countsOf(row);
   const error = state === 'failed' ? firstLine(tool.result?.text ?? tool.task?.text ?? '') : '';
   const todos = kindOf(tool as any) === 'todo' && Array.isArray(tool.input?.todos) ? tool.input.todos : undefined;
-  const answers = question && answersOf(question.answer, question.request);
+  const answers = answersTo(row);
   const line = (
     <>
       <State state={state} />
@@ -118,7 +118,7 @@ export function ToolView({
           body={() => <ToolBody row={row} world={world} />}
         />
       )}
-      {answers && answers.length > 0 && <Answers answers={answers} />}
+      {answers && <Answers answers={answers} />}
       {todos && <Todos todos={todos} />}
       {tool.result?.images?.length > 0 && <Images images={tool.result.images} />}
       {tool.task?.text && tool.result && (
@@ -144,6 +144,13 @@ const firstLine = (text: string) =>
     .trim()
     .split('\n', 1)[0]
     .slice(0, 300);
+
+/** The answers to the agent’s questions: from the client that gave them, otherwise from the call’s result. */
+function answersTo({ tool, question }: ToolRow) {
+  if (kindOf(tool as any) !== 'question') return undefined;
+  const answers = answersOf(question?.answer, question?.request) ?? answersIn(tool.result?.answers);
+  return answers?.length ? answers : undefined;
+}
 
 function Answers({ answers }: { answers: [string, string][] }) {
   return (
@@ -363,12 +370,14 @@ function FieldRow({ name, text }: { name: string; text: string }) {
   );
 }
 
-function Result({ row: { tool, state }, world }: { row: ToolRow; world: World }) {
+function Result({ row, world }: { row: ToolRow; world: World }) {
+  const { tool, state } = row;
   const { result } = tool;
   const kind = kindOf(tool as any);
   if (!result) return null;
   if (state === 'rejected') return null;
-  if (kind === 'question' || kind === 'todo') return result.error ? <Output text={result.text} /> : null;
+  if (kind === 'todo' && !result.error) return null;
+  if (kind === 'question' && !result.error && answersTo(row)) return null;
   if ((kind === 'edit' || kind === 'write') && state === 'done') return null;
   const file = fileIn(tool as any);
   const lines = kind === 'read' && file && !result.error ? numberedLines(result.text) : undefined;

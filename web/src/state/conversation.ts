@@ -423,6 +423,7 @@ export class Conversation {
           error: Boolean(block.is_error),
           truncated: record.truncated,
           patch: message.tool_use_result?.structuredPatch,
+          answers: message.tool_use_result?.answers,
         };
         const tool = this._tools.get(block.tool_use_id);
         if (tool) {

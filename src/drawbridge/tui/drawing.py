@@ -191,7 +191,7 @@ class Painter:
         state, color = (
             ("…", palette.soft)
             if result is None
-            else ("✗ rejected" if data.get("rejected") else "✗ failed", palette.no)
+            else ("✗ rejected" if result.denied or data.get("rejected") else "✗ failed", palette.no)
             if result.error
             else ("✓ done", palette.yes)
         )

@@ -366,18 +366,22 @@ async def test_only_what_was_said_is_taken_from_the_conversations_file(rig: Sock
 
 
 async def test_what_was_decided_in_the_terminal_is_in_the_history(rig: SocketRig) -> None:
-    """Answers to questions, in the form of the CLI's stream."""
+    """Answers and rejections, in the form of the CLI's stream."""
     session = Session(rig)
     answered = {"questions": "secret", "answers": {"Which?": "oak", "What else?": ["a", "b"]}}
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(
         prompt("Go"),
         *(used("t1", COMMAND), result("t1", toolUseResult=answered)),
+        *(used("t2", COMMAND), result("t2", toolDenialKind="user-rejected")),
     )
     await session.reports("Stop")
     history = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
-    results = [one["message"] for one in history if one["message"].get("type") == "user" and "uuid" in one["message"]]
-    assert [one.get("tool_use_result") for one in results] == [{"answers": answered["answers"]}]
+    lines = [one["message"] for one in history if one["direction"] == "claude"]
+    results = [line for line in lines if line["type"] == "user"]
+    assert [one.get("tool_use_result") for one in results] == [{"answers": answered["answers"]}, None]
+    denied = [{"id": "t2", "non_execution_kind": "user-rejected"}]
+    assert [one.get("tool_result_meta") for one in results] == [None, denied]
     assert "secret" not in json.dumps(history)
 
 

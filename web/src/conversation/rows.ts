@@ -154,7 +154,7 @@ function stateOf({ result, task }: Item, answer: any, isAsked: boolean, isRunnin
   if (task?.status === 'running' && isRunning) return 'running';
   if (task?.status === 'failed') return 'failed';
   if (task?.status === 'stopped' || task?.status === 'killed') return 'stopped';
-  if (result) return result.error ? 'failed' : 'done';
+  if (result) return !result.error ? 'done' : result.denied ? 'rejected' : 'failed';
   if (isAsked && !answer && isRunning) return 'waiting';
   return isRunning ? 'running' : 'stopped';
 }
@@ -164,7 +164,8 @@ function standsAlone(row: ToolRow) {
   const kind = kindOf(row.tool as any);
   const answer = row.question?.answer;
   return (
-    // Rejected, withdrawn, overruled, or accepted with edits.
+    row.state === 'rejected' ||
+    // Withdrawn, overruled, or accepted with edits.
     (answer && (answer.decision !== 'allow' || answer.edited)) ||
     row.tool.result?.images?.length > 0 ||
     kind === 'question' ||

@@ -371,11 +371,12 @@ function FieldRow({ name, text }: { name: string; text: string }) {
 }
 
 function Result({ row, world }: { row: ToolRow; world: World }) {
-  const { tool, state } = row;
+  const { tool, state, question } = row;
   const { result } = tool;
   const kind = kindOf(tool as any);
   if (!result) return null;
-  if (state === 'rejected') return null;
+  // What a client said is in the line.
+  if (question?.answer?.decision === 'deny') return null;
   if (kind === 'todo' && !result.error) return null;
   if (kind === 'question' && !result.error && answersTo(row)) return null;
   if ((kind === 'edit' || kind === 'write') && state === 'done') return null;

@@ -230,11 +230,14 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     outcome = _outcome(found.tool_use_result)
     if outcome is not None:
         data["tool_use_result"] = outcome
+    results = [block.tool_use_id for block in blocks if block.type == "tool_result"]
+    if found.tool_denial_kind is not None:
+        data["tool_result_meta"] = [{"id": id, "non_execution_kind": found.tool_denial_kind} for id in results]
     return Message(
         uuid=found.uuid,
         data=_encode(data),
         calls=tuple(Call(block.id, block.name, block.input) for block in blocks if block.type == "tool_use"),
-        results=tuple(Result(block.tool_use_id, _fate(found)) for block in blocks if block.type == "tool_result"),
+        results=tuple(Result(id, _fate(found)) for id in results),
         interrupted=any(block.type == "text" and block.text.startswith(INTERRUPTED) for block in blocks)
         and found.type == "user",
         text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),

@@ -388,7 +388,9 @@ def test_the_target_of_a_link_is_shown(browser: Browser, address: str, directory
 
 
 PLAN = "# Close on time\n\n1. Change `bridge.py`\n2. **Test** it\n"
-ACCEPT_EDITS = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+ASK_FIRST, ACCEPT_EDITS = (
+    [{"type": "setMode", "mode": mode, "destination": "session"}] for mode in ("default", "acceptEdits")
+)
 
 
 def plan() -> dict[str, Any]:
@@ -401,10 +403,10 @@ def test_a_plan_is_read_and_approved(browser: Browser, address: str) -> None:
         person.sees(f"{CARD} h3", "The demo agent’s plan")
         person.sees(f"{CARD} .markdown li", "Change bridge.py")
         assert "\\n" not in person.reads(CARD)[0]
-        person.clicks(f"{CARD} button:has-text('Approve')")
+        person.clicks(f"{CARD} button:has-text('Approve, ask before edits')")
         [answer] = answers(person)
         assert answer["behavior"] == "allow"
-        assert "updatedPermissions" not in answer
+        assert answer["updatedPermissions"] == ASK_FIRST
         person.clicks(".settled-line summary:has-text('Plan approved by')")
         person.sees(".settled-line .markdown li", "Change bridge.py")
 

@@ -12,7 +12,7 @@ from tests import programs
 from tests.e2e.gemini import workstation as gemini_workstation
 from tests.e2e.guard.workstation import wait_for_text
 from tests.rigs import claude_rig
-from tests.rigs.claude_rig import EDIT_DIALOG, TOOL_DIALOG, YES, Claude
+from tests.rigs.claude_rig import EDIT_DIALOG, NO, TOOL_DIALOG, YES, Claude
 from tests.rigs.gemini_stub import GeminiStub, replace
 from tests.rigs.gemini_stub import text as gemini_text
 from tests.rigs.messages_stub import Block, MessagesStub, edit, read, text, tool_use, write
@@ -125,12 +125,13 @@ async def test_its_questions_are_answered_in_the_page(
 async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_goes_on_there(
     browser: Browser, rig: ServedWorkstation, rig_server: Server
 ) -> None:
-    new = rig.project / "new.txt"
+    new, unwanted = rig.project / "new.txt", rig.project / "unwanted.txt"
     turns = [
         touch("made"),
         tool_use("AskUserQuestion", questions=[QUESTION]),
         write(new, "theirs\n"),
         text("At the desk."),
+        write(unwanted, "theirs\n"),
     ]
     with watched(browser, rig, rig_server, *turns, text("From the sofa.")) as (claude, person):
         for card, dialog, key in [
@@ -142,7 +143,12 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
             claude.answer_dialog(dialog, key)
             person.loses(".approval h3", card)
         person.sees(".settled-line", "Answered elsewhere")
+        person.sees(".answers dd", "Right")
         person.sees(".said", "At the desk.")
+        claude.prompt("And another")
+        person.sees(".approval h3", "unwanted.txt")
+        claude.answer_dialog(EDIT_DIALOG, NO)
+        person.sees(".tool-row.rejected", "Answered elsewhere")
         person.clicks("button:has-text('Continue here')")
         person.sees(".toast", "continues in the copy")
         person.until("!location.hash.includes('desk_')")

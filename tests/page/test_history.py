@@ -467,6 +467,26 @@ def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: s
         assert person.reads(".tool-body .hint") == ["Accepted version", "Proposed version"]
 
 
+@pytest.mark.parametrize("has_call", [True, False])
+def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
+    """Claude Code's own call has no input. The call may be missing: a terminal session's record of it comes later."""
+    request = {"subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. Theirs\n"}}
+    asks: dict[str, Any] = {"type": "control_request", "request_id": "q", "request": request}
+    with browser.person(address) as person:
+        emits(person, *([call("1", "ExitPlanMode")] if has_call else []), asks, {"hold": True})
+        person.sees(".approval .markdown li", "Theirs")
+        person.clicks(".approval footer button[aria-keyshortcuts=e]")
+        person.fills(".approval textarea", "# New\n\n1. Mine\n")
+        person.accepts_edited()
+        person.clicks("summary:has-text('Accepted with your edits')")
+        person.sees(".tool-body .plan li", "Mine")
+        [shown] = person.reads(".tool-body")
+        assert "Theirs" not in shown
+        assert '"plan"' not in shown
+        assert person.runs("document.querySelectorAll('.tool').length") == has_call
+        assert person.runs("document.querySelectorAll('.settled-words').length") == 1
+
+
 def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("Something")
@@ -492,6 +512,24 @@ def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> No
         assert asked == "What should the drawbridge be painted with?"
         assert question.endswith(asked)
         assert person.reads(".answers dd") == [chosen]
+
+
+@pytest.mark.parametrize("answers", [{"Which?": "Oak", "What else?": ["a", "b"]}, None])
+def test_answers_that_no_client_has_given_are_in_the_history(
+    browser: Browser, address: str, answers: dict[str, Any] | None
+) -> None:
+    """They were given in the agent's own terminal."""
+    text = 'Your questions have been answered: "Which?"="Oak".'
+    told: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
+    with browser.person(address) as person:
+        emits(person, call("1", "AskUserQuestion", questions=[{"question": "Which?"}]), result("1", text, **told))
+        if answers is None:
+            person.clicks(row("Asked Which?"))
+            person.sees(f"{opened('Asked Which?')} .result", text)
+        else:
+            person.sees(".answers dd", "a, b")
+            assert person.reads(".answers dt") == ["Which?", "What else?"]
+            assert person.reads(".answers dd") == ["Oak", "a, b"]
 
 
 def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str) -> None:

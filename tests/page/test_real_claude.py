@@ -130,29 +130,55 @@ async def test_claude_asks_in_the_page_and_does_what_is_decided_there(
     assert "Right" in "\n".join(model.requests[4].tool_results)
 
 
+def picks_mode(person: Person, mode: str, words: str) -> None:
+    person.picks("mode", mode)
+    person.sees(".toast", f"Mode: {words}")
+
+
+@pytest.mark.parametrize(
+    ("before", "button", "after"),
+    [("", "Approve and accept edits", "acceptEdits"), ("acceptEdits", "Approve, ask before edits", "default")],
+)
 @pytest.mark.thorough
-async def test_claudes_plan_is_approved_with_its_edits(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """The real CLI leaves the mode plan for the one that accepts edits, though it suggests none."""
-    async with working(browser, tmp_path / "data", directory, text("What shall I plan?")) as (person, model):
-        person.picks("mode", "plan")
-        person.sees(".toast", "Mode: Plan")
+async def test_claudes_plan_is_approved(
+    browser: Browser, tmp_path: Path, directory: Path, before: str, button: str, after: str
+) -> None:
+    """The real CLI leaves the mode plan for the one that was approved, whatever its mode was before."""
+    poem = directory / "poem.txt"
+    poem.write_text(POEM)
+    async with working(browser, tmp_path / "data", directory) as (person, model):
+        if before:
+            picks_mode(person, before, "Auto-accept edits")
+            model.will_say(text("I edit without asking."))
+            person.prompts("Wait")
+            person.sees(".finished")
+        picks_mode(person, "plan", "Plan")
+        model.will_say(text("What shall I plan?"))
         person.prompts("Hello")
-        person.sees(".finished")
+        person.sees(".said", "What shall I plan?")
+        person.until("[...document.querySelectorAll('.items > .item')].at(-1)?.dataset.kind === 'finished'")
         found = re.search(r"/[^\s\"`]+/plans/[\w-]+\.md", str(model.requests[-1].body))
         assert found, "the CLI names the file of the plan"
         model.will_say(
             write(Path(found[0]), "# Close on time\n\n1. Test it\n"),
             tool_use("ToolSearch", query="select:ExitPlanMode", max_results=5),
             tool_use("ExitPlanMode"),
+            read(poem),
+            edit(poem, "two", "2"),
             text("Then I begin."),
         )
         person.prompts("Plan it")
         person.sees(".approval h3", "Claude’s plan")
         person.sees(".approval .markdown li", "Test it")
-        person.clicks("text=Approve and accept edits")
+        person.clicks(f"text={button}")
+        if after == "default":
+            person.sees(".approval h3", "Claude wants to edit poem.txt")
+            assert poem.read_text() == POEM
+            person.clicks(".approval .yes")
         person.sees(".said", "Then I begin.")
-        person.sees(".chip.mode > button[data-value=acceptEdits]")
-    assert "approved your plan" in "\n".join(model.requests[-1].tool_results)
+        person.sees(f".chip.mode > button[data-value={after}]")
+    assert "approved your plan" in "\n".join(result for one in model.requests for result in one.tool_results)
+    assert "2 birds" in poem.read_text()
 
 
 @pytest.mark.thorough

@@ -64,7 +64,7 @@ def test_a_plan_has_three_answers() -> None:
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     shown = ways(asked("ExitPlanMode", {"plan": "# Plan"}, suggestions=[mode]), ApprovalState())
     assert [shown[name].plain for name in ("accept", "always", "reject")] == [
-        "a Approve",
+        "a Approve, ask before edits",
         "w Approve and accept edits",
         "r Keep planning",
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drawbridge.tui.colours import DARK
-from drawbridge.tui.conversation import Item
+from drawbridge.tui.conversation import Conversation, Item, Record
 from drawbridge.tui.drawing import Painter
 
 BASH: dict[str, Any] = {"tool_name": "Bash", "input": {"command": "make"}}
@@ -50,6 +50,17 @@ def test_an_edited_input_unfolds() -> None:
     assert "Too large to show." in _drawn(BASH, EDITED, folded=False)
 
 
+def test_a_plan_unfolds_as_it_was_accepted() -> None:
+    """Claude Code's own call has no input: the plan is in the request."""
+    plan: dict[str, Any] = {"tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. *Theirs*\n"}}
+    for answer in ({"decision": "allow", "by": "phone"}, {"decision": "deny", "by": "phone"}, {"reason": "gone"}):
+        assert "1 Theirs" in _drawn(plan, answer, folded=False)
+        assert "Theirs" not in _drawn(plan, answer, folded=True)
+    shown = _drawn(plan, {**EDITED, "updated_input": {"plan": "# New\n\n1. *Mine*\n"}}, folded=False)
+    assert "1 Mine" in shown
+    assert "Theirs" not in shown
+
+
 def test_an_answer_to_a_question_is_not_an_edit() -> None:
     asked = {"tool_name": "AskUserQuestion", "input": {"questions": []}}
     shown = _drawn(asked, {**EDITED, "updated_input": {"answers": {"Which?": "oak"}}}, folded=False)
@@ -69,6 +80,30 @@ def test_an_answer_to_a_question_is_not_an_edit() -> None:
 )
 def test_what_the_desk_settled_is_not_withdrawn(reason: str, words: str) -> None:
     assert _drawn(BASH, {"reason": reason}, folded=True).startswith(f"↩ {words}")
+
+
+@pytest.mark.parametrize("first", ["call", "result"])
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([{"id": "t1", "non_execution_kind": "user-rejected"}], "✗ rejected"),
+        ([{"id": "t1", "non_execution_kind": "automode-blocked"}], "✗ rejected"),
+        ([{"id": "t2", "non_execution_kind": "user-rejected"}, "odd"], "✗ failed"),
+        ("odd", "✗ failed"),
+    ],
+)
+def test_what_was_rejected_in_the_terminal_has_not_failed(told: Any, words: str, first: str) -> None:
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": "No.", "is_error": True}
+    result = {"type": "user", "message": {"content": [block]}, "tool_result_meta": told}
+    called = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}
+    call = {"type": "assistant", "message": {"content": [called]}}
+    conversation = Conversation("p")
+    conversation.join({"last_seq": 0, "run": None, "queue": [], "open_approvals": []}, restart=True)
+    for seq, message in enumerate((call, result) if first == "call" else (result, call), start=1):
+        conversation.take(Record(seq, "", "claude", message))
+    (item,) = conversation.items
+    (line,) = Painter(DARK).item(item, 80, folded=True, whole=None)
+    assert line.text.rstrip().endswith(words)
 
 
 def test_a_run_in_another_directory_says_where_its_agent_worked() -> None:

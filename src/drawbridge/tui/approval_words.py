@@ -74,7 +74,8 @@ def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
 
 def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     plan = request["tool_name"] == PLAN
-    accept = "Accept edited version" if state.edited else "Approve" if plan else "Accept"
+    approve = "Approve, ask before edits" if state.may_remember and answers.only_accepts_edits(request) else "Approve"
+    accept = "Accept edited version" if state.edited else approve if plan else "Accept"
     found = {"accept": _label("a", accept)}
     if not answers.why_not_edited(request, may_run=state.may_remember):
         found["edit"] = _label("e", "Edit")

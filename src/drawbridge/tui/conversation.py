@@ -41,6 +41,8 @@ class Result(NamedTuple):
     text: str
     error: bool
     truncated: Json | None
+    denied: bool = False
+    """Whether the tool was not allowed to run."""
 
 
 @dataclass(slots=True, eq=False)
@@ -341,7 +343,8 @@ class Conversation:
                     item = self._add(record, "tool", data | {"result": self._results.pop(id, None)}, nested=nested)
                     self._tools[id] = item
                 case {"type": "tool_result", "tool_use_id": str(id)}:
-                    result = Result(result_text(block.get("content")), bool(block.get("is_error")), record.truncated)
+                    text, error = result_text(block.get("content")), bool(block.get("is_error"))
+                    result = Result(text, error, record.truncated, error and _is_denied(message, id))
                     tool = self._tools.get(id)
                     if tool is None:
                         self._results[id] = result
@@ -394,6 +397,13 @@ class Conversation:
                 self._add(record, "notice", {"text": "New session"})
             case "session_changed" if data.get("fork_from"):
                 self._add(record, "notice", {"text": "Forked from an earlier session"})
+
+
+def _is_denied(message: Json, id: str) -> bool:
+    """Whether Claude Code reports that this call was not allowed to run: by a person, a rule, a hook or auto mode."""
+    told = message.get("tool_result_meta")
+    about = [one for one in told if isinstance(one, dict) and one.get("id") == id] if isinstance(told, list) else []
+    return any(isinstance(one.get("non_execution_kind"), str) for one in about)
 
 
 def _run_of(record: Record) -> str | None:

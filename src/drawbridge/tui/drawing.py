@@ -30,7 +30,7 @@ from textual.strip import Strip
 from drawbridge.core.terminal_text import harmless_pieces
 from drawbridge.text.counts import size
 from drawbridge.tui import wording
-from drawbridge.tui.call_parts import Part, of_request, parts
+from drawbridge.tui.call_parts import PLAN, Part, of_request, parts
 from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
 from drawbridge.tui.colours import CodeColours, Palette
 from drawbridge.tui.conversation import Item
@@ -191,7 +191,7 @@ class Painter:
         state, color = (
             ("…", palette.soft)
             if result is None
-            else ("✗ rejected" if data.get("rejected") else "✗ failed", palette.no)
+            else ("✗ rejected" if result.denied or data.get("rejected") else "✗ failed", palette.no)
             if result.error
             else ("✓ done", palette.yes)
         )
@@ -246,6 +246,8 @@ class Painter:
         if proposal:
             yield from self.plain("Proposed version", width, palette.soft)
             yield from self.diff(proposal, width)
+        elif request["tool_name"] == PLAN and not answer.get("edited"):
+            yield from self.call(of_request(request, request["input"]), width)
 
     def _accepted(self, request: Mapping[str, Any], answer: Mapping[str, Any], width: int) -> list[Strip]:
         """The version that a person accepted after editing it."""

@@ -65,14 +65,19 @@ def test_a_question_about_a_file_shows_what_would_change() -> None:
     )
 
 
-def test_a_plan_can_be_approved_with_its_edits() -> None:
-    """The CLI suggests nothing with ExitPlanMode, but accepts the mode in the answer."""
+def test_a_plan_is_approved_with_a_mode() -> None:
+    """The CLI suggests nothing with ExitPlanMode, but accepts the mode in the answer. Without one it would return to the
+    mode before plan, which may edit without asking."""
     plan = {"plan": "# Plan"}
-    accept_edits = [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+    asks, accepts = (
+        [{"type": "setMode", "mode": mode, "destination": "session"}] for mode in ("default", "acceptEdits")
+    )
     once = answered(Decision(allow=True), tool_name="ExitPlanMode", input=plan)
     always = answered(Decision(allow=True, remember=True), tool_name="ExitPlanMode", input=plan)
-    assert "updatedPermissions" not in once
-    assert always["updatedPermissions"] == accept_edits
+    denied = answered(Decision(allow=False, remember=True), tool_name="ExitPlanMode", input=plan)
+    assert once["updatedPermissions"] == asks
+    assert always["updatedPermissions"] == accepts
+    assert "updatedPermissions" not in denied
 
 
 @pytest.mark.parametrize("suggestions", [None, {}, "x", 5])

@@ -86,6 +86,24 @@ test('running, waiting, rejected, failed and stopped calls are told apart', () =
   assert.deepEqual(shape(rowsOf(more, true)), ['2 rejected']);
 });
 
+test('a call that was rejected in the terminal, by a rule or by auto mode has not failed', () => {
+  const told = (id, kind) => ({ tool_result_meta: [{ id, non_execution_kind: kind }] });
+  const no = (id) => result(id, 'No.', { is_error: true });
+  const items = itemsOf(
+    call('1', 'Bash', { command: 'a' }),
+    { ...no('1'), ...told('1', 'automode-blocked') },
+    call('2', 'Bash', { command: 'b' }),
+    asked('q', 'Bash', { command: 'b' }),
+    event('permission_withdrawn', { approval_id: 'q', reason: 'answered elsewhere' }),
+    { ...no('2'), ...told('2', 'user-rejected') },
+    call('3', 'Bash', { command: 'c' }),
+    { ...no('3'), ...told('another', 'user-rejected') },
+    call('4', 'Bash', { command: 'd' }),
+    { ...no('4'), tool_result_meta: 'odd' },
+  );
+  assert.deepEqual(shape(rowsOf(items, true)), ['1 rejected', '2 rejected', ['3 failed', '4 failed']]);
+});
+
 test('a call waits although the request has fields that the agent has filled in', () => {
   const input = { file_path: 'a', old_string: 'b', new_string: 'c' };
   const items = itemsOf(call('1', 'Edit', input), asked('p', 'Edit', { ...input, replace_all: false }));
@@ -115,6 +133,18 @@ test('an approval has no second row beside its call', () => {
   const rows = rowsOf(items, true);
   assert.deepEqual(shape(rows), ['1 running', '2 running', 'question']);
   assert.equal(rows[0].question.request.approval_id, 'p');
+});
+
+test('a call without an input is joined to the plan that it presents', () => {
+  const plan = (id) => asked(id, 'ExitPlanMode', { plan: `# ${id}`, planFilePath: '/plans/a.md' });
+  const outside = [call('1', 'ExitPlanMode', {}), result('1', 'You are not in plan mode.', { is_error: true })];
+  const ids = (messages) => rowsOf(itemsOf(...messages), true).map((row) => row.question?.request.approval_id);
+  assert.deepEqual(ids([...outside, call('2', 'ExitPlanMode', {}), plan('q')]), [undefined, 'q']);
+  assert.deepEqual(ids([...outside, plan('q'), call('2', 'ExitPlanMode', {})]), [undefined, 'q']);
+  assert.deepEqual(shape(rowsOf(itemsOf(call('1', 'Read', {}), asked('q', 'Read', { file_path: 'a' })), true)), [
+    '1 running',
+    'question',
+  ]);
 });
 
 test('an approval can come before the record of its call', () => {

@@ -1,4 +1,4 @@
-"""The plan of a plain ``claude``: accepted on a client, it is accepted in the terminal too."""
+"""The plan of a plain ``claude``: accepted on a client, it is accepted in the terminal too, with the mode chosen there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,27 @@ pytestmark = pytest.mark.thorough
 PLAN = "# Plan\n\n1. Write it.\n"
 
 
-@pytest.mark.parametrize("change", ["as it is", "edited", "with accept edits"])
-async def test_an_accepted_plan_reaches_the_agent(rig: ServedWorkstation, server: Server, change: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ("plan", "as it is"),
+        ("plan", "edited"),
+        ("plan", "with accept edits"),
+        ("acceptEdits", "as it is"),
+    ],
+)
+async def test_an_accepted_plan_reaches_the_agent(
+    rig: ServedWorkstation, server: Server, before: str, change: str
+) -> None:
+    """Unless edits are accepted with the plan, the agent asks about them, even if it did not before the plan."""
     notes = rig.file("notes.txt", "one\n")
     rig.model.will_plan(PLAN, read(notes), edit(notes, "one", "two"), text("It is carried out."))
     async with following(server) as phone:
-        claude = rig.plain_claude("--permission-mode", "plan")
+        claude = rig.plain_claude("--permission-mode", before)
         await phone.session()
+        if before != "plan":
+            claude.pane.press("BTab")
+        claude.pane.wait_for("plan mode on")
         claude.prompt("Plan it")
         question = await phone.question("ExitPlanMode")
         assert question["input"]["plan"] == PLAN

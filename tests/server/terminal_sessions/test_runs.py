@@ -462,15 +462,13 @@ def _state(rig: SocketRig, session: Session) -> str:
 async def test_an_accepted_plan_is_sent_with_its_input(rig: SocketRig) -> None:
     """Without it the CLI ignores that it was accepted (2.1.329)."""
     session = Session(rig)
-    async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
-        await rig.answers(question)
-        assert await hook.receive() == {"decision": {"behavior": "allow", "updatedInput": PLAN}}
-    await session.reports("PostToolUse", tool_name="ExitPlanMode", tool_input=PLAN)
-    async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
-        await rig.answers(question, remember=True)
-        mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-        verdict = {"behavior": "allow", "updatedInput": PLAN, "updatedPermissions": [mode]}
-        assert await hook.receive() == {"decision": verdict}
+    for remember, mode in ((False, "default"), (True, "acceptEdits")):
+        async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
+            await rig.answers(question, remember=remember)
+            changed = {"type": "setMode", "mode": mode, "destination": "session"}
+            verdict = {"behavior": "allow", "updatedInput": PLAN, "updatedPermissions": [changed]}
+            assert await hook.receive() == {"decision": verdict}
+        await session.reports("PostToolUse", tool_name="ExitPlanMode", tool_input=PLAN)
 
 
 async def test_a_plan_rejected_at_the_desk_is_settled(rig: SocketRig) -> None:

@@ -365,6 +365,26 @@ async def test_only_what_was_said_is_taken_from_the_conversations_file(rig: Sock
     assert [one["run_id"] for one in rig.client.updates("run_finished")] == [session.turn]
 
 
+async def test_what_was_decided_in_the_terminal_is_in_the_history(rig: SocketRig) -> None:
+    """Answers and rejections, in the form of the CLI's stream."""
+    session = Session(rig)
+    answered = {"questions": "secret", "answers": {"Which?": "oak", "What else?": ["a", "b"]}}
+    await session.reports("UserPromptSubmit", prompt="Go")
+    session.writes(
+        prompt("Go"),
+        *(used("t1", COMMAND), result("t1", toolUseResult=answered)),
+        *(used("t2", COMMAND), result("t2", toolDenialKind="user-rejected")),
+    )
+    await session.reports("Stop")
+    history = (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
+    lines = [one["message"] for one in history if one["direction"] == "claude"]
+    results = [line for line in lines if line["type"] == "user"]
+    assert [one.get("tool_use_result") for one in results] == [{"answers": answered["answers"]}, None]
+    denied = [{"id": "t2", "non_execution_kind": "user-rejected"}]
+    assert [one.get("tool_result_meta") for one in results] == [None, denied]
+    assert "secret" not in json.dumps(history)
+
+
 async def test_of_a_long_conversation_the_end_is_taken(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_file, "BEGIN_BYTES", 2_000)
     session = Session(rig)

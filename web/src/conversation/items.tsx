@@ -20,7 +20,7 @@ import { Folded } from './folded.tsx';
 import { Images, More, Output, SentFiles } from './output.tsx';
 import type { ItemRow, Row, ToolRow } from './rows.ts';
 import { answersOf } from './settled.ts';
-import { GroupView, Proposal, settledOf, ToolView } from './tool.tsx';
+import { GroupView, Proposal, settledOf, SettledPlan, ToolView } from './tool.tsx';
 import { When } from './when.tsx';
 import type { World } from './world.ts';
 
@@ -244,11 +244,11 @@ function Settled({ item, world }: ViewOf) {
       line={line}
       body={() => (
         <div class="tool-body">
-          {answer.edited && !isEdited && answer.updated_input && (
+          {answer.edited && !isEdited && answer.updated_input && plan === undefined && (
             <Output text={JSON.stringify(answer.updated_input, null, 2)} label="Copy input" />
           )}
           {request.proposal && <Proposal proposal={request.proposal} answer={answer} />}
-          {plan !== undefined && <Message text={plan} openFile={world.openFile} />}
+          {plan !== undefined && <SettledPlan plan={plan} answer={answer} world={world} />}
           {changes.map((change, index) => (
             <TextsDiff key={index} {...change} />
           ))}

@@ -58,11 +58,15 @@ const sorted = (_: string, value: any) =>
       )
     : value;
 
-/** Whether a request is about this call. The request may have additional fields, which the agent has filled in. */
-function isAbout(request: any, call: any) {
+/**
+ * Whether a request is about this call of the same tool. The request may have additional fields, which the agent has
+ * filled in: the whole plan, for a call by which Claude Code presents one.
+ */
+function isAbout(request: any, call: any, tool: string) {
   if (written(request) === written(call)) return true;
   const fields = typeof call === 'object' && call !== null ? Object.keys(call) : [];
-  return fields.length > 0 && fields.every((name) => written(request?.[name]) === written(call[name]));
+  if (!fields.length) return tool === 'ExitPlanMode';
+  return fields.every((name) => written(request?.[name]) === written(call[name]));
 }
 
 /** @param isRunning whether a call without a result is still running */
@@ -102,7 +106,8 @@ function lastEnd(items: readonly Item[]) {
 
 /**
  * Which approval request was about which call, by their tool and input. The call comes first, except in a terminal
- * session, where the agent asks before its own record of the call is read.
+ * session, where the agent asks before its own record of the call is read. A call that already had its result is not
+ * asked about.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();
@@ -114,7 +119,7 @@ function questionsOf(items: readonly Item[]) {
     taken.add(question);
   };
   const about = ({ request }: Item, tool: Item) =>
-    isToolCall(request) ? request.input.toolCallId === tool.id : isAbout(request.input, tool.input);
+    isToolCall(request) ? request.input.toolCallId === tool.id : isAbout(request.input, tool.input, tool.name);
   for (const item of items) {
     if (item.kind === 'tool') {
       const asked = [...(early.get(item.name) ?? []), ...(early.get(BY_ID) ?? [])];
@@ -125,7 +130,7 @@ function questionsOf(items: readonly Item[]) {
     } else if (item.kind === 'question') {
       const name = isToolCall(item.request) ? BY_ID : item.request.tool_name;
       const latest = (calls.get(name) ?? []).slice(-RECENT);
-      const tool = latest.findLast((one) => !byTool.has(one) && about(item, one));
+      const tool = latest.findLast((one) => !byTool.has(one) && !(one.result?.seq < item.seq) && about(item, one));
       if (tool) join(tool, item);
       else append(early, name, item);
     } else if (item.kind === 'prompt' || item.kind === 'finished') early.clear();
@@ -156,7 +161,7 @@ function stateOf({ result, task }: Item, answer: any, isAsked: boolean, isRunnin
   if (task?.status === 'running' && isRunning) return 'running';
   if (task?.status === 'failed') return 'failed';
   if (task?.status === 'stopped' || task?.status === 'killed') return 'stopped';
-  if (result) return result.error ? 'failed' : 'done';
+  if (result) return !result.error ? 'done' : result.denied ? 'rejected' : 'failed';
   if (isAsked && !answer && isRunning) return 'waiting';
   return isRunning ? 'running' : 'stopped';
 }
@@ -166,7 +171,8 @@ function standsAlone(row: ToolRow) {
   const kind = kindOf(row.tool as any);
   const answer = row.question?.answer;
   return (
-    // Rejected, withdrawn, overruled, or accepted with edits.
+    row.state === 'rejected' ||
+    // Withdrawn, overruled, or accepted with edits.
     (answer && (answer.decision !== 'allow' || answer.edited)) ||
     row.tool.result?.images?.length > 0 ||
     kind === 'question' ||

@@ -11,7 +11,11 @@ function withdrawn(reason: string) {
 
 /** What was chosen or written for each of an agent's questions; undefined if it is not known. */
 export function answersOf(answer: any, request: any): [string, string][] | undefined {
-  const given = request?.tool_name === 'AskUserQuestion' ? answer?.updated_input?.answers : undefined;
+  return request?.tool_name === 'AskUserQuestion' ? answersIn(answer?.updated_input?.answers) : undefined;
+}
+
+/** Claude Code's answers by question, as pairs; undefined if there aren’t any. */
+export function answersIn(given: any): [string, string][] | undefined {
   if (typeof given !== 'object' || given === null) return undefined;
   const words = (value: any) => (Array.isArray(value) ? value.join(', ') : String(value));
   return Object.entries(given).map(([question, value]) => [question, words(value)]);

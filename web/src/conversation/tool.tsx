@@ -16,7 +16,7 @@ import { countsOf } from './counts.ts';
 import { Folded } from './folded.tsx';
 import { FileLines, Images, More, numberedLines, Output } from './output.tsx';
 import type { GroupRow, ItemRow, Row, ToolRow } from './rows.ts';
-import { answersOf, settledWords } from './settled.ts';
+import { answersIn, answersOf, settledWords } from './settled.ts';
 import { fileIn, groupWords, kindOf, nowWords, subject, type ToolState, verb } from './tool-words.ts';
 import { When } from './when.tsx';
 import type { World } from './world.ts';
@@ -67,7 +67,7 @@ export function ToolView({
   const counts = countsOf(row);
   const error = state === 'failed' ? firstLine(tool.result?.text ?? tool.task?.text ?? '') : '';
   const todos = kindOf(tool as any) === 'todo' && Array.isArray(tool.input?.todos) ? tool.input.todos : undefined;
-  const answers = question && answersOf(question.answer, question.request);
+  const answers = answersTo(row);
   const line = (
     <>
       <State state={state} />
@@ -118,7 +118,7 @@ export function ToolView({
           body={() => <ToolBody row={row} world={world} />}
         />
       )}
-      {answers && answers.length > 0 && <Answers answers={answers} />}
+      {answers && <Answers answers={answers} />}
       {todos && <Todos todos={todos} />}
       {tool.result?.images?.length > 0 && <Images images={tool.result.images} />}
       {tool.task?.text && tool.result && (
@@ -144,6 +144,13 @@ const firstLine = (text: string) =>
     .trim()
     .split('\n', 1)[0]
     .slice(0, 300);
+
+/** The answers to the agent’s questions: from the client that gave them, otherwise from the call’s result. */
+function answersTo({ tool, question }: ToolRow) {
+  if (kindOf(tool as any) !== 'question') return undefined;
+  const answers = answersOf(question?.answer, question?.request) ?? answersIn(tool.result?.answers);
+  return answers?.length ? answers : undefined;
+}
 
 function Answers({ answers }: { answers: [string, string][] }) {
   return (
@@ -223,7 +230,7 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
   if (question) {
     const { request, answer } = question as any;
     const plan = planIn(request);
-    if (plan !== undefined) return <Plan plan={editedPlan(answer) ?? plan} world={world} />;
+    if (plan !== undefined) return <SettledPlan plan={plan} answer={answer} world={world} />;
     if (request.proposal) return <Proposal proposal={request.proposal} answer={answer} />;
     if (answer?.edited && answer.updated_input && kind !== 'question')
       return (
@@ -273,6 +280,17 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
 const editedPlan = (answer: any) =>
   answer?.edited && typeof answer.updated_input?.plan === 'string' ? answer.updated_input.plan : undefined;
 
+/** The plan of a request, as it was accepted. */
+export function SettledPlan({ plan, answer, world }: { plan: string; answer: any; world: World }) {
+  const edited = editedPlan(answer);
+  return (
+    <>
+      {answer?.edited && edited === undefined && <p class="hint">{TOO_LARGE}</p>}
+      <Plan plan={edited ?? plan} world={world} />
+    </>
+  );
+}
+
 function Plan({ plan, world }: { plan: string; world: World }) {
   return (
     <div class="plan">
@@ -281,6 +299,8 @@ function Plan({ plan, world }: { plan: string; world: World }) {
     </div>
   );
 }
+
+const TOO_LARGE = 'The accepted version is too large to show. Proposed version:';
 
 /** A proposed change. If it was accepted with edits, the accepted version comes first. */
 export function Proposal({ proposal, answer }: { proposal: any; answer: any }) {
@@ -294,7 +314,7 @@ export function Proposal({ proposal, answer }: { proposal: any; answer: any }) {
           <p class="hint">Proposed version</p>
         </>
       )}
-      {answer?.edited && !isEdited && <p class="hint">The accepted version is too large to show. Proposed version:</p>}
+      {answer?.edited && !isEdited && <p class="hint">{TOO_LARGE}</p>}
       <TextsDiff {...proposal} />
     </>
   );
@@ -350,12 +370,15 @@ function FieldRow({ name, text }: { name: string; text: string }) {
   );
 }
 
-function Result({ row: { tool, state }, world }: { row: ToolRow; world: World }) {
+function Result({ row, world }: { row: ToolRow; world: World }) {
+  const { tool, state, question } = row;
   const { result } = tool;
   const kind = kindOf(tool as any);
   if (!result) return null;
-  if (state === 'rejected') return null;
-  if (kind === 'question' || kind === 'todo') return result.error ? <Output text={result.text} /> : null;
+  // What a client said is in the line.
+  if (question?.answer?.decision === 'deny') return null;
+  if (kind === 'todo' && !result.error) return null;
+  if (kind === 'question' && !result.error && answersTo(row)) return null;
   if ((kind === 'edit' || kind === 'write') && state === 'done') return null;
   const file = fileIn(tool as any);
   const lines = kind === 'read' && file && !result.error ? numberedLines(result.text) : undefined;

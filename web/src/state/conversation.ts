@@ -427,11 +427,14 @@ export class Conversation {
       } else if (block?.type === 'tool_result') {
         const images = Array.isArray(block.content) ? block.content.map(imageOf).filter(Boolean) : [];
         const result = {
+          seq: record.seq,
           text: resultText(block.content),
           images,
           error: Boolean(block.is_error),
           truncated: record.truncated,
           patch: message.tool_use_result?.structuredPatch,
+          denied: isDenied(message, block.tool_use_id),
+          answers: message.tool_use_result?.answers,
         };
         const tool = this._tools.get(block.tool_use_id);
         if (tool) {
@@ -512,6 +515,11 @@ const REVIEWED: { [decision: string]: string } = { keep: 'kept', undo: 'undid', 
 
 /** Whether this is what Claude Code writes when somebody has stopped it. */
 export const isInterruption = (text: unknown) => /^\s*\[Request interrupted by user/.test(String(text));
+
+/** Whether Claude Code reports that a call was not allowed to run: by a person, a rule, a hook or auto mode. */
+function isDenied({ tool_result_meta: told }: any, id: string) {
+  return Array.isArray(told) && told.some((one) => one?.id === id && typeof one.non_execution_kind === 'string');
+}
 
 /** The text in the record of a prompt, or of an edit to it. */
 function promptOf(message: any): string {

@@ -101,6 +101,7 @@ class _Reply(Struct):
 
 
 class _OpenQuestion(Struct, frozen=True):
+    tool_name: str
     input: Raw
     suggestions: Raw
 
@@ -441,7 +442,7 @@ class ClaudeConversation:
         if not bytes(suggestions).startswith(b"["):
             suggestions = Raw(b"[]")
         suggestions = prompts.suggestions(request.tool_name, suggestions)
-        self._questions[id] = _OpenQuestion(request.input, suggestions)
+        self._questions[id] = _OpenQuestion(request.tool_name, request.input, suggestions)
         proposed = proposal(request.tool_name, given, self._read)
         question = Question(
             id,
@@ -471,7 +472,7 @@ class ClaudeConversation:
         asked = self._questions.get(question_id)
         if asked is None:
             return
-        reply = prompts.verdict(decision, asked.input, asked.suggestions)
+        reply = prompts.verdict(decision, asked.tool_name, asked.input, asked.suggestions)
         del self._questions[question_id]
         response = {"subtype": "success", "request_id": question_id, "response": reply}
         self._write({"type": "control_response", "response": response})

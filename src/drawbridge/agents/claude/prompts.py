@@ -19,6 +19,9 @@ DOCUMENT: Final = "application/pdf"
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
+ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
+"""The mode for carrying out a plan, if none is remembered. Without it the CLI returns to the mode before plan (2.1.329),
+in which it may edit without asking."""
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
@@ -47,13 +50,13 @@ def embeds(attachment: Attachment) -> bool:
     return text_of(attachment) is not None
 
 
-def verdict(decision: Decision, given: Raw, suggestions: Raw) -> dict[str, Any]:
+def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> dict[str, Any]:
     """The answer to a question about a tool's input ``given``. Raises ``BadArgument`` if the changed input is not
     valid."""
     changed = given if decision.updated_input is None else _checked_input(decision.updated_input)
     if not decision.allow:
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
-    rules = remembered(suggestions) if decision.remember else []
+    rules = remembered(suggestions) if decision.remember else [ASKING] if tool_name == LEAVING_PLAN else []
     return {"behavior": "allow", "updatedInput": changed} | ({"updatedPermissions": rules} if rules else {})
 
 

@@ -111,13 +111,16 @@ class _Line(Struct, rename="camel"):
     tool_use_result: Raw = Raw(b"null")
 
 
-class _Change(Struct, omit_defaults=True):
-    """What a tool has changed in a file. The rest of its result, such as the whole file, is not read."""
+class _Outcome(Struct, omit_defaults=True):
+    """What a tool has changed in a file, or what its questions were answered. The rest of its result, such as the whole
+    file, is not read."""
 
     type: str = ""
     structuredPatch: list[Any] = []  # noqa: N815 - the CLI's own name
     content: str = ""
     """The content of a file that was created."""
+    answers: dict[str, str | list[str]] = {}
+    """Question → its answer."""
 
 
 class _Block(Struct):
@@ -224,14 +227,17 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
         "session_id": session_id,
         "uuid": found.uuid,
     }
-    change = _change(found.tool_use_result)
-    if change is not None:
-        data["tool_use_result"] = change
+    outcome = _outcome(found.tool_use_result)
+    if outcome is not None:
+        data["tool_use_result"] = outcome
+    results = [block.tool_use_id for block in blocks if block.type == "tool_result"]
+    if found.tool_denial_kind is not None:
+        data["tool_result_meta"] = [{"id": id, "non_execution_kind": found.tool_denial_kind} for id in results]
     return Message(
         uuid=found.uuid,
         data=_encode(data),
         calls=tuple(Call(block.id, block.name, block.input) for block in blocks if block.type == "tool_use"),
-        results=tuple(Result(block.tool_use_id, _fate(found)) for block in blocks if block.type == "tool_result"),
+        results=tuple(Result(id, _fate(found)) for id in results),
         interrupted=any(block.type == "text" and block.text.startswith(INTERRUPTED) for block in blocks)
         and found.type == "user",
         text="\n".join(block.text for block in blocks if block.type == "text" and found.type == "assistant"),
@@ -247,15 +253,15 @@ def _failure(found: _Line) -> str | None:
     return found.error if isinstance(found.error, str) else ""
 
 
-def _change(result: Raw) -> _Change | None:
-    """The change to a file in a tool's result; None if it has none."""
+def _outcome(result: Raw) -> _Outcome | None:
+    """What is read of a tool's result; None if it has none of that."""
     try:
-        found = msgspec.json.decode(result, type=_Change)
+        found = msgspec.json.decode(result, type=_Outcome)
     except (msgspec.MsgspecError, RecursionError):
         return None
     if found.type != "create":
         found.content = ""
-    return found if found.structuredPatch or found.content else None
+    return found if found.structuredPatch or found.content or found.answers else None
 
 
 def _fate(found: _Line) -> Fate:

@@ -49,7 +49,8 @@ HARMLESS: Final[Mapping[str, str]] = {
 """Options without a ceiling → why. A new option has to be in ``COVERED`` or here before it can be requested."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool by which Claude Code asks to leave plan mode and continue in the "default" mode."""
+"""The tool by which Claude Code asks to leave plan mode. Unless a decision remembers a mode, its driver answers with the
+"default" mode."""
 
 
 LEAST_USD: Final = 0.01

@@ -69,11 +69,10 @@ class HookSurface:
         self._peer = peer
 
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
-        verdict: Mapping[str, Any] = claude_prompts.verdict(
-            decision, approval.request.input, approval.request.suggestions
-        )
+        asked = approval.request
+        verdict: Mapping[str, Any] = claude_prompts.verdict(decision, asked.tool_name, asked.input, asked.suggestions)
         # The CLI treats any input as changed; but without an input it ignores that a plan was accepted (2.1.329).
-        if decision.updated_input is None and approval.request.tool_name != claude_prompts.LEAVING_PLAN:
+        if decision.updated_input is None and asked.tool_name != claude_prompts.LEAVING_PLAN:
             verdict = {name: value for name, value in verdict.items() if name != "updatedInput"}
         self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(verdict))))
         self._peer.hang_up()

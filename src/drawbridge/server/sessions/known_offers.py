@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -26,18 +25,19 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class KnownOffers:
-    """The offers of agents by the agents' names, in a file of ``directory``. It is read when it is first needed, on the
-    event loop's thread, and may be lost: if it can't be read or written, that is logged."""
+    """The offers of agents by the agents' names, in a file of ``directory``. It may be lost: if it can't be read or
+    written, that is logged."""
 
     def __init__(self, directory: Path, agents: Collection[str]) -> None:
-        """``agents``: the names of the server's agents; what the file contains about others is dropped."""
+        """Reads the file; blocking. ``agents``: the names of the server's agents; what the file contains about others is
+        ignored, and dropped the next time it is written."""
         self._file = directory / FILE
         self._agents = agents
+        self._known = self._read()
 
-    @cached_property
-    def _known(self) -> dict[str, AgentOffers]:
+    def _read(self) -> dict[str, AgentOffers]:
         try:
-            found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, AgentOffers])
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, AgentOffers])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -45,17 +45,17 @@ class KnownOffers:
                 "%s can't be read (%s); the agents' next reports replace it", self._file, type(error).__name__
             )
             return {}
-        return {agent: offers for agent, offers in found.items() if agent in self._agents}
 
     def of(self, agent: str) -> AgentOffers:
         """What the agent offered when that was last stored; nothing if it never was."""
-        return self._known.get(agent, AgentOffers())
+        return self._known.get(agent, AgentOffers()) if agent in self._agents else AgentOffers()
 
     def store(self, agent: str, offers: AgentOffers) -> None:
         """Stores what the agent offers now, if that has changed."""
         if offers == self.of(agent):
             return
         self._known[agent] = offers
+        self._known = {name: known for name, known in self._known.items() if name in self._agents}
         try:
             write_private(str(self._file), msgspec.json.encode(self._known) + b"\n")
         except NotPrivate as error:

@@ -103,10 +103,12 @@ class ManagedSession(Session):
         directory: Path,
         data: metadata.Metadata,
         history: History,
+        known_offers: KnownOffers,
         context: Context,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``known_offers``: what each agent last reported in this project, without its models and what only its process
+        knows. ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         super().__init__(directory, data, history, context)
         self.run: Run | None = None
         self.queue = RunQueue()
@@ -143,8 +145,7 @@ class ManagedSession(Session):
         """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
         self._reported_offers: base.AgentOffers | None = None
         """What a process of that agent has reported; None if none of this server has."""
-        self._known_offers = KnownOffers(directory, context.agents)
-        """What each agent last reported in this project, without its models and what only its process knows."""
+        self._known_offers = known_offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None

@@ -29,6 +29,7 @@ from drawbridge.server.events import ProjectCreated
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.context import Context
+from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.managed import ManagedSession
 from drawbridge.server.sessions.metadata import now
 from drawbridge.server.sessions.session import Session, Sessions, in_terminal
@@ -156,9 +157,9 @@ class Projects:
         data = metadata.load(directory)
         if any(str(project.path) == data.path for project in others):
             raise metadata.Damaged("another project already uses this path")
-        project = ManagedSession(
-            directory, data, History.open(directory / "logs", fsync=self._fsync), self._context, self._open_in_terminal
-        )
+        history = History.open(directory / "logs", fsync=self._fsync)
+        known_offers = KnownOffers(directory, self._context.agents)
+        project = ManagedSession(directory, data, history, known_offers, self._context, self._open_in_terminal)
         project.store.recover()
         return project
 
@@ -182,15 +183,17 @@ class Projects:
             id = f"proj_{uuid.uuid4().hex[:16]}"
             directory, when = self._data / "projects" / id, now()
             data = metadata.Metadata(id, str(real), "", when, when, agent=name)
-            history = await asyncio.to_thread(self._make, directory, data)
-            return self._add(ManagedSession(directory, data, history, self._context, self._open_in_terminal))
+            history, known_offers = await asyncio.to_thread(self._make, directory, data)
+            return self._add(
+                ManagedSession(directory, data, history, known_offers, self._context, self._open_in_terminal)
+            )
 
-    def _make(self, directory: Path, data: metadata.Metadata) -> History:
+    def _make(self, directory: Path, data: metadata.Metadata) -> tuple[History, KnownOffers]:
         """Creates the files of a new project. Blocking. Raises ``ClientError`` without leaving anything behind."""
         try:
             make_private_directory(str(directory))
             metadata.save(directory, data)
-            return History.open(directory / "logs", fsync=self._fsync)
+            return History.open(directory / "logs", fsync=self._fsync), KnownOffers(directory, self._context.agents)
         except (DrawbridgeError, OSError) as error:
             shutil.rmtree(directory, ignore_errors=True)
             logger.error("a project could not be created: %s", error)

@@ -700,7 +700,7 @@ def test_the_history_shows_what_was_accepted(browser: Browser, address: str, dir
         person.clicks(".settled-line summary:has-text('Accepted with your edits')")
         person.sees(".settled-line .line.added", "Mine alone.")
         person("reload")
-        person.clicks(".settled-line summary:has-text('Accepted with edits by')")
+        person.clicks(".settled-line summary:has-text('Accepted with your edits')")
         person.sees(".settled-line .line.added", "Mine alone.")
         person.sees(".settled-line .line.added", "> You said: Something")
 

@@ -130,6 +130,14 @@ class SessionIdentified(Struct, frozen=True):
     session_id: str
 
 
+class ModeOffer(Struct, frozen=True, omit_defaults=True):
+    """A permission mode that only this agent has, in its own words."""
+
+    name: str
+    title: str | None = None
+    text: str | None = None
+
+
 class ModeChanged(Struct, frozen=True):
     """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it on
     its own, or because of an answer."""
@@ -137,6 +145,8 @@ class ModeChanged(Struct, frozen=True):
     mode: str
     offered: tuple[str, ...] = ()
     """The available modes, if they differ from Claude Code's."""
+    described: tuple[ModeOffer, ...] = ()
+    """Those of the available modes that only this agent has."""
 
 
 class Proposal(Struct, frozen=True):

@@ -45,7 +45,10 @@ does: such a request is not shown as withdrawn."""
 
 def mode(project: Mapping[str, Any], name: str) -> str:
     """A permission mode in words. An agent that can't ask doesn't, whatever its mode is called."""
-    return f"{name} · doesn’t ask" if project.get("asks") is False else MODES.get(name, name)
+    if project.get("asks") is False:
+        return f"{name} · doesn’t ask"
+    own = {one["name"]: one.get("title") for one in project.get("own_modes", ())}
+    return MODES.get(name) or own.get(name) or name
 
 
 def one_line(text: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.agents import modes
 from drawbridge.agents.acp.conversation import AcpConversation
-from drawbridge.agents.base import Broken, Launch, ModeChanged, Options, Output, TurnEnded
+from drawbridge.agents.base import Broken, Launch, ModeChanged, ModeOffer, Options, Output, TurnEnded
 
 
 class Stream:
@@ -57,11 +57,11 @@ class Stream:
             case "initialize":
                 return {"result": {"protocolVersion": 1, "agentCapabilities": {}}}
             case "session/new" if self._as_option:
-                values = [{"value": mode, "name": mode} for mode in self._offered]
+                values = [{"value": mode, "name": mode.title(), "description": "…"} for mode in self._offered]
                 option = {"id": "mode", "category": "mode", "currentValue": self._offered[0], "options": values}
                 return {"result": {"sessionId": "s", "configOptions": [option]}}
             case "session/new":
-                listed = [{"id": mode, "name": mode} for mode in self._offered]
+                listed = [{"id": mode, "name": mode.title(), "description": "…"} for mode in self._offered]
                 found = {"currentModeId": self._offered[0], "availableModes": listed} if listed else None
                 return {"result": {"sessionId": "s", "modes": found}}
             case "session/set_mode" | "session/set_config_option":
@@ -77,7 +77,8 @@ CODEX = ("agent", "read-only", "workspace-write", "agent-full-access")
 def test_the_agents_own_mode_is_shown(as_option: bool) -> None:
     stream = Stream(*CODEX, as_option=as_option)
     [known] = [event for event in stream.events if isinstance(event, ModeChanged)]
-    assert known == ModeChanged("agent", ("agent", "plan", "workspace-write", "bypassPermissions"))
+    own = (ModeOffer("agent", "Agent", "…"), ModeOffer("workspace-write", "Workspace-Write", "…"))
+    assert known == ModeChanged("agent", ("agent", "plan", "workspace-write", "bypassPermissions"), own)
     assert stream.chosen == []
 
 

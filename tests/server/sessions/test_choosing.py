@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import ModeChanged
+from drawbridge.agents.base import ModeChanged, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from tests.server.core_rig import Agent, Client, Process, Server, records, serving, settled
@@ -331,6 +331,17 @@ async def test_the_conversation_that_goes_on_can_be_another_one_or_a_copy_of_one
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
 
 
+async def test_an_agents_own_modes_are_in_its_words(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.own_modes = True
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks twice."),)))
+        state = phone.updates("project_state")[-1]
+        assert state["own_modes"] == [{"name": "careful", "title": "Careful", "text": "Asks twice."}]
+
+
 async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
     """A mode that asks more than the allowed one may be reported, and not chosen."""
     phone = Client()
@@ -339,9 +350,11 @@ async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ModeChanged("acceptEdits", ("default", "acceptEdits", "plan", "bypassPermissions")))
-        offered = phone.updates("project_state")[-1]["modes"]
-        assert offered == ["acceptEdits"]
+        modes = ("default", "acceptEdits", "plan", "bypassPermissions", "careful")
+        process.heard(ModeChanged("acceptEdits", modes, (ModeOffer("careful"),)))
+        state = phone.updates("project_state")[-1]
+        offered = state["modes"]
+        assert (offered, state.get("own_modes")) == (["acceptEdits"], None)
         for mode in offered:
             await server.does(phone, "set_mode", project, mode=mode)
         with pytest.raises(ClientError, match="must be one of acceptEdits"):

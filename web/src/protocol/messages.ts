@@ -99,6 +99,9 @@ export type Lines = { added: number; removed: number };
 
 export type McpServer = { name: string; status?: string | null };
 
+/** A permission mode that only this agent has, in its own words. */
+export type ModeOffer = { name: string; title?: string | null; text?: string | null };
+
 /** A model that can be chosen. `resolved`: its full name, if `name` is an alias. `efforts`: the levels of effort that it supports. */
 export type ModelOffer = { name: string; title?: string | null; text?: string | null; resolved?: string | null; efforts?: string[] };
 
@@ -136,15 +139,15 @@ export type ProjectDeleted = { project_id: string; success: boolean };
 
 export type ProjectGone = { project_id: string; path: string };
 
-export type ProjectInfo = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null };
+export type ProjectInfo = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null };
 
 /** The snapshot of `update/project_joined`: the whole state at `last_seq`; the stream continues after it. */
-export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run: RunInfo | null; queue: RunInfo[]; open_approvals: PermissionRequest[]; agent_state?: AgentState | null; agent_offers?: AgentOffers | null };
+export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run: RunInfo | null; queue: RunInfo[]; open_approvals: PermissionRequest[]; agent_state?: AgentState | null; agent_offers?: AgentOffers | null };
 
 export type ProjectList = { projects: ProjectInfo[] };
 
 /** `update/project_state`: always the whole state. `queued`: the number of prompts that wait. */
-export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
+export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
 
 /** A queued prompt was changed. `prompt`: the new text. `by`, `client_id`: the client that changed it. */
 export type PromptEdited = { run_id: string; prompt: string; by: string; client_id: string };

@@ -53,7 +53,7 @@ class Reports:
         choices = opened.choices("model")
         if choices is None:
             return []
-        models = each(opened.listed_models(), _model)
+        models = each(opened.listed("model"), _model)
         return [*self._change(model=name_of(choices.current)), *self._offer(models=models)]
 
     def _change(self, **fields: Any) -> list[Output]:

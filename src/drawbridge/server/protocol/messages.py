@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentOffers, AgentState, AskedBy, Form
+from drawbridge.agents.base import AgentOffers, AgentState, AskedBy, Form, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -243,6 +243,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     sessions."""
     modes: list[str] = []
     """The modes that can be chosen, if the agent has reported modes other than Claude Code's."""
+    own_modes: list[ModeOffer] = []
+    """Those of the modes that only this agent has, in its words."""
     asks: bool = True
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None

@@ -141,6 +141,8 @@ class ManagedSession(Session):
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._modes: tuple[str, ...] = ()
         """The modes that the agent offers, if they differ from Claude Code's."""
+        self._own_modes: tuple[base.ModeOffer, ...] = ()
+        """Those of them that only this agent has."""
         self._offering = data.agent
         """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
         self._reported_offers: base.AgentOffers | None = None
@@ -199,6 +201,7 @@ class ManagedSession(Session):
         return {
             "permission_mode": self.permission_mode,
             "modes": [mode for mode in self._modes if self._context.offers(mode, self._agent)],
+            "own_modes": [mode for mode in self._own_modes if self._context.offers(mode.name, self._agent)],
             "asks": self._context.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
@@ -777,7 +780,7 @@ class ManagedSession(Session):
         self._report_state(base.AgentState())
         self._offering, self._reported_offers = agent, None
         self.store.announce(base.OffersReported(self._offers))
-        self._modes = ()
+        self._modes, self._own_modes = (), ()
         self.publish_state()
 
     async def settle(self) -> None:
@@ -830,9 +833,9 @@ class ManagedSession(Session):
                 self._line(report)
             case base.SessionIdentified(session_id):
                 self._conversation.identified(session_id, self.run.order.prompt if self.run is not None else "")
-            case base.ModeChanged(mode, offered):
+            case base.ModeChanged(mode):
                 self._keep_mode(mode)
-                self._mode_known(mode, offered)
+                self._mode_known(mode, report)
             case base.StateReported() | base.OffersReported():
                 self._about_itself(report)
             case base.ScheduleChanged():
@@ -911,11 +914,12 @@ class ManagedSession(Session):
             self.data.session_mode = metadata.SessionMode(session_id, mode)
             self.store.save()
 
-    def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
-        """Notes the agent's mode (None if its process has ended) and its available modes (None if not reported)."""
+    def _mode_known(self, mode: str | None, report: base.ModeChanged | None = None) -> None:
+        """Notes the agent's mode (None if its process has ended) and, from its report, its available modes."""
         before = self.permission_mode, self._modes
         self._mode = mode
-        self._modes = self._modes if offered is None else offered
+        if report is not None:
+            self._modes, self._own_modes = report.offered, report.described
         if (self.permission_mode, self._modes) != before:
             self.publish_state()
         if mode is None:

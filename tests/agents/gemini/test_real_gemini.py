@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,26 @@ async def test_a_prompt(project: Path, model: GeminiStub) -> None:
         assert [(one.session_id, one.title) for one in kept.listed(project, 10)] == [(known.session_id, "Say hello")]
         assert kept.known(project, known.session_id)
         assert not kept.known(project.parent, known.session_id)
+
+
+@pytest.mark.thorough
+async def test_what_it_has_stored_is_read(project: Path, model: GeminiStub) -> None:
+    poem, ever = project / "poem.txt", (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    model.will_say(replace(poem, "two", "zwei"), text("Done."))
+    async with session(gemini.agent(model), project) as warm:
+        warm.process.prompt("Translate it")
+        warm.process.answer((await warm.asked()).question_id, Decision(allow=True))
+        await warm.ended()
+        [known] = warm.heard.all(SessionIdentified)
+    kept = gemini.agent(model).sessions
+    found = list(kept.messages_from(project, known.session_id, after=ever[0], before=ever[1], start=0))
+    assert found[0][1].prompt == "Translate it"
+    blocks = [json.loads(one.line)["message"]["content"][0] for _, one in found[1:]]
+    assert [block["type"] for block in blocks] == ["tool_use", "tool_result", "text"]
+    assert (blocks[0]["name"], blocks[0]["input"]["file_path"]) == ("Edit", str(poem))
+    assert blocks[2]["text"] == "Done."
+    last = kept.messages(project, known.session_id, after=ever[0], before=ever[1], end=None, limit=2, size=10_000)
+    assert (list(last.messages), last.before) == ([one for _, one in found[2:]], 2)
 
 
 @pytest.mark.thorough

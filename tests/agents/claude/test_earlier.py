@@ -54,6 +54,22 @@ def read_from(path: Path, start: int = 0, **where: Any) -> list[tuple[int, str]]
     return [(end, message.uuid) for end, message in found]
 
 
+@pytest.mark.parametrize(
+    ("told", "sizes"),
+    [
+        ({"trigger": "auto", "preTokens": 155_000, "postTokens": 9_000}, {"pre_tokens": 155_000, "post_tokens": 9_000}),
+        ({"preTokens": "many"}, {}),
+        (7, {}),
+    ],
+)
+def test_a_compaction_is_as_in_the_stream(tmp_path: Path, told: Any, sizes: dict[str, int]) -> None:
+    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=told)
+    write(tmp_path, [line(tmp_path, 0), compacted, line(tmp_path, 2, type="system", subtype="turn_duration")])
+    [_, message] = read(tmp_path).messages
+    found = json.loads(message.line)
+    assert (found["type"], found["subtype"], found["compact_metadata"]) == ("system", "compact_boundary", sizes)
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 100, 10**6])
 def test_pages_from_the_end_have_every_message_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int

@@ -107,6 +107,8 @@ class _Line(Struct, rename="camel"):
     attachment: Raw = Raw(b"null")
     message: Raw = Raw(b"null")
     permission_mode: str = ""
+    subtype: Any = None
+    compact_metadata: Any = None
     tool_denial_kind: str | None = None
     tool_use_result: Raw = Raw(b"null")
 
@@ -176,6 +178,8 @@ def entry(line: bytes, session_id: str) -> Entry | None:
             return Mode(found.permission_mode[:LONGEST_MODE])
         if found.type == "attachment":
             return _attached(found)
+        if found.type == "system":
+            return _compacted(found, session_id)
         if found.type not in ("user", "assistant") or found.is_meta or found.is_compact_summary or not found.uuid:
             return None
         message = _message.decode(found.message)
@@ -189,6 +193,22 @@ def entry(line: bytes, session_id: str) -> Entry | None:
         if not words.startswith(INTERRUPTED):
             return Prompt(found.uuid, found.prompt_id, words, _foreign(found))
     return _from_agent(found, blocks, session_id, ends=message.stop_reason not in (None, "", *TURN_CONTINUES))
+
+
+def _compacted(found: _Line, session_id: str) -> Message | None:
+    """A compaction of the conversation, as the stream reports it; None for any other line of the CLI about itself."""
+    if found.subtype != "compact_boundary" or not found.uuid:
+        return None
+    told = found.compact_metadata if isinstance(found.compact_metadata, dict) else {}
+    sizes = {"pre_tokens": told.get("preTokens"), "post_tokens": told.get("postTokens")}
+    data = {
+        "type": "system",
+        "subtype": found.subtype,
+        "compact_metadata": {name: size for name, size in sizes.items() if isinstance(size, int)},
+        "session_id": session_id,
+        "uuid": found.uuid,
+    }
+    return Message(found.uuid, _encode(data))
 
 
 def _attached(found: _Line) -> Prompt | Context | None:

@@ -67,6 +67,19 @@ async def test_a_call_of_an_acp_agent_is_shown_with_its_approval_and_its_change(
     assert (directory / "notes.md").read_text().startswith("# Remarks")
 
 
+@pytest.mark.parametrize(("button", "told"), [("Approve", "once"), ("Always", "always"), ("Keep planning", "no")])
+async def test_a_plan_of_an_acp_agent_is_answered_as_the_agent_offers(
+    browser: Browser, serves_others: Server, directory: Path, button: str, told: str
+) -> None:
+    with browser.person(await address(serves_others, directory, "official")) as person:
+        person.prompts("leave 1. Close the **gate**.")
+        person.sees(f"{CARD} .asked strong", "gate")
+        person.clicks(f"{CARD} button:has-text('{button}'):not(.moved)")
+        if told == "no":
+            person.clicks(f"{CARD} footer .yes:not(.moved), {CARD} footer .no:not(.moved)")
+        person.sees(".said", f"I was told: {told}")
+
+
 async def test_what_a_command_prints_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:
     with browser.person(await address(serves_others, directory, "poet")) as person:
         person.prompts("drawbridges")

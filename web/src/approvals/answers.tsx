@@ -119,7 +119,6 @@ function Choices({ card, version }: CardProps) {
   const { request, world, busy: disabled, isPlan, takesLetter } = card;
   // Only a device that may start runs may allow something permanently.
   const mayRemember = world.may('execute');
-  const always = mayRemember && !isPlan ? alwaysLabel(request) : '';
   const hasLetters = hasKeys();
   const key = (letter: string) => (hasLetters ? letter : undefined);
   const comments = card.comments.count.value;
@@ -127,6 +126,7 @@ function Choices({ card, version }: CardProps) {
   const isUnread = !isUnopened && !card.isSeen.value;
   const isClosed = isUnopened || isUnread;
   const asksFirst = isPlan && mayRemember && approvesMode(request.suggestions, 'acceptEdits');
+  const always = mayRemember && !asksFirst ? alwaysLabel(request) : '';
   return (
     <footer>
       {isUnopened && <Unread />}

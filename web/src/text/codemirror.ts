@@ -7,7 +7,7 @@ import { EditorView, highlightSpecialChars, ViewPlugin } from '@codemirror/view'
 import { tags } from '@lezer/highlight';
 
 import { harmless, strange } from './harmless.ts';
-import { languageOf } from './highlight.ts';
+import { languageOf, modeOf } from './highlight.ts';
 
 const STYLE = HighlightStyle.define([
   { tag: [tags.comment, tags.meta], color: 'var(--code-comment)' },
@@ -62,9 +62,7 @@ export function coloursFor(path: string): Extension {
   return [language.of([]), fetched];
 }
 
-const streamed = async (name: Promise<any>, part: string): Promise<Extension> =>
-  StreamLanguage.define((await name)[part]);
-
+/** The languages that an editor supports beyond their colors. */
 const LANGUAGES: Record<string, () => Promise<Extension | LanguageSupport>> = {
   python: async () => (await import('@codemirror/lang-python')).python(),
   javascript: async () => (await import('@codemirror/lang-javascript')).javascript({ jsx: true }),
@@ -82,14 +80,11 @@ const LANGUAGES: Record<string, () => Promise<Extension | LanguageSupport>> = {
   sql: async () => (await import('@codemirror/lang-sql')).sql(),
   yaml: async () => (await import('@codemirror/lang-yaml')).yaml(),
   markdown: async () => (await import('@codemirror/lang-markdown')).markdown(),
-  shell: () => streamed(import('@codemirror/legacy-modes/mode/shell'), 'shell'),
-  toml: () => streamed(import('@codemirror/legacy-modes/mode/toml'), 'toml'),
-  lua: () => streamed(import('@codemirror/legacy-modes/mode/lua'), 'lua'),
-  ruby: () => streamed(import('@codemirror/legacy-modes/mode/ruby'), 'ruby'),
-  dockerfile: () => streamed(import('@codemirror/legacy-modes/mode/dockerfile'), 'dockerFile'),
 };
 
 async function languageFor(path: string): Promise<Extension | undefined> {
   const name = languageOf(path);
-  return Object.hasOwn(LANGUAGES, name) ? LANGUAGES[name]() : undefined;
+  if (Object.hasOwn(LANGUAGES, name)) return LANGUAGES[name]();
+  const mode = await modeOf(name);
+  return mode && StreamLanguage.define(mode);
 }

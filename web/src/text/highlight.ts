@@ -89,6 +89,12 @@ const GRAMMARS: Record<string, () => Promise<Grammar>> = {
   yaml: async () => await import('@lezer/yaml'),
 };
 
+/** The line-by-line grammar of a language, for editors; undefined if it has none. */
+export async function modeOf(language: string): Promise<StreamParser<any> | undefined> {
+  const grammar = Object.hasOwn(GRAMMARS, language) ? await GRAMMARS[language]() : undefined;
+  return grammar && 'mode' in grammar ? grammar.mode : undefined;
+}
+
 /** Other names of languages, and their file extensions. */
 const NAMES: Record<string, string> = {
   bash: 'shell',

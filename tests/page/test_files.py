@@ -125,7 +125,6 @@ async def test_a_deleted_file_opens_what_it_was(browser: Browser, server: Server
         assert person.complaints() == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "code"), [("a.py", "def a(): pass"), ("a.kt", "fun main() {}"), ("a.pl", "my $a;")])
 async def test_a_file_has_the_colors_of_its_language(
     browser: Browser, server: Server, directory: Path, name: str, code: str

@@ -19,8 +19,8 @@ UNSHOWABLE: Final = "The text contains characters that a terminal can't show: ed
 
 
 def field(request: Request) -> str | None:
-    """The field whose text can be edited, such as a command or a plan. None if there is no such field, or for a
-    proposal, where the file itself is edited."""
+    """The field whose text can be edited, such as a command or a plan. None if there is no such field or more than one,
+    or for a proposal, where the file itself is edited."""
     given = request["input"]
     editable: Sequence[str] = request.get("editable") or ()
     if request.get("proposal") or len(editable) != 1 or not isinstance(given, Mapping):
@@ -103,8 +103,8 @@ def only_accepts_edits(request: Request) -> bool:
 
 
 def piece(request: Request, risk: Mapping[str, Any]) -> str:
-    """The text that a risk marks (its positions are in UTF-16 code units); empty if the risk concerns the whole
-    field."""
+    """The text that a risk marks (its positions are in UTF-16 code units), cut to ``LONGEST_PIECE``; empty if the risk
+    concerns the whole field."""
     value: Any = request["input"]
     for name in str(risk.get("field", "")).split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -67,7 +67,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.view = view
 
     class Closed(Message):
-        """The user has seen that another client decided."""
+        """The user has seen that another client decided, or that the request was withdrawn."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()

@@ -20,8 +20,8 @@ WAYS = ("accept", "edit", "reject", "undo", "back")
 
 class ApprovalState(NamedTuple):
     """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
-    answer. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user tried to accept
-    anyway. ``next_question``: another question from the agent follows the one that is shown.
+    answer, or the withdrawal. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user
+    tried to accept anyway. ``next_question``: another question from the agent follows the one that is shown.
     """
 
     mode: Mode = "read"

@@ -28,7 +28,8 @@ class NoReview(Exception):
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
-    """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id."""
+    """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id. Raises
+    ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
@@ -122,7 +123,8 @@ async def begin_review(client: Client, directory: str) -> StartView:
 async def begin(client: Client, project: str | None, directory: str) -> StartView:
     """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
 
-    ``directory``: ``project`` as a path on the server's machine; empty if the server is on another machine.
+    ``directory``: ``project`` as a path on the server's machine; empty if it is not a directory, or if the server is on
+    another machine.
     """
     await client.connection.open()
     if project is None:

@@ -1,4 +1,4 @@
-"""The dialog that pushes the current branch and creates a pull request."""
+"""The dialog that pushes the current branch and, if the user wants it, creates a pull request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Pushing:
         self._changed = changed
         self._load = load
         self.offer: Mapping[str, Any] | None = None
-        """What the server offers to push; None if there is nothing to push, or no remote."""
+        """What the server offers to push; None if there is no branch or remote, or pushes are off."""
 
     @property
     def state(self) -> Push:

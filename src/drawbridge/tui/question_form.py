@@ -83,7 +83,7 @@ class QuestionForm(VerticalScroll):
 
 
 def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, str]]:
-    """The fields that Drawbridge does not know, with their values as text: they are shown as well."""
+    """The fields that Drawbridge does not know, except empty ones, with their values as text: they are shown, too."""
     for name, value in given.items():
         if name not in known and value not in (None, ""):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -64,7 +64,7 @@ const Back = ({ card }: Pick<CardProps, 'card'>) => (
   />
 );
 
-/** The user's draft for an approval request that somebody else answered. */
+/** The user's draft for an approval request that was answered elsewhere or withdrawn. */
 function Kept({ card }: CardProps) {
   const { message, mode, text, fields } = card;
   const mine = [...(text === undefined ? [] : [text]), ...Object.values(fields ?? {})];
@@ -89,7 +89,7 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
-/** Replaces Accept until all of the request has been in view. */
+/** Shown until all of the request has been in view: instead of Accept or, while fields are edited, above it. */
 function ReadOn({ card }: CardProps) {
   const { unread } = card;
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');

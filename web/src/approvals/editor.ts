@@ -269,7 +269,7 @@ function linesInSight(host: Element, view: EditorView, freePart: FreePart): [num
 
 type Parts = { root: ShadowRoot; place: HTMLElement; original: string; text: string; isReadOnly: boolean };
 
-/** One editor; removed text is drawn between its lines. */
+/** One editor. If the original can be compared, removed text is drawn between the lines. */
 function alone({
   root,
   place,
@@ -320,7 +320,7 @@ function beside({
   return { view: both.b, destroy: () => both.destroy() };
 }
 
-/** A button for each change that rejects it, so that the accepted version does not contain it. */
+/** The button that rejects a change, so that the accepted version does not contain it. No button accepts a change. */
 function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): HTMLElement {
   if (type === 'accept') {
     const none = document.createElement('span');

@@ -19,7 +19,7 @@ export type ToolRow = {
   children: Row[];
 };
 
-/** Tool calls without a text between them. */
+/** Consecutive tool calls that need not be seen at once, and the thinking between them. */
 export type GroupRow = { kind: 'group'; key: string; seq: number; version: string; rows: (ToolRow | ItemRow)[] };
 
 export type ItemRow = {

@@ -48,7 +48,7 @@ type Look = {
   isCareless: boolean;
   /** Whether the beginning of the history has been deleted. */
   isCut: boolean;
-  /** Whether the agent is working; `isSilent`: whether it has not written anything yet. */
+  /** Whether an answer streams, or a run waits for nobody; `isSilent`: whether no text has been streamed yet. */
   isLive: boolean;
   isSilent: boolean;
   /** The label of the button that leads to the end; '' if it is not needed. */

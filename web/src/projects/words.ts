@@ -95,7 +95,7 @@ export const asksFirst = (project: any): boolean => project?.asks !== false && !
 export const modeWords = (project: any, mode: string): string =>
   project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? ownMode(project, mode)?.title ?? mode);
 
-/** What an agent says about a mode that only it has. */
+/** What an agent reports about one of its own modes; undefined if it reports nothing. */
 export const ownMode = (project: any, mode: string): ModeOffer | undefined =>
   project?.own_modes?.find((one: ModeOffer) => one.name === mode);
 

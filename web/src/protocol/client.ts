@@ -24,7 +24,8 @@ const TOO_FAR = 1000;
 
 const MESSAGE_BYTES = 900_000;
 
-/** The maximum number of pages of a session that are fetched to reach a record in it. */
+/** The maximum number of pages that are fetched to reach a record of the current session, or to find out what has
+ * happened to a prompt. */
 const FAR_BACK = 20;
 
 /** The snapshot for an earlier session, in which nothing changes. `last_seq` is larger than any record's number. */
@@ -237,7 +238,8 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Loads the messages after the loaded ones, if those do not reach the end. Returns whether any were added. */
+  /** Loads the messages after the loaded ones, if those do not reach the end. Returns whether any were added. While
+   * only one session is shown, its end is loaded instead. */
   async newer() {
     const conversation = this.conversation;
     if (!conversation || conversation.atEnd) return false;
@@ -251,7 +253,8 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Loads the records around a record. Returns false if the user has meanwhile gone elsewhere. */
+  /** Loads the records around a record. Returns false if the user has meanwhile gone elsewhere, or if the conversation
+   * was loaded again from its end instead. */
   async around(seq: number): Promise<boolean> {
     const conversation = this.conversation;
     const search = (this._search = {});

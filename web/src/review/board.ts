@@ -86,7 +86,7 @@ export class Board {
   _order: string[] = [];
   /** The part that comes into view once it is drawn. */
   _wanted: { key: string; takesFocus: boolean } | undefined;
-  /** The part that stays in view until the user does anything. */
+  /** The part that stays in view until the user scrolls, clicks or presses a key, or until a moment has passed. */
   _held: { key: string; until: number } | undefined;
   _sizes: ResizeObserver | undefined;
   _isMine = false;

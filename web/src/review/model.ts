@@ -59,7 +59,8 @@ export function shownFiles(
 
 export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
 
-/** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. */
+/** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. If
+ * `key` is undefined, the first part; undefined if there are no parts. */
 export function follow(before: readonly string[], now: readonly string[], key: string | undefined): string | undefined {
   if (key === undefined) return now[0];
   if (now.includes(key)) return key;
@@ -87,7 +88,8 @@ export type Context = { before: string[]; after: string[]; more: boolean };
 export const NO_CONTEXT: Context = { before: [], after: [], more: false };
 
 /**
- * The lines around a hunk, up to the adjacent hunks; none if the text is not the one that the hunk belongs to.
+ * The lines around a hunk, up to the adjacent hunks; none if the hunk does not consist of lines, or if the text is not
+ * the one that the hunk belongs to.
  * @param text the file as it is now
  * @param count the maximum number of lines on each side
  */
@@ -203,7 +205,7 @@ export function editedText({ removed, added }: ReviewHunk, field: string): strin
 /** Whether a hunk has no lines: it is about the file's mode or name. */
 export const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
 
-/** The title of a hunk: where it is. */
+/** The title of a hunk: its lines, or what else of the file it changes. */
 export function titleOf({ kind, new_start: start, added, old_start: before, removed }: ReviewHunk): string {
   if (kind === 'mode') return 'File mode';
   if (kind === 'name') return 'File name';

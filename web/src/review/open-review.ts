@@ -60,7 +60,7 @@ type Wish = { hunks?: string[]; files?: string[]; all?: boolean; decision?: 'kee
 
 export class OpenReview {
   project: string;
-  /** Undefined until the server has answered. */
+  /** Undefined until the server has answered, and after the directory or the project is gone. */
   version: Signal<string | undefined> = signal(undefined);
   files: Signal<ShownFile[]> = signal([]);
   /** The number of files that did not fit into the message. */

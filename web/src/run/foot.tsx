@@ -28,7 +28,7 @@ const PATIENCE = 5000;
 const FILES = 20;
 const ANSWERS = 50;
 
-/** The message types that are possible for a terminal session. */
+/** The message types that are possible for any terminal session; `execute` is possible if it accepts prompts. */
 const IN_TERMINAL = ['permission_response', 'project_delete', 'file_list'];
 
 type World = {

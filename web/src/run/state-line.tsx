@@ -13,7 +13,7 @@ const NEARLY_FULL = 80;
 type Line = { kind: string; words: string; time?: string };
 
 /**
- * What is running now, in words.
+ * What the agent is doing now, in words; the project's state if the agent is not working.
  * @param retryAt the time of the next attempt, in milliseconds since 1970
  */
 export function lineOf(conversation: Conversation, project: any, connected: boolean, retryAt?: number): Line {

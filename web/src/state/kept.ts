@@ -99,12 +99,12 @@ export const reviewDrafts = (project: string): ReviewDrafts => json(`review.${pr
 export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
   set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
 
-/** The ids of the approval requests that have a draft. */
 /** The ids that the server has given to the connections of this browser, the latest last. */
 export const connections = (): string[] => json('connections', []);
 export const keepConnection = (id: string) =>
   set('connections', JSON.stringify([...connections(), id].slice(-CONNECTIONS)));
 
+/** The ids of the approval requests that have a draft. */
 export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
 
 /** @returns a project's prompts, the latest last */
@@ -117,7 +117,8 @@ export function keepPrompt(project: string, prompt: string) {
   set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
 }
 
-/** Removes what belongs to projects and approval requests that are no longer there. */
+/** Removes what belongs to projects that are no longer there, and drafts of answers that are older than `ANSWER_KEPT`,
+ * unless their approval requests are open. */
 export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
   const ids = new Set(projects.map(({ id }) => id));
   const open = new Set(projects.flatMap(({ approvals = [] }) => approvals.map((one) => one.approval_id)));

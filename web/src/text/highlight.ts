@@ -181,7 +181,7 @@ function known(language: string) {
   return Object.hasOwn(GRAMMARS, found) ? found : '';
 }
 
-/** Whether `highlight` would find anything. */
+/** Whether `highlight` colors code of this length and language, if that does not take too long. */
 export const isColoured = (code: string, language: string) => code.length <= LONGEST && known(language) !== '';
 
 const loaded = new Map<string, Promise<Grammar>>();

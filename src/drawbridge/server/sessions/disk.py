@@ -1,8 +1,8 @@
 """The disk use of each history and of all the server's data, and the limits for both.
 
-At 80% of a limit a warning is sent; at the limit no run begins, and active runs are stopped. A warning is sent once,
-and again only after the use has been well below the limit. The sizes of histories are known without reading the disk;
-the rest is measured from time to time.
+A warning is sent at 80% of a limit, and another one at the limit. At the limit, no run begins, and active runs are
+stopped. Each warning is sent once, and again only after the use has been well below its threshold. The sizes of
+histories are known without reading the disk; all other files are measured from time to time.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ class Disk:
         return None
 
     def check(self, id: str) -> None:
-        """Raises ``ClientError`` if no run may begin."""
+        """Raises ``ClientError`` if no run may begin, and no prompt or comment may be recorded."""
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
         with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
             free = self._free()
             if free < LEAST_FREE:
-                text = f"Only {free // MB} MB of the server's disk is free, so the run was not started. Free some space there."
+                text = f"Only {free // MB} MB of the server's disk is free. Free some space there, then try again."
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:

@@ -46,7 +46,7 @@ async def piece(
     is read; None if the client may not see that record. ``waited``: what happened to the session's prompts in the
     queue.
 
-    Raises ``ClientError``.
+    Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
     extension, media_type = ("md", "text/markdown") if format == "markdown" else ("jsonl", "application/jsonl")
     written = Markdown(session.history, waited).record if format == "markdown" else jsonl

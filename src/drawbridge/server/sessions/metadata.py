@@ -95,8 +95,8 @@ def deleted(directory: Path) -> Metadata | None:
 
 
 def load(directory: Path) -> Metadata:
-    """The metadata in the file or, if that can't be used, in its copy. Raises ``Damaged`` if both are unusable, or are
-    about another project; ``Unreadable`` if a file can't be read now; ``Newer`` if a newer Drawbridge has written it.
+    """The metadata in the file or, if that can't be used, in its copy. If neither can be used, raises ``Unreadable`` if
+    one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if a newer Drawbridge has written it.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):

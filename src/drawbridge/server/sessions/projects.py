@@ -278,7 +278,7 @@ class Projects:
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
                     logger.warning(
-                        "the disk is full: removing the %s of the deleted %s early", folder.name, deleted.name
+                        "the data limit is reached: removing the %s of the deleted %s early", folder.name, deleted.name
                     )
                     shutil.rmtree(folder, ignore_errors=True)
 
@@ -287,7 +287,7 @@ class Projects:
 
 
 class Retention(Struct, frozen=True):
-    """How much of a project's history is kept, if the owner sets it: whole files, always including the newest."""
+    """How much of each session's history is kept, if the owner sets it: whole files, always including the newest."""
 
     days: int | None = None
     bytes: int | None = None

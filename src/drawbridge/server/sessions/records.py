@@ -86,7 +86,8 @@ class Memory(Struct):
     seq: int = 0
     session_id: str = ""
     unfinished: dict[str, str] = {}
-    """The runs that have not ended → the client that requested each, in the order of the requests."""
+    """The runs that have not ended → the name of the client that requested each, or of the agent if the prompt is not
+    known; in the order in which they were requested or began."""
     requests: dict[str, str] = {}
     """``request_key`` → run, the newest last."""
     approvals: dict[str, str] = {}

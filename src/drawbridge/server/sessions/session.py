@@ -79,7 +79,8 @@ class Session(ABC):
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count and data.options == Options()
-        """Whether ``look_back`` has nothing more to do; initially, whether the session is new."""
+        """Whether ``look_back`` has nothing more to do. Initially, whether there is nothing that it could learn: no
+        records and no chosen options."""
 
     @property
     def memory(self) -> records.Memory:
@@ -257,7 +258,8 @@ class Session(ABC):
 
     @final
     def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
-        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
+        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written, and
+        ``ClientError`` if the session was deleted."""
         renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
         seq = self.store.write(renamed, asker)
         self.store.save()

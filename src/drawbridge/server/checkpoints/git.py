@@ -158,7 +158,7 @@ class TookTooLong(GitFailed):
 
 
 class NoCheckpoint(Exception):
-    """No checkpoint exists. The text gives the reason and is for people."""
+    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is for people."""
 
 
 _waited_for: dict[Path, Path] = {}
@@ -418,7 +418,8 @@ class Git:
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates. Raises
-        ``NoCheckpoint`` if git has waited for a file, such as a pipe; otherwise ``GitFailed``."""
+        ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time for
+        another reason, was killed, or printed too much."""
         try:
             return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
         except TookTooLong:
@@ -427,7 +428,8 @@ class Git:
             raise
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Runs git and returns its output. Raises ``GitFailed`` if it fails."""
+        """Runs git and returns its output. Raises the errors of ``run``, and ``GitFailed`` if git's exit code is not
+        0."""
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
@@ -560,7 +562,8 @@ async def opened(
     must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
     ``find``: finds the repository of ``directory``.
 
-    Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
+    Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, everything that was started has ended,
+    unless the wait for that was canceled.
     """
     repository, path = await asyncio.to_thread(lambda: (find(directory), program()))
     if repository is None or path is None:

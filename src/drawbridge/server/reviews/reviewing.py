@@ -49,7 +49,8 @@ class Store(Protocol):
 
 
 class Beside(Struct, frozen=True):
-    """What was kept, and what can be done with it. ``kept``: the paths of files with changes that can be committed."""
+    """What was kept, and what can be done with it. ``kept``: the paths of files with kept changes that the last commit
+    does not contain."""
 
     kept: tuple[str, ...] = ()
     commit: CommitOffer | None = None

@@ -111,7 +111,8 @@ class Session(ABC):
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
-        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
 
     @abstractmethod
     def review_is_gone(self) -> None:
@@ -124,7 +125,8 @@ class Session(ABC):
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
-        hunks can only be kept. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        hunks can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
 
     @abstractmethod
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:

@@ -709,7 +709,7 @@ class Checkpoints:
 
     async def _drop_old(self, git: Git, active: str) -> None:
         """Drops the checkpoints of older runs, and of runs that ended without a second checkpoint. ``active``: the
-        latest run."""
+        latest run, whose checkpoints are kept, like those of other active runs."""
         private = self._private if git.repository.private else None
         is_full = private is not None and await asyncio.to_thread(private.is_full)
         names = await self._names(git)

@@ -314,7 +314,7 @@ def merged(old: Version | None, ours: Version | None, theirs: Version | None) ->
 
 
 def same(one: Version | None, other: Version | None) -> bool:
-    """Whether both are the same file with the same content. Both have the id of their content, or a text."""
+    """Whether both are the same file with the same content. Each has the id of its content, or a text."""
     if one is None or other is None:
         return one is other
     if one.blob and other.blob:

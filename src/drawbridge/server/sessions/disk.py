@@ -40,7 +40,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Sizes(Struct, frozen=True):
-    """The limits in bytes for a project's history and for all the server's data."""
+    """The limits in bytes for the history of a project or a terminal session, and for all the server's data."""
 
     project: int = 2_000 * MB
     data: int = 20_000 * MB
@@ -55,15 +55,15 @@ class Disk:
         self._data = data
         self._sizes = sizes
         self._histories: dict[str, tuple[str, int]] = {}
-        """Project id → its directory, and the size of its history."""
+        """The id of a project or a terminal session → its directory, and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
         """The thresholds that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:
-        """Sets the size of a project's history, in bytes. May be called from any thread; outside the main thread,
-        warnings are only sent at the next ``look``."""
+        """Sets the size of the history of a project or a terminal session, in bytes. May be called from any thread;
+        outside the main thread, warnings are only sent at the next ``look``."""
         with self._changing:
             self._total += size - self._size(id)
             self._histories[id] = (directory, size)
@@ -72,7 +72,7 @@ class Disk:
             self._compare("", str(self._data), self._total + self._rest, self._sizes.data)
 
     def gone(self, id: str) -> None:
-        """Forgets a project that was deleted."""
+        """Forgets a project or a terminal session that was removed."""
         with self._changing:
             self._total -= self._histories.pop(id, ("", 0))[1]
             self._crossed = {key for key in self._crossed if key[0] != id}

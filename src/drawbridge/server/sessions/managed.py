@@ -237,8 +237,9 @@ class ManagedSession(Session):
     # Actions of people.
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns, and its run begins after the reply. A repeated
-        ``request_id`` gets the same reply and is not run again. Raises ``ClientError`` or ``DrawbridgeError``.
+        """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
+        to wait. A repeated ``request_id`` is not run again: the reply names the same run. Raises ``ClientError`` or
+        ``DrawbridgeError``.
         """
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:

@@ -129,12 +129,12 @@ def now() -> str:
 
 
 def instant(moment: datetime | None) -> str | None:
-    """A time as RFC 3339 in UTC, to the millisecond."""
+    """A time in UTC as RFC 3339, to the millisecond; None for None."""
     return None if moment is None else _rfc3339(moment)
 
 
 def instant_of(seconds: float | None) -> str | None:
-    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond."""
+    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond; None for None."""
     return None if seconds is None else _rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 

@@ -49,7 +49,8 @@ CLEANING_SECONDS: Final = 3600.0
 
 
 class Projects:
-    """The managed sessions among ``sessions``, in the order of their creation."""
+    """The managed sessions among ``sessions``, in the order of their creation; those that could not be read at first
+    follow."""
 
     def __init__(
         self,

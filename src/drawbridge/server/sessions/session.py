@@ -534,7 +534,5 @@ class Sessions:
 
 def in_terminal() -> ClientError:
     """The error for a command that only managed sessions support."""
-    text = (
-        "This agent was started in a terminal and is controlled there. Only its approval requests can be answered here."
-    )
+    text = "This agent was started in a terminal and is controlled there, so this is not possible here."
     return ClientError("NOT_SUPPORTED", text)

@@ -81,8 +81,8 @@ class ReviewedDirectory:
         self._expected: dict[str, str] = {}
         """The runs, by session id, that a hook has reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
-        """The runs that get a checkpoint when they end; the value is False if the checkpoint before the run has
-        failed."""
+        """The runs for which a checkpoint was begun. The value is False if that failed; the run then gets a checkpoint
+        at its end only if the review contains the beginning of another run."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end since."""
         self._ready = asyncio.Event()
@@ -123,7 +123,7 @@ class ReviewedDirectory:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is active."""
+        """Whether a run is active, or a hook has reported that one begins."""
         return bool(self._runs or self._expected)
 
     def has_run(self, session: str) -> bool:

@@ -429,8 +429,8 @@ class TerminalSession(Session):
         self._end("interrupted")
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Notes that the user has moved the conversation of the process ``pid`` to the background, where
-        ``continued_in`` continues it under another id."""
+        """Notes that the user has moved the conversation of the process ``pid`` to the background, where the session
+        ``continued_in`` (None if it is not known) continues it under another id."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
             self.save()

@@ -655,8 +655,9 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
-    """All files that git reads the configuration from, or would if they existed. ``items``: origin and setting, as ``git
-    config --list --show-origin -z`` prints them. None if not all of them can be known."""
+    """All files that git reads the configuration from, or would if they existed, and those that decide what applies.
+    ``items``: origin and setting, as ``git config --list --show-origin -z`` prints them. None if not all of the files
+    can be known, or if they are too many."""
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}

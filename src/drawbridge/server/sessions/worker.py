@@ -500,8 +500,8 @@ class Worker:
         return process
 
     def _look_at_schedule(self) -> None:
-        """Once the time of the last scheduled turn has passed, reports that nothing is scheduled anymore; during a run,
-        only after the run."""
+        """Once the last scheduled turn is more than ``scheduled.LATE_SECONDS`` late, reports that nothing is scheduled
+        anymore; during a run, only after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())

@@ -158,7 +158,7 @@ class TookTooLong(GitFailed):
 
 
 class NoCheckpoint(Exception):
-    """No checkpoint exists. The text gives the reason and is for people."""
+    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is for people."""
 
 
 _waited_for: dict[Path, Path] = {}
@@ -287,7 +287,8 @@ def _is_git_directory(place: Path) -> bool:
 
 
 def _line_of(file: Path) -> str | None:
-    """The content of a regular file without its last line break. Does not block if a pipe has that name."""
+    """The content of a regular file without its last line break, up to ``LONGEST_POINTER`` bytes; None if there is no
+    such file, or it can't be opened. Does not block if a pipe has that name."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -418,7 +419,8 @@ class Git:
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
         """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates. Raises
-        ``NoCheckpoint`` if git has waited for a file, such as a pipe; otherwise ``GitFailed``."""
+        ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time for
+        another reason, was killed, or printed too much."""
         try:
             return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
         except TookTooLong:
@@ -427,7 +429,8 @@ class Git:
             raise
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Runs git and returns its output. Raises ``GitFailed`` if it fails."""
+        """Runs git and returns its output. Raises the errors of ``run``, and ``GitFailed`` if git's exit code is not
+        0."""
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
@@ -560,7 +563,8 @@ async def opened(
     must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
     ``find``: finds the repository of ``directory``.
 
-    Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
+    Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, everything that was started has ended,
+    unless the wait for that was canceled.
     """
     repository, path = await asyncio.to_thread(lambda: (find(directory), program()))
     if repository is None or path is None:
@@ -651,8 +655,9 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
-    """All files that git reads the configuration from, or would if they existed. ``items``: origin and setting, as ``git
-    config --list --show-origin -z`` prints them. None if not all of them can be known."""
+    """All files that git reads the configuration from, or would if they existed, and those that decide what applies.
+    ``items``: origin and setting, as ``git config --list --show-origin -z`` prints them. None if not all of the files
+    can be known, or if they are too many."""
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}

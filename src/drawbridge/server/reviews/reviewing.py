@@ -49,7 +49,8 @@ class Store(Protocol):
 
 
 class Beside(Struct, frozen=True):
-    """What was kept, and what can be done with it. ``kept``: the paths of files with changes that can be committed."""
+    """What was kept, and what can be done with it. ``kept``: the paths of files with kept changes that the last commit
+    does not contain."""
 
     kept: tuple[str, ...] = ()
     commit: CommitOffer | None = None
@@ -107,8 +108,8 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that there is nothing to decide because the directory is gone. The review comes back with the
-        directory."""
+        """Publishes that there is nothing to decide because the directory is gone. If the directory is restored, so is
+        the review."""
         self._publish(Open(), is_gone=True)
 
     def _publish(self, review: Open, *, is_gone: bool = False) -> None:

@@ -105,9 +105,9 @@ class Context:
         """Project id → the function that stops the project's run, if there is one."""
 
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """Starts an agent process, records it in case of a crash, and watches its memory. Raises ``AgentUnusable`` if
-        agents may not run in the directory, which may have changed since the run was accepted. When the process has
-        exited, the caller has to call ``running.ended``."""
+        """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,
+        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or may not run
+        in the directory: the directory may have been moved or replaced since the run was accepted."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", problem)

@@ -1,7 +1,7 @@
 """Continues a run that ended at a limit of its agent's account, once the limit resets, if the owner has enabled that.
 
-The plan is stored in the project's metadata, so that it outlives the server. A new prompt, an interrupt, or a change to
-another session cancels it.
+The plan is stored in the project's metadata, so that it outlives the server. It is canceled by a new prompt, by an
+interrupt, by a change to another session, and when its session is deleted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Continuing:
 
     @property
     def at(self) -> float | None:
-        """When the run will continue, in seconds since 1970; None if it will not."""
+        """The planned time, in seconds since 1970; None if no run waits to continue."""
         waiting = self._data.waiting
         return waiting.at if waiting is not None else None
 
@@ -99,7 +99,7 @@ class Continuing:
         self.look()
 
     def forget(self) -> bool:
-        """Cancels the plan, because a prompt was accepted, or because a person has interrupted or changed the
+        """Cancels the plan, because a prompt was accepted, or because a person has interrupted, changed or deleted the
         conversation. Returns whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None

@@ -46,7 +46,7 @@ async def piece(
     is read; None if the client may not see that record. ``waited``: what happened to the session's prompts in the
     queue.
 
-    Raises ``ClientError``.
+    Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
     extension, media_type = ("md", "text/markdown") if format == "markdown" else ("jsonl", "application/jsonl")
     written = Markdown(session.history, waited).record if format == "markdown" else jsonl
@@ -70,8 +70,8 @@ def _piece(
     at: int,
     skipped: int,
 ) -> tuple[str, str | None]:
-    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins, None if there
-    is none. Blocking."""
+    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None if
+    there is none). Blocking."""
     found: list[str] = []
     room = PIECE
     for number in range(stretch, len(stretches)):

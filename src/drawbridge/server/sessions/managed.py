@@ -2,7 +2,8 @@
 with it.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written into it before
-they are published. Nothing here blocks: what takes time is done in tasks and threads.
+they are published. Nothing here blocks, except for methods that are documented as blocking: what takes time is done in
+tasks and threads.
 """
 
 from __future__ import annotations
@@ -153,7 +154,8 @@ class ManagedSession(Session):
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
         self._reverting = asyncio.Lock()
-        """Held while a run is reverted, a decision on a review is applied, or a conversation is deleted."""
+        """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
+        conversation is deleted."""
         self._pushing = asyncio.Lock()
         self._pushes: dict[str, Answer[messages.ReviewPushed]] = {}
         """The answers to the latest pushes, by ``request_key``. They are not needed after a restart: the remote has
@@ -235,8 +237,9 @@ class ManagedSession(Session):
     # Actions of people.
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns, and its run begins after the reply. A repeated
-        ``request_id`` gets the same reply and is not run again. Raises ``ClientError`` or ``DrawbridgeError``.
+        """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
+        to wait. A repeated ``request_id`` is not run again: the reply names the same run. Raises ``ClientError`` or
+        ``DrawbridgeError``.
         """
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
@@ -417,7 +420,7 @@ class ManagedSession(Session):
         self._retitled(title)
 
     def _removed(self, run: Run, asker: Subscriber) -> None:
-        """Ends a run that has not started. All clients are notified, including the one that sent the prompt."""
+        """Ends a run that has not started. All clients are notified, including ``asker``."""
         run.finish("interrupted")
         ended = messages.RunFinished(
             run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
@@ -488,7 +491,8 @@ class ManagedSession(Session):
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Forgets the agent's reports: another conversation has its own context, to-do list and tasks."""
+        """Forgets what the agent has reported, except for its model and its effort: another conversation has its own
+        context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
@@ -716,7 +720,8 @@ class ManagedSession(Session):
         return self.run
 
     def check_at_rest(self) -> None:
-        """Raises ``ClientError`` during a run, and while something is reverted, reviewed or deleted."""
+        """Raises ``ClientError`` while a run is active or queued, and while something is reverted, reviewed, committed
+        or deleted."""
         self._check_idle()
         self._check_kept()
 
@@ -725,8 +730,8 @@ class ManagedSession(Session):
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
-        """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, or a conversation is
-        deleted."""
+        """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, kept changes are
+        committed, or a conversation is deleted."""
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",

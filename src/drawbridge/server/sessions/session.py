@@ -79,7 +79,8 @@ class Session(ABC):
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count and data.options == Options()
-        """Whether ``look_back`` has nothing more to do; initially, whether the session is new."""
+        """Whether ``look_back`` has nothing more to do. Initially, whether there is nothing that it could learn: no
+        records and no chosen options."""
 
     @property
     def memory(self) -> records.Memory:
@@ -110,7 +111,8 @@ class Session(ABC):
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
-        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
 
     @abstractmethod
     def review_is_gone(self) -> None:
@@ -123,7 +125,8 @@ class Session(ABC):
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
-        hunks can only be kept. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        hunks can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
 
     @abstractmethod
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
@@ -257,7 +260,8 @@ class Session(ABC):
 
     @final
     def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
-        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
+        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written, and
+        ``ClientError`` if the session was deleted."""
         renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
         seq = self.store.write(renamed, asker)
         self.store.save()
@@ -530,7 +534,5 @@ class Sessions:
 
 def in_terminal() -> ClientError:
     """The error for a command that only managed sessions support."""
-    text = (
-        "This agent was started in a terminal and is controlled there. Only its approval requests can be answered here."
-    )
+    text = "This agent was started in a terminal and is controlled there, so this is not possible here."
     return ClientError("NOT_SUPPORTED", text)

@@ -47,7 +47,8 @@ class ReviewCommands(Protocol):
 
 
 class EditorReviews:
-    """Answers each request in its own task, because git can be slow and proposals must not wait for it."""
+    """Answers each request that needs git in its own task, because git can be slow and proposals must not wait for
+    it."""
 
     def __init__(self, commands: ReviewCommands) -> None:
         self._commands = commands

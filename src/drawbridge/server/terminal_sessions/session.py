@@ -424,12 +424,13 @@ class TerminalSession(Session):
         self._changed()
 
     def end(self) -> None:
-        """Ends the session, because the agent's program has ended."""
+        """Ends the session, because its agent's program has ended or closed the conversation, or because its bridge has
+        disconnected."""
         self._end("interrupted")
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Notes that the user has moved the conversation of the process ``pid`` to the background, where
-        ``continued_in`` continues it under another id."""
+        """Notes that the user has moved the conversation of the process ``pid`` to the background, where the session
+        ``continued_in`` (None if it is not known) continues it under another id."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
             self.save()
@@ -565,7 +566,8 @@ class TerminalSession(Session):
         self._activity.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """Ends everything that the agent's process was running, because the process has ended."""
+        """Ends everything that the agent's process was running, because the process has ended or closed the
+        conversation, or another one has opened the conversation since."""
         self.withdraw_all(ENDED)
         self.activities.clear()
         self._finish(outcome, quiet=quiet)
@@ -944,8 +946,8 @@ class TerminalSession(Session):
         self.publish_state()
 
     def close(self, reason: str) -> None:
-        """Closes the session; the agent continues. A question that its hook will report again stays open; others can
-        then only be answered in the terminal.
+        """Closes the session; the agent continues. A question stays open if its hook or bridge will report it again;
+        other questions can then only be answered in the terminal.
         """
         for approval in self.approvals:
             if not approval.request.known_as:

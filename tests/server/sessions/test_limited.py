@@ -12,6 +12,7 @@ import pytest
 from drawbridge.agents import base
 from drawbridge.server.events import RunContinued
 from drawbridge.server.sessions import continuing
+from drawbridge.server.sessions.records import CONTINUE
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from tests.agents.claude.stream import Stream
@@ -94,9 +95,21 @@ async def test_the_wish_outlives_the_server(tmp_path: Path, passed: list[float])
     async with serving(tmp_path, WANTED) as server:
         assert "Do it" in await given(server, 1)
         server.agent.latest.ends()
+        assert server.core.projects.get(project).memory.subject == "Do it", "a commit of it is about what was asked for"
     async with serving(tmp_path, WANTED) as server:
         await settled()
         assert server.agent.processes == [], "it goes on once"
+
+
+async def test_a_server_that_does_not_continue_runs_announces_none(tmp_path: Path) -> None:
+    """Its owner has started it again without the option."""
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        limited(await server.running(phone, project, "Do it"), 3600)
+        assert phone.updates("project_state")[-1]["continues_at"]
+    async with serving(tmp_path) as server:
+        assert server.core.projects.get(project).info().continues_at is None
 
 
 async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path, passed: list[float]) -> None:
@@ -145,7 +158,7 @@ async def test_it_gives_up_when_the_limit_comes_back_each_time(
         for number in range(1, continuing.TIMES + 2):
             words = await given(server, number)
             assert words.count("Do it") == 1
-            assert words.count(continuing.PROMPT.strip()) <= 1
+            assert words.count(CONTINUE.strip()) <= 1
             limited(server.agent.latest, 0)
         assert "continues_at" not in phone.updates("project_state")[-1]
         assert f": not resumed automatically: already resumed {continuing.TIMES} times in a row" in caplog.text

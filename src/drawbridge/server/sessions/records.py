@@ -46,6 +46,9 @@ LONGEST_TITLE: Final = 120
 DAYS_KEPT: Final = 90
 """The number of days with runs for which the usage is kept."""
 
+CONTINUE: Final = "The limit that stopped you has reset. Continue with what you were asked:\n\n"
+"""Precedes the prompt of a run that continues automatically."""
+
 
 def request_key(request_id: str, text: str) -> str:
     """The key by which a repeated request is recognized: its id and its prompt, because clients that number their
@@ -143,7 +146,7 @@ class Memory(Struct):
                 self.unfinished[run_id] = by
                 self._prompted(run_id, text)
                 if event.review is None:
-                    self.subject = subject_of(text)
+                    self.subject = subject_of(text.removeprefix(CONTINUE))
                 if request_id is not None:
                     self.requests[request_key(request_id, event.review.key if event.review else text)] = run_id
                     while len(self.requests) > REMEMBERED_REQUESTS:

@@ -27,7 +27,7 @@ DECIDES: Final[Scope] = "approve"
 """Needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""Needed to decide on an approval request without restrictions, that is, also with a different input or for more than
+"""Needed to decide on an approval request without restrictions, that is, also with any other input or for more than
 one call, which amounts to starting a run. Also needed to remove prompts from the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})

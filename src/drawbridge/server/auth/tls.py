@@ -184,10 +184,11 @@ class Certificate:
         self.certificate, self.key = certificate, key
         self._directory = directory
         self.authority: bytes | None = None
-        """The authority's public certificate (PEM), as it was read last; None if no authority has issued the
-        certificate."""
+        """The public certificate (PEM) of the server's own authority, as it was read last; None if that authority has
+        not issued the certificate."""
         self.shown: str | None = None
-        """The SHA-256, in hexadecimal, of the certificate that new connections get. The file may be newer."""
+        """The SHA-256, in hexadecimal, of the certificate that new connections get; None before it is loaded. The file
+        may be newer."""
 
     @property
     def fingerprint(self) -> str:
@@ -230,8 +231,8 @@ def _server_context() -> ssl.SSLContext:
 
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged
-    or lacks a name."""
+    """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged,
+    lacks a name or was not issued by the current authority (``own_authority``)."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)
@@ -247,7 +248,8 @@ def own_certificate(directory: Path, names: Sequence[str], now: datetime | None 
 
 
 def authority_of(directory: Path) -> bytes | None:
-    """The authority's public certificate in ``directory``; None if the server's certificate is self-signed."""
+    """The authority's public certificate in ``directory``; None if the authority has not issued the server's
+    certificate, or one of the two can't be read."""
     authority = read_authority(directory)
     try:
         return authority.pem if authority is not None and authority.made(_read(directory / "cert.pem")) else None

@@ -84,7 +84,7 @@ class Dispatch:
         }
 
     def end(self) -> None:
-        """Refuses every command from now on (SHUTTING_DOWN), because the server is shutting down."""
+        """Refuses all further commands of signed-in clients (SHUTTING_DOWN), because the server is shutting down."""
         self._ending = True
 
     def parse(self, text: str) -> Command:

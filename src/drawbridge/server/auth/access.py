@@ -131,8 +131,8 @@ class OwnNames:
         """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
 
         This check is stricter than the one for requests: it does not accept other spellings of a name (except its
-        lower-case form), or other ports, where another program may listen. With a public name, any port is accepted: the name may belong to a proxy or a
-        router with its own port.
+        lower-case form), or other ports, where another program may listen. With a public name, any port is accepted:
+        the name may belong to a proxy or a router with its own port.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)

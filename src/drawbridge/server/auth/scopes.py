@@ -19,7 +19,8 @@ Scope = Literal["view", "approve", "run", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """From least to most: each includes those before it.
 
-``view`` reads. ``approve`` decides on approval requests and stops runs. ``run`` starts runs in the projects that exist.
+``view`` reads. ``approve`` decides on approval requests, comments on reviews and stops runs. ``run`` starts runs in the
+projects that exist.
 ``admin`` does everything else, such as creating projects and managing devices.
 """
 

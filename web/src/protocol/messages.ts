@@ -17,7 +17,7 @@ export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: strin
 /** What an agent currently reports about itself. `context_tokens`: the size of its context at the end of the latest turn, out of `context_window`. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
-/** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session. */
+/** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
 /** The subagent that asks, if it is not the main agent. `agent_type`: its kind, for example "general-purpose". */
@@ -40,7 +40,7 @@ export type ChangedFile = { path: string; change: "added" | "changed" | "deleted
 /** What `review_commit` would do. `message`: a proposal, made from the last prompt. `author`: the author of the commit, as configured in git; if it is missing, `problem` is the reason why nothing can be committed, for people. `lines`: the numbers of lines for each of the `kept` files, by path. */
 export type CommitOffer = { message: string; lines: { [name: string]: Lines }; author?: string; problem?: string };
 
-/** An agent that a person has started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: an approval request waits that only the agent's own dialog can answer. `background`: the agent's daemon hosts it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
+/** An agent that a person has started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: an approval request waits that can be answered only in the agent's own dialog. `background`: the agent's daemon hosts it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
 export type DeskInfo = { state: "ended" | "finished" | "waiting" | "working"; permission_mode?: string | null; asks?: boolean; prompts?: boolean; in_terminal?: boolean; background?: boolean; background_tasks?: number; continued_in?: string | null };
 
 /** A device. `state`: that of its token. `mine`: the request came from this device. `connected`: at the moment. */
@@ -235,7 +235,7 @@ export type RunReverted = { run_id: string; by: string; files: ChangedFile[] };
 /** `unprompted`: the agent began the run itself, for example because a command in the background has ended. */
 export type RunStarted = { run_id: string; session_id: string; agent: string; unprompted?: boolean };
 
-/** The projects' runs that have ended since the server started. `ended`: their number for each outcome; `success_rate`: the fraction (0 to 1) that completed. `median_seconds` and `p95_seconds`: the median and the 95th percentile of the durations of the latest 1,000 runs; null if none has ended yet. */
+/** The projects' runs that have ended since the server started. `ended`: their number for each outcome; `success_rate`: the fraction (0 to 1) that completed. `median_seconds` and `p95_seconds`: the median and the 95th percentile of the durations of the latest 1,000 runs. These two and `success_rate` are null if no run has ended yet. */
 export type Runs = { ended: { [name: string]: number }; success_rate: number | null; median_seconds: number | null; p95_seconds: number | null; cost_usd: number };
 
 /** `snippet`: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are matches. `tool`: the name of the tool, if the text belongs to a tool call. */

@@ -543,7 +543,7 @@ class Runs(Struct, frozen=True):
     ``success_rate``: the fraction (0 to 1) that completed.
 
     ``median_seconds`` and ``p95_seconds``: the median and the 95th percentile of the durations of the latest 1,000
-    runs; null if none has ended yet.
+    runs. These two and ``success_rate`` are null if no run has ended yet.
     """
 
     ended: dict[str, int]

@@ -1,9 +1,9 @@
 """The server's certificates: that of its own authority, and the one that the authority issues for this machine, so that
 traffic is encrypted from the first start.
 
-A phone that trusts the authority accepts every later certificate of this server. The authority can only certify this
-machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280, 4.2.1.10): a device
-that trusts the authority accepts nothing else from it, even if the authority's key is stolen.
+A phone that trusts the authority accepts every later certificate that it issues for this server. The authority can
+only certify this machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280,
+4.2.1.10): a device that trusts the authority accepts nothing else from it, even if the authority's key is stolen.
 
 The key of the server's certificate is created once and kept when the certificate is renewed: clients that have pinned
 the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has

@@ -134,7 +134,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "SESSION_IN_USE": Kind(
         "The conversation is open in another process, for example in a terminal: fork it, or close it there."
     ),
-    "SESSION_NOT_FOUND": Kind("The agent has no conversation with this ID."),
+    "SESSION_NOT_FOUND": Kind("The agent, or the history, has no conversation with this ID."),
     # approvals and blobs
     "APPROVAL_NOT_FOUND": Kind("There is no approval request with this ID."),
     "APPROVAL_RESOLVED": Kind(

@@ -366,7 +366,7 @@ class SessionExport(ProjectCommand, kw_only=True):
 
 
 class SessionRename(ProjectCommand, kw_only=True):
-    """``name`` is shown instead of the first prompt; an empty one removes the name."""
+    """``name`` is shown instead of the session's title; an empty one removes the name."""
 
     session_id: Identifier
     name: Annotated[str, Meta(max_length=120)]
@@ -508,7 +508,7 @@ class Usage(Command, kw_only=True):
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
 
-# notifications to browsers in which the web UI is not open
+# notifications to browsers, which also arrive while the web UI is not open
 
 
 class PushKey(Command):

@@ -253,7 +253,8 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """When the last run that the agent has scheduled itself begins. The agent's process is kept until then, and for up
     to a minute longer while that run is due."""
     title: str = ""
-    """The title of the current session: the name that a person gave it, otherwise its first prompt."""
+    """The title of the current session: the name that a person gave it, otherwise its first prompt, or the title that
+    the agent has stored if it was begun elsewhere."""
     problem: str | None = None
     """Why no run is possible in the project, as a sentence for people: the project's directory does not exist, or the
     owner no longer allows it."""

@@ -68,15 +68,21 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROJECT_EXISTS": Kind("The directory is already a project."),
     "PROJECT_NESTING": Kind("A project can't be inside another one, or contain one."),
     "RESOURCE_LIMIT": Kind(
-        "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
+        "A limit of this server or its machine is reached, for example for projects, clients, queued prompts, blobs or "
+        "open files.",
+        retryable=True,
     ),
     # the files of a project
     "FILE_NOT_FOUND": Kind("The project has no such file or directory."),
     "FILE_PRIVATE": Kind("The path is private: it usually contains secrets, or belongs to git or to the server."),
     "FILE_TOO_LARGE": Kind("The file is too large to be shown; `details` has its size and the limit, in bytes."),
-    "FILE_UNSUPPORTED": Kind("The file is neither UTF-8 text nor an image."),
+    "FILE_UNSUPPORTED": Kind(
+        "The file can't be shown, for example because it is neither UTF-8 text nor an image; the message gives the "
+        "reason."
+    ),
     "FILE_NOT_COMPARED": Kind(
-        "The file's changes can't be determined: the project is not in a git work tree, or git can't read the repository."
+        "The file's changes can't be determined: the project is not in a git work tree, or git is not installed or "
+        "can't read the repository."
     ),
     # devices
     "DEVICE_NOT_FOUND": Kind("No device with this ID has a valid token."),
@@ -100,8 +106,8 @@ CODES: Final[Mapping[str, Kind]] = {
     ),
     "NOT_SUPPORTED": Kind("The agent or the server can't do that; the message gives the reason."),
     "CHECKPOINT_NOT_FOUND": Kind(
-        "The run has no checkpoint (not ended yet, too long ago, no git, too large), or its checkpoint does not contain "
-        "everything that it changed; the message gives the reason."
+        "The run has no checkpoint (not ended yet, too long ago, no git, too large), its checkpoint does not contain "
+        "everything that it changed, or git failed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was undone."

@@ -94,7 +94,7 @@ class Sender:
             )
 
     def end(self) -> None:
-        """Drops what waits; a request in progress ends by itself."""
+        """Drops the queued notifications. A request in progress is not interrupted."""
         self._ended.set()
         with contextlib.suppress(queue.Full):
             self._tasks.put_nowait(None)

@@ -349,7 +349,8 @@ class Sessions(InProjects, kw_only=True):
 
 
 class SessionMessages(ProjectCommand, kw_only=True):
-    """Requests the end of a session's conversation, or what precedes ``before`` (a position from an earlier reply)."""
+    """Requests the last records of a session's conversation, or those that precede ``before`` (a position from an
+    earlier reply)."""
 
     session_id: Identifier
     before: Identifier | None = None

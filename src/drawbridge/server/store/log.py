@@ -265,7 +265,7 @@ class History:
 
     @property
     def first_seq(self) -> int:
-        """The number of the first record that is left; if none is left, the number of the next one."""
+        """The number of the first record that is left; if none is left, the number that the next one will have."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return first.first_seq if first else self.last_seq + 1
 
@@ -543,7 +543,7 @@ class History:
         last ones.
 
         ``since``: only records that were written after that moment, by the clock at the time. ``max_bytes``: the size
-        of all lines together; one record is returned in any case. Raises ``HistoryUnreadable``.
+        of all lines together; the first match is returned however large it is. Raises ``HistoryUnreadable``.
         """
         if limit < 1:
             raise ValueError("limit must be 1 or more")

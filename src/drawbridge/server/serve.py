@@ -54,7 +54,8 @@ disconnected (1001)."""
 RENEWAL_SECONDS: Final = 3600.0
 
 SPARE_CONNECTIONS: Final = 288
-"""Connections in addition to those of clients: those that have not sent a request or a token yet, and those for /health."""
+"""Connections in addition to those of clients: those that have not sent a request or a token yet, and those for plain
+requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
 """The maximum number of connections without a complete request, from all addresses. Over TLS, each may take 120 kB."""
@@ -197,8 +198,8 @@ async def _serve(
 
 
 def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
-    """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be used
-    or shown. It is shown only in a terminal: what is written into a file or a log stays there."""
+    """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be
+    created, used or shown. It is shown only in a terminal: what is written into a file or a log stays there."""
     here = plan.host in EVERYWHERE or is_loopback(plan.host)
     if not (here and plan.token_wanted and not plan.json and not plan.public_hosts and sys.stdout.isatty()):
         return None

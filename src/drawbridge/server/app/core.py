@@ -168,7 +168,8 @@ class Core:
         return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects."""
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to some projects and this is not one of
+        them, or does not exist."""
         if not identity.sees(self.path_of(project_id)):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
@@ -179,14 +180,14 @@ class Core:
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """One whole line of a history, which ``messages.history_blob`` refers to."""
+        """One whole line of a history, which ``messages.history_blob`` refers to. Raises ``ClientError``."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history does not contain this record.", field="data.blob_id")
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
-        """An image that a prompt in the history refers to."""
+        """An image that a prompt in the history refers to. Raises ``ClientError``."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
@@ -302,8 +303,8 @@ class Core:
     async def _conversation(
         self, session: Session, key: str, client: Subscriber
     ) -> tuple[Agent | None, Sequence[Part]]:
-        """The agent whose own record of the conversation ``key`` the client may see, None if there is none, and the
-        parts of the whole history. Raises ``ClientError`` if neither contains the conversation."""
+        """The session's agent, if the client may see what the agent itself has stored (otherwise None), and the parts
+        of the whole history. Raises ``ClientError`` if neither contains the conversation ``key``."""
         # The history of a terminal session is already a copy of the agent's record.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
@@ -489,7 +490,7 @@ class Core:
 
     def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
-        ceilings."""
+        ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
         asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
         found = self.context.within(asked, agent)
         # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.

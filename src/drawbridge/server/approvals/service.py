@@ -31,8 +31,8 @@ REMEMBERED: Final = 200
 
 
 class Approvals:
-    """Iterates over the open approval requests, the oldest first. Each has surfaces, the first of which has reported
-    it.
+    """Iterates over the open approval requests, the oldest first. Each has at least one surface through which the agent
+    has sent it.
 
     ``root``: the project's directory. ``write`` and ``record`` are those of the session's store. ``verdicts``: how the
     requests of earlier server processes ended. ``decide`` handles a decision from an editor like a client's.

@@ -30,12 +30,12 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""Connections without a valid token from one address: at once, and per second. Connections from this machine are not
-counted, so proxies on it should be configured (``--trusted-proxy``)."""
+"""WebSockets from one address that are opened without a valid token: at once, and per second. Those from this machine
+are not counted, so proxies on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty
-requests."""
+"""Plain requests from one address: at once, and per second. Those from this machine are not counted. Opening the web UI
+for the first time takes about forty requests."""
 
 FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures from one address, including this machine's."""
@@ -51,12 +51,12 @@ others out:
   157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a
   probability of 0.03 %.
 - Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
-  seconds). With a total limit of 10, one address was enough.
+  seconds). With a total limit of 10, one address would be enough.
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""Audit log entries about refused requests from one device. Without a limit, a device could flood the audit log until
-the entries about its earlier actions are rotated out."""
+"""Audit log entries about refused requests from one device, or from one address for clients without a device. Without a
+limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
 """Audited commands from one device. With its connections and prompts, it causes at most about seven entries a second in
@@ -90,7 +90,8 @@ NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
 
 
 class ClientLimits(Struct, frozen=True):
-    """The maximum numbers of simultaneous clients, in total and per address, and of prompts per device and minute."""
+    """The maximum numbers of simultaneous clients in total, of connections per address, and of prompts per device and
+    minute."""
 
     clients: int = 256
     per_address: int = 64
@@ -154,7 +155,8 @@ class Entrance:
         return self._access.address(head)
 
     def shown(self, head: Head) -> Identity | None:
-        """The identity of the token in the request's head; None if it has none. Raises ``ClientError``."""
+        """The identity of the token in the request's head; None if a token is required but missing. Raises
+        ``ClientError``."""
         if not head.all("authorization"):
             return self._access.shown(head)
         with self._counted(self.address(head)):
@@ -206,8 +208,8 @@ class Entrance:
             return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The owner's clients are counted by
-        address."""
+        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The prompts of the owner's clients and
+        of those with an SSH key are counted by address."""
         refused = self._prompts.take(identity.device_id or place(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
@@ -234,7 +236,8 @@ class Entrance:
             del self._here[key]
 
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there are too many."""
+        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there is no room for it
+        (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
             self._connects.take(identity.device, now())
@@ -257,7 +260,7 @@ class Entrance:
             self.left(NEWCOMER)
 
     def _check_room(self, identity: Identity, address: str) -> None:
-        """Raises ``ClientError`` if there are too many clients."""
+        """Raises ``ClientError`` if there is no room for another client with this identity (``_full``)."""
         full = self._full(identity)
         if full is not None:
             if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
@@ -266,8 +269,8 @@ class Entrance:
             raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity) -> tuple[str, str] | None:
-        """A code and a text if the device, or all of them, have as many clients as they may have; None if there is
-        room."""
+        """A code and a text if the device has too many clients or connects too often, or if all devices or all clients
+        together are too many; None if there is room."""
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
@@ -334,7 +337,7 @@ class Entrance:
             identity = self._access.shown(head)
         except ClientError:
             identity = None  # it is refused for that later
-        # A valid token is not counted: a neighbor must not lock a device out.
+        # A connection with a valid token is not counted: a neighbor must not lock a device out.
         refusal = self._over(self._handshakes, "handshakes", head) if identity is None else None
         if refusal is not None:
             return refusal
@@ -356,7 +359,7 @@ class Entrance:
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
         """Counts a failure if the block raises ``ClientError``. The right token is accepted however often others at the
         address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
-        failures, a ``short`` secret is not even checked.
+        failures, a pairing code or a signature (``short``) is not even checked.
         """
         key = place(address)
         refused = self._failures.look(key, now())

@@ -1,10 +1,10 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
-The texts contain the project's name, and the tool of an approval request, or how a run ended and how much there is to
-review; never a path, a prompt or an agent's text, since they leave this machine through third-party services. The
-exception is a push to a browser whose user has turned on actions in notifications: it contains the command of an
-approval request, if that is short, so that the user can decide on it without opening the web UI. A push is encrypted
-for its browser.
+The texts contain the project's name, and the kind of an approval request or the name of its tool, or how a run ended
+and how much there is to review; never a path, a prompt or an agent's text, since they leave this machine through
+third-party services. The exception is a push to a browser whose user has turned on actions in notifications: it
+contains the command of an approval request, if that is short, so that the user can decide on it without opening the web
+UI. A push is encrypted for its browser.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged
                 title, parts = f"{project}: {to_review}", [OUTCOMES[outcome]]
             else:
                 title, parts = project, [OUTCOMES[outcome], to_review]
-            if review.added or review.removed:  # neither of them in images, for example
+            if review.added or review.removed:  # both are 0 if only images were changed, for example
                 parts.append(f"+{review.added} \N{MINUS SIGN}{review.removed}")
             return Notice(project_id, title, " · ".join(parts), review=True)
     return None

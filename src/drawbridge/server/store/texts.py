@@ -1,7 +1,7 @@
 """What a record of a history contains for people: its texts, and what it changes about the agent's conversation. Pure.
 
-Agents' lines are read by their shape: Claude Code's messages, updates of the Agent Client Protocol, items of Codex, and plain
-text. A line of another shape has no texts.
+Agents' lines are read if they have the form of Claude Code's messages; the lines of other agents are converted to that
+form before they are recorded (``agents.lines``). A line of another form has no texts.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Content(Struct):
 
 
 def content(line: bytes) -> Content:
-    """The content of a record as it is in the history; an empty one if it can't be read."""
+    """The content of a record as it is in the history; an empty one if it is too long or can't be read."""
     if len(line) > LONGEST_LINE:
         return Content()
     try:
@@ -170,7 +170,7 @@ def content(line: bytes) -> Content:
 
 
 def clean(text: str) -> str:
-    """The text without control characters, except for tabs and line breaks."""
+    """The text with a space in place of each control character, except for tabs and line breaks."""
     return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
 
 
@@ -204,7 +204,7 @@ def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
 
 
 def strings(value: object, depth: int = 0) -> Iterator[str]:
-    """The texts in the input of a tool."""
+    """The texts in the input of a tool, down to ``_DEEPEST`` levels."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list) and depth < _DEEPEST:

@@ -12,9 +12,9 @@ import pytest
 from drawbridge.agents import base
 from drawbridge.server.events import RunContinued
 from drawbridge.server.sessions import continuing
-from drawbridge.server.sessions.records import CONTINUE
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.records import CONTINUE
 from tests.agents.claude.stream import Stream
 from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until

@@ -192,17 +192,6 @@ def _result(content: object) -> str:
     return "\n".join(text for block in blocks if isinstance(text := _get(block, "text"), str))
 
 
-def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
-    """The numbers of added and removed lines: those between the first and the last line that differ."""
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    return len(new) - start - end, len(old) - start - end
-
-
 def strings(value: object, depth: int = 0) -> Iterator[str]:
     """The texts in the input of a tool, down to ``_DEEPEST`` levels."""
     if isinstance(value, str):

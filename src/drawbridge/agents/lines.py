@@ -23,7 +23,7 @@ _MOST_DIFFED: Final = 1_000_000
 
 
 def said(session_id: str, kind: Said, words: str) -> AgentLine:
-    """The whole of an agent's words between two of its calls."""
+    """A complete block of an agent's words."""
     return _of_agent(session_id, {"type": kind, kind: words})
 
 
@@ -69,8 +69,8 @@ def result(
 
 
 def patch_of(old: str, new: str) -> list[dict[str, Any]]:
-    """The difference of two texts, as Claude Code's results contain it: hunks with their first lines, from 1, and their
-    lines, each after a space, a "-" or a "+". Empty if a text is too long."""
+    """The diff of two texts, as Claude Code's results contain it: hunks with the numbers of their first lines, counted
+    from 1, and their lines, each after a space, a "-" or a "+". Empty if a text is too long."""
     if max(len(old), len(new)) > _MOST_DIFFED:
         return []
     before, after = old.splitlines(), new.splitlines()

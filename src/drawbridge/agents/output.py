@@ -32,7 +32,7 @@ class Lines:
         self._pieces: list[bytes] = []
         self._size = 0
         self.too_long = False
-        """Whether a line exceeded the limit. That line and everything after it are dropped."""
+        """Whether a line exceeded the limit. That line and all data that is fed later are dropped."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that ``data`` completes."""
@@ -99,7 +99,8 @@ def _finite(digits: str) -> float | None:
 
 
 def json_object(data: Raw | bytes) -> dict[str, Any]:
-    """The JSON object in ``data``. Raises ``ValueError`` if it contains anything else."""
+    """The JSON object in ``data``. Raises ``ValueError`` if it contains anything else, and
+    ``RecursionError`` if it is nested too deeply."""
     value = json.loads(bytes(data))
     if not isinstance(value, dict):
         raise ValueError("not an object")

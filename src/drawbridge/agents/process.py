@@ -45,9 +45,9 @@ class Times(Struct, frozen=True):
 
     interrupt: float = 2.0
     leave: float = 1.0
-    """The time that a process has to exit after its input was closed, at the end of an interrupted turn."""
+    """The time that ``kill`` gives a process without an open turn to exit after its input was closed."""
     leave_idle: float = 5.0
-    """Like ``leave``, for an idle process."""
+    """The time that ``stop`` gives an idle process to exit after its input was closed."""
     sigint: float = 2.0
     sigterm: float = 3.0
     """``claude`` needs one second to end a command that it runs (2.1.329)."""

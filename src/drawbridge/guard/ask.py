@@ -27,7 +27,7 @@ HERE = __file__.rpartition("/")[0]
 
 
 class Answer:
-    """One editor's answer. ``result`` is None if the answer was late or not valid; ``problem`` is the reason."""
+    """One editor's answer. ``result`` is None if no valid answer arrived in time; ``problem`` is the reason."""
 
     __slots__ = ("kind", "path", "problem", "result")
 

@@ -24,7 +24,8 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Calls:
-    """The calls in progress, of all sessions in one process; the oldest are dropped first."""
+    """The calls in progress, of all sessions in one process. If there are too many, those without a report for the
+    longest time are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()

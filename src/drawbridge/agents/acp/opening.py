@@ -191,10 +191,10 @@ class Opening:
 
     def _usual_mode(self) -> str | None:
         """The mode to set if nobody has chosen one: "default", whatever the agent's settings are. None to keep the
-        current mode, because it is "default", or because the agent has no "default" mode.
+        current mode: it is "default" or is not known, or the agent has no "default" mode.
 
-        If the agent would start in a mode that never asks, another mode is set; if it has no other, raises
-        ``AgentUnusable``.
+        An agent without a "default" mode that would start in a mode that never asks gets another mode; if it has no
+        other, raises ``AgentUnusable``.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None

@@ -31,7 +31,8 @@ class Pieces:
 
     def add(self, session_id: str, update: Update) -> tuple[list[AgentLine], list[AgentLine]]:
         """Adds a piece (see ``is_piece``). Returns the line of the message before it, if the piece does not continue
-        that message; and the lines that show the piece while the message is in progress."""
+        that message or the message has reached ``LONGEST``; and the lines that show the piece while the message is in
+        progress."""
         words, of = _text(update) or "", (session_id, update.sessionUpdate, update.messageId)
         before = [] if self._of in (None, of) and self._size < LONGEST else self.take()
         is_first, self._of = not self._texts, of

@@ -162,11 +162,10 @@ class ClaudeConversation:
         self._state: object = None
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
-        """Whether a subagent or background command was started since the prompt: the first result may not be the
-        last."""
+        """Whether a subagent or background command has run since the prompt: the first result may not be the last."""
         self._last_result: tuple[Failure | None, bool] | None = None
-        """The failure of the prompt's turn (None if it succeeded), and whether it was interrupted. The turn ends once
-        the session is idle."""
+        """The last result of the open turn: its failure (None if it succeeded), and whether it was interrupted. The
+        turn ends once the session is idle."""
         self._api_error: str | None = None
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
@@ -484,7 +483,7 @@ class ClaudeConversation:
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn. Must not be called while another is open."""
+        """Begins a turn. Must not be called while the turn of another prompt is open."""
         if self._prompt_id is not None:
             raise RuntimeError("another prompt is still being processed")
         self._prompt_id = str(uuid.uuid4())

@@ -60,7 +60,8 @@ def messages_from(
     path: Path, session_id: str, *, after: datetime, before: datetime, start: int
 ) -> Iterator[tuple[int, EarlierMessage]]:
     """The messages that were written between ``after`` and ``before`` and are stored from the offset ``start`` on, in
-    order, each with the offset of the line after it. Blocking. None if the directory has no such conversation."""
+    order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
+    conversation."""
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
             return
@@ -90,7 +91,8 @@ def jobs(path: Path, session_id: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _opened(path: Path, session_id: str) -> Iterator[int | None]:
-    """The descriptor of a conversation's file; None if the directory has no such conversation."""
+    """The descriptor of a conversation's file. None if the directory has no such conversation, or if its file can't be
+    opened, is not a regular file, or belongs to another user."""
     if not known(path, session_id):
         yield None
         return

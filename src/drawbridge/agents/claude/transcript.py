@@ -112,7 +112,7 @@ class _Line(Struct, rename="camel"):
 
 
 class _Outcome(Struct, omit_defaults=True):
-    """What a tool has changed in a file, or what its questions were answered. The rest of its result, such as the whole
+    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the whole
     file, is not read."""
 
     type: str = ""

@@ -28,7 +28,7 @@ REMOVED_LINES: Final = 200
 """The maximum number of removed lines of one hunk that the inline view shows."""
 
 PAIRED_LINES: Final = 50
-"""The maximum number of lines of a hunk that are compared with the lines that they replace."""
+"""The maximum number of removed or added lines of a hunk whose lines are compared with each other."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:

@@ -130,7 +130,8 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one. ``text``: the accepted text; None if rejected."""
+        """Whether the editor's decision is the first one; also True if the server does not answer in time. ``text``:
+        the accepted text; None if rejected."""
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -11,7 +11,7 @@ import sys
 
 @functools.cache
 def own_command() -> str:
-    """ "drawbridge", or a path, quoted for a shell."""
+    """ "drawbridge", the path of that command, or "PYTHON -m drawbridge"; quoted for a shell."""
     if shutil.which("drawbridge"):
         return "drawbridge"
     beside = os.path.join(os.path.dirname(sys.executable), "drawbridge")

@@ -80,7 +80,7 @@ def title(hunk: Hunk) -> str:
 
 
 def file_words(file: File) -> str:
-    """The label beside a file's path: "new", "renamed", "deleted" or "binary"."""
+    """The label beside a file's path, such as "new" or "renamed · binary"; empty if there is none."""
     change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
     tags = [change, "binary" if file.get("binary") else ""]
     return " · ".join(filter(None, tags))

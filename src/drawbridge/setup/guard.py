@@ -53,7 +53,7 @@ class Loaded:
 
 
 def load(agent: AgentHooks, path: Path) -> Loaded:
-    """Loads a settings file. Raises ``UnusableFile`` with the line and the column."""
+    """Loads a settings file. Raises ``UnusableFile``, for invalid content with the line and the column."""
     content = files.read(path)
     prefix = codecs.BOM_UTF8 if agent.byte_order_mark and (content or b"").startswith(codecs.BOM_UTF8) else b""
     try:

@@ -134,7 +134,7 @@ local function announce(buf)
   vim.o.eventignore = ignored
 end
 
---- Reloads the file. Returns whether the text changed, and the path of the copy of the previous text.
+--- Reloads the file. Returns whether the text or its format changed, and the path of the copy of the previous text.
 local function read_again(buf)
   local different, backup = false, nil
   for _ = 1, TRIES do

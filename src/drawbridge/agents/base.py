@@ -160,7 +160,8 @@ class Proposal(Struct, frozen=True):
 
 
 class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """The subagent that asks, if it is not the main agent. ``agent_type``: its kind, for example "general-purpose"."""
+    """The subagent that asks a question. A question from the main agent has none. ``agent_type``: its kind, for example
+    "general-purpose"."""
 
     agent_id: str
     agent_type: str | None = None

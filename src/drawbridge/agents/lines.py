@@ -28,8 +28,8 @@ def said(session_id: str, kind: Said, words: str) -> AgentLine:
 
 
 def piece(session_id: str, kind: Said, words: str, *, is_first: bool) -> list[AgentLine]:
-    """A piece of an agent's words, for clients that show them while they arrive. ``is_first``: whether it begins the
-    words of one ``said``."""
+    """A piece of an agent's words, for clients that show them while they arrive. ``is_first``: whether it begins a
+    block."""
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: words}}
     start = {"type": "content_block_start", "index": 0, "content_block": {"type": kind, kind: ""}}
     return [

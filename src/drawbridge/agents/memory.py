@@ -86,7 +86,7 @@ class MemoryWatch:
 
 
 class _Watched:
-    """One process. Its events pass through here, so that its end is reported with the reason."""
+    """One process. Its events pass through here, so that a turn that ends because of the limit reports this reason."""
 
     pid = 0
     has_exited = False

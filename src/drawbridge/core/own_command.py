@@ -1,4 +1,6 @@
-"""The command with which a person starts this ``drawbridge``: its name if that is on PATH, otherwise its full path."""
+"""The command with which a person starts this ``drawbridge``: its name if that is on PATH, otherwise the way to run it
+from this environment.
+"""
 
 from __future__ import annotations
 

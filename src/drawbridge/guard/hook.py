@@ -41,8 +41,8 @@ def run(settings: "Settings") -> "NoReturn":
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
-    """Answers a call if the configured settings are unusable, which must not stop the agent. ``settings``: to use
-    instead."""
+    """Answers a call if the configured settings are unusable, which must not stop the agent. ``settings``: the ones to
+    use instead."""
     _write(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 

@@ -31,7 +31,8 @@ SEND_TIMEOUT = 0.3
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""Seconds between attempts to find another server after the first one has ended; each pause is twice the one before."""
+"""The first and the longest pause between attempts to find another server after the first one has ended, in seconds;
+each pause is twice the one before."""
 
 SUBAGENT_SECONDS = 60.0
 """The maximum number of seconds to wait for the decision on a subagent's request, since its dialog appears only after

@@ -50,7 +50,7 @@ class Calls:
 
     def whole(self, session_id: str, call: Raw) -> Raw:
         """The call that a question is about, completed with what was reported earlier. The question's own fields take
-        precedence; its content is added to the earlier content, unless it contains a diff."""
+        precedence; its content is added to the earlier content or, if it contains a diff, replaces it."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))
         if not known:

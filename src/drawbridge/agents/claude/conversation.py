@@ -54,12 +54,12 @@ LONGEST_MODE: Final = 100
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
 EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
-"""Ephemeral lines; anything permanent in them is repeated in a later line."""
+"""The kinds of lines that do not belong in the history; anything permanent in them is repeated in a later line."""
 
 
 class Message(Struct, gc=False):
-    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON. JSON
-    values have no reference cycles, so the garbage collector need not track them."""
+    """The fields that decide what a line is. Their values may be anything; other fields are only checked to be JSON.
+    JSON values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
     subtype: Any = None
@@ -467,7 +467,8 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the first answer to an open question; any other is ignored. Raises ``BadArgument``."""
+        """Sends the first answer to an open question; any other is ignored. Raises ``BadArgument`` if the changed input
+        is not valid; the question then stays open."""
         asked = self._questions.get(question_id)
         if asked is None:
             return

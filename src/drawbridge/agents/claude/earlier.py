@@ -25,8 +25,8 @@ from drawbridge.agents.claude.sessions import file_of, known
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
-"""The maximum number of bytes that are read for one page. A page without messages contains the position from which the
-next page continues."""
+"""The maximum number of bytes that are read for one page. A page that ends for this reason may contain no messages, but
+it contains the position from which the next page continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """How many bytes at the end of the file are searched for jobs."""

@@ -166,7 +166,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """The entry in a line of the file; None if the line is not an entry."""
+    """The entry in a line of the file; None for a line of any other kind."""
     read = claude.parsed(line.strip())
     if read is None:
         return None
@@ -254,7 +254,7 @@ def _failure(found: _Line) -> str | None:
 
 
 def _outcome(result: Raw) -> _Outcome | None:
-    """What is read of a tool's result; None if it has none of that."""
+    """The parts of a tool's result that ``_Outcome`` contains; None if the result has none of them."""
     try:
         found = msgspec.json.decode(result, type=_Outcome)
     except (msgspec.MsgspecError, RecursionError):

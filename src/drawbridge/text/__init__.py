@@ -34,8 +34,9 @@ class Split(NamedTuple):
 def split(text: str) -> Split:
     """The lines without their line endings, and what ``join`` needs to restore ``text`` byte for byte.
 
-    An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that
-    lines put into an empty file get the usual line endings. (Neovim shows both as one empty line; Drawbridge does not.)
+    An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, apart from
+    a byte-order mark, so that lines put into an empty file get the usual line endings. (Neovim shows both as one empty
+    line; Drawbridge does not.)
     """
     bom = text.startswith(BOM)
     if bom:

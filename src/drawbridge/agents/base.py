@@ -455,11 +455,11 @@ class AgentProcess(Protocol):
         ...
 
     async def set_mode(self, mode: str) -> None:
-        """Returns when the agent has set the mode. Raises ``AgentRefused`` with the agent's reason."""
+        """Returns when the agent has set the mode. Raises ``AgentRefused`` if it refuses or does not answer."""
         ...
 
     async def set_model(self, model: str) -> None:
-        """Returns when the agent has set the model. Raises ``AgentRefused`` with the agent's reason."""
+        """Returns when the agent has set the model. Raises ``AgentRefused`` if it refuses or does not answer."""
         ...
 
     async def set_effort(self, effort: str) -> bool:

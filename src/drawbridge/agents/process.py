@@ -257,7 +257,7 @@ class Process(asyncio.SubprocessProtocol):
         return True
 
     def _fail(self, fault: str) -> None:
-        """Ends the process after a protocol error from which it can't recover."""
+        """Ends the process because of ``fault``, from which it can't recover."""
         if self._fault is None and not self._exited.is_set():
             self._fault = f"{fault}, and was stopped."
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")

@@ -59,7 +59,7 @@ def count_of(given: object) -> int | None:
 
 def todo_of(given: Any) -> Todo | None:
     """An entry of a to-do list with ``content`` and ``status``, the form that Claude Code and the Agent Client Protocol
-    use."""
+    use; None if it has another form."""
     if not isinstance(given, dict):
         return None
     words, status = text_of(given.get("content")), given.get("status")

@@ -63,7 +63,8 @@ def portions(
 
 
 def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
-    """The hunk at a line of one side. A hunk without lines on that side is at the lines before and after its gap."""
+    """The hunk at a line of one side; None if there is none. A hunk without lines on that side is at the lines before
+    and after its gap."""
     for hunk in found:
         start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
         if start <= line < end or (start == end and line in (start - 1, start)):

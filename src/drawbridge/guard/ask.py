@@ -161,7 +161,7 @@ def _sweep(path: str) -> None:
 
 
 def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Request") -> bool:
-    """Sends and receives what is possible without blocking. Returns whether the exchange is complete."""
+    """Sends and receives what is possible without blocking. Returns whether the exchange has ended."""
     try:
         if event & POLLOUT and found.out:
             found.out = found.out[found.socket.send(found.out) :]

@@ -184,7 +184,7 @@ def _line(call: "calls.Call", process: "Mapping[str, Any]") -> bytes:
 
 
 def _wait(connected: "socket", until: "float | None") -> "bytes | None":
-    """Reads one line, until ``until`` if that is set. Returns what ``_exchange`` does."""
+    """Reads one line, but waits no longer than until ``until``, if that is set. Returns what ``_exchange`` does."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
     waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader has closed its end

@@ -30,7 +30,7 @@ class Step(Protocol):
     def lines(self) -> list[str]: ...
 
     def apply(self) -> Path | None:
-        """Executes the step. Returns the path of a copy of the previous file, if there was one."""
+        """Executes the step. Returns the path of a copy of the previous file; None if no copy was made."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Change:
             )
 
     def apply(self) -> Path | None:
-        """Raises ``NotWritable``; in that case, the file is unchanged."""
+        """See ``Step.apply``. Raises ``NotWritable``; in that case, the file is unchanged."""
         if read(self.path) != self.before:
             raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
         target, kept = _target(self.path), None

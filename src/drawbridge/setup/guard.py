@@ -46,7 +46,7 @@ class Loaded:
     blank: str | None = None
 
     def with_(self, document: Document) -> bytes | None:
-        """The new content of the file."""
+        """The new content of the file; None if it does not exist and does not change."""
         if document.text == self.document.text:
             return self.content
         return self.prefix + document.text.encode()
@@ -73,7 +73,8 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None if unchanged)."""
+    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None if unchanged).
+    Raises ``UnusableFile`` or ``NotWritable`` if the settings file can't be changed."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)

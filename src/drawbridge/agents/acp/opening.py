@@ -212,7 +212,7 @@ class Opening:
         return other
 
     def current_mode(self) -> ModeChanged | None:
-        """The current mode in the client protocol's words, if the agent reports it."""
+        """The current mode in the client protocol's words; None if the agent does not report it."""
         choices = self.opened.choices("mode")
         if choices is None or choices.current is None:
             return None

@@ -52,7 +52,7 @@ def is_piece(update: Update) -> bool:
 
 
 def other_content(session_id: str, update: Update) -> AgentLine | None:
-    """The line for content that is not a text, if clients can show it: an image or a link."""
+    """The line for content that is not a text: an image or a link. None for anything that clients can't show."""
     match read_as(dict[str, Any], update.content) if update.sessionUpdate == "agent_message_chunk" else None:
         case {"type": "image", "mimeType": str(media_type), "data": str(data)}:
             return lines.image(session_id, media_type, data)

@@ -532,9 +532,9 @@ class Sessions(Protocol):
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
     ) -> Earlier:
-        """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
-        ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for the end). Empty if it
-        is not known how the agent stores them."""
+        """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
+        between ``after`` and ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for
+        the end). Empty if it is not known how the agent stores them."""
         ...
 
     def messages_from(

@@ -53,7 +53,8 @@ def split(text: str) -> Split:
 
 
 def join(lines: Sequence[str], form: Format) -> str:
-    """The inverse of ``split``. Without lines the text is empty, whatever the format says about a final newline."""
+    """The inverse of ``split``. Without lines the text is empty apart from a byte-order mark, whatever the format
+    says about a final newline."""
     bom = BOM if form.bom else ""
     if not lines:
         return bom

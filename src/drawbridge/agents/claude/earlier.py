@@ -45,9 +45,9 @@ _time: Final = msgspec.json.Decoder(_Time)
 def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
 ) -> Earlier:
-    """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
-    ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking. Empty if the directory
-    has no such conversation.
+    """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
+    between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking.
+    Empty if the directory has no such conversation.
     """
     with _opened(path, session_id) as file:
         if file is None:

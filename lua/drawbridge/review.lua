@@ -359,7 +359,8 @@ local function answer(words)
   require('drawbridge.message').answer(words, 'warn')
 end
 
---- Accepts the proposal under the cursor, otherwise the only or newest one; one that is not shown is opened instead.
+--- Accepts the proposal under the cursor, otherwise the newest one that is shown. If none is shown, opens the one that
+--- has waited longest.
 ---@return boolean accepted
 function M.accept()
   local entry = shown_or_newest()
@@ -376,7 +377,7 @@ function M.accept()
   return false
 end
 
---- Rejects the proposal under the cursor, otherwise the only or newest one.
+--- Rejects the proposal under the cursor, otherwise the newest one that is shown; if none is shown, the newest one.
 ---@return boolean rejected
 function M.reject()
   local entry = shown_or_newest()

@@ -23,13 +23,13 @@ _MOST_DIFFED: Final = 1_000_000
 
 
 def said(session_id: str, kind: Said, words: str) -> AgentLine:
-    """The whole of an agent's words between two of its calls."""
+    """A complete block of an agent's words."""
     return _of_agent(session_id, {"type": kind, kind: words})
 
 
 def piece(session_id: str, kind: Said, words: str, *, is_first: bool) -> list[AgentLine]:
-    """A piece of an agent's words, for clients that show them while they arrive. ``is_first``: whether it begins the
-    words of one ``said``."""
+    """A piece of an agent's words, for clients that show them while they arrive. ``is_first``: whether it begins a
+    block."""
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: words}}
     start = {"type": "content_block_start", "index": 0, "content_block": {"type": kind, kind: ""}}
     return [
@@ -69,8 +69,8 @@ def result(
 
 
 def patch_of(old: str, new: str) -> list[dict[str, Any]]:
-    """The difference of two texts, as Claude Code's results contain it: hunks with their first lines, from 1, and their
-    lines, each after a space, a "-" or a "+". Empty if a text is too long."""
+    """The diff of two texts, as Claude Code's results contain it: hunks with the numbers of their first lines, counted
+    from 1, and their lines, each after a space, a "-" or a "+". Empty if a text is too long."""
     if max(len(old), len(new)) > _MOST_DIFFED:
         return []
     before, after = old.splitlines(), new.splitlines()

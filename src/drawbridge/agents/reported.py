@@ -51,7 +51,7 @@ def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
 
 
 def count_of(given: object) -> int | None:
-    """A number that is not negative and that JSON can represent exactly; None for anything else."""
+    """A number from 0 to below 2**53, without its fraction; None for anything else."""
     if isinstance(given, float) and 0 <= given < 2**53:
         given = int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53 else None
@@ -59,7 +59,7 @@ def count_of(given: object) -> int | None:
 
 def todo_of(given: Any) -> Todo | None:
     """An entry of a to-do list with ``content`` and ``status``, the form that Claude Code and the Agent Client Protocol
-    use."""
+    use; None if it has another form."""
     if not isinstance(given, dict):
         return None
     words, status = text_of(given.get("content")), given.get("status")

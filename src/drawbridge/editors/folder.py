@@ -224,7 +224,7 @@ class Folder:
         return Accepted(proposal.new_text)
 
     async def _ask(self, question: str) -> str:
-        """The user's answer in lower case; "n", with a notice, if the input has ended."""
+        """The user's answer in lower case; "n", with a notice, if the input has ended. Raises ``_Withdrawn``."""
         self._lines.discard()
         self._prompt = self._canvas.paint(question, "question")
         self._canvas.write(self._prompt)
@@ -247,7 +247,8 @@ class Folder:
         return answer.strip().lower()
 
     async def _edit(self, proposal: Proposal) -> Proposal:
-        """The proposal as the user has edited it; unchanged, with a notice, if the edited text can't be used."""
+        """The proposal as the user has edited it; unchanged, with a notice, if the edited text can't be used.
+        Raises ``_Withdrawn``."""
         self._held = []
         problem = None
         try:

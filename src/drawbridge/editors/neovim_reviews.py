@@ -81,7 +81,8 @@ class NeovimReviews:
         await self._ask("withdraw", id=proposal_id)
 
     def heard(self, event: str, payload: dict[str, Any]) -> Decided | None:
-        """Handles a report from the Lua half about a view. Returns the decision if the report is one."""
+        """Handles a report from the Lua half about a view. Returns the decision if the report is one,
+        otherwise None."""
         shown = self._shown.get(payload["id"])
         if shown is None:
             return None

@@ -61,8 +61,8 @@ class Arbiter(Protocol):
 
 class _Review(Struct, eq=False):
     """``shown``: whether the proposal was sent to the editor. ``before``: the file's signature when the proposal was
-    decided. ``written``: done once the agent has written the file or is no longer expected to; None if it writes
-    nothing.
+    decided or withdrawn. ``written``: done once the agent has written the file or is no longer expected to; None if it
+    writes nothing.
     """
 
     approval: Approval[Decision]
@@ -256,8 +256,8 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """Registers a proposal until it is decided. This happens before the first wait, so that the agent can already
-        withdraw it. Raises ``Refused`` if the agent has too many open proposals.
+        """Registers a proposal for as long as it is open. This happens before the first wait, so that the agent can
+        already withdraw it. Raises ``Refused`` if the agent has too many open proposals.
         """
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:

@@ -37,7 +37,8 @@ class ServerOptions(Struct, frozen=True):
     can no longer be dropped."""
 
     ping_seconds: float | None = None
-    """A WebSocket that is silent for this long is pinged, and closed if it stays silent for as long again.
+    """Seconds between pings of each WebSocket, which is closed if its peer has neither sent nor read anything
+    since the previous ping.
 
     If None, WebSockets are never pinged: a suspended agent (Ctrl-Z) keeps its connection and its diffs, and the kernel
     notices a dead one.

@@ -1,7 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. The agent's updates are passed on as
-its own lines, its permission requests become ``Question`` events, and pieces of text are joined (see ``acp.text``).
+Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. Most of the agent's updates
+are passed on as its own lines; its text and its tool calls become lines of ``agents.lines`` (see ``acp.text`` and
+``acp.shown``), and its permission requests become ``Question`` events.
 Measured with Gemini CLI 0.61.0.
 """
 

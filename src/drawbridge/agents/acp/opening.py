@@ -121,20 +121,20 @@ class Opened(Struct):
         return list(_flat(next(found, None)))
 
     def with_options(self, options: object) -> None:
-        """Records that the agent has changed its options. codex-acp (2.6.0) reports a new mode only in this way."""
+        """Records the agent's new options. codex-acp (2.6.0) reports a new mode only in this way."""
         self.configOptions = options
         changed = Opened(configOptions=options).choices("mode")
         if changed is not None and changed.current is not None:
             self.in_mode(changed.current)
 
     def in_mode(self, mode: object) -> None:
-        """Records that the agent has changed its mode."""
+        """Records the agent's new mode."""
         if isinstance(self.modes, dict):
             self.modes["currentModeId"] = mode
         self._set("mode", mode)
 
     def with_model(self, model: object) -> None:
-        """Records that the agent has changed its model."""
+        """Records the agent's new model."""
         if isinstance(self.models, dict):
             self.models["currentModelId"] = model
         self._set("model", model)
@@ -191,10 +191,10 @@ class Opening:
 
     def _usual_mode(self) -> str | None:
         """The mode to set if nobody has chosen one: "default", whatever the agent's settings are. None to keep the
-        current mode, because it is "default", or because the agent has no "default" mode.
+        current mode: it is "default" or is not known, or the agent has no "default" mode.
 
-        If the agent would start in a mode that never asks, another mode is set; if it has no other, raises
-        ``AgentUnusable``.
+        An agent without a "default" mode that would start in a mode that never asks gets another mode; if it has no
+        other, raises ``AgentUnusable``.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None
@@ -212,7 +212,7 @@ class Opening:
         return other
 
     def current_mode(self) -> ModeChanged | None:
-        """The current mode in the client protocol's words, if the agent reports it."""
+        """The current mode in the client protocol's words; None if the agent does not report it."""
         choices = self.opened.choices("mode")
         if choices is None or choices.current is None:
             return None
@@ -299,7 +299,8 @@ def introduction(version: str) -> dict[str, Any]:
 
 
 def _described(given: Any) -> ModeOffer | None:
-    """A mode of the agent's own, as the session lists it (``id``) or as a value of one of its options (``value``)."""
+    """A mode that only this agent has, as the session lists it (``id``) or as a value of one of its options
+    (``value``); None for any other mode."""
     name = name_of(given.get("id") or given.get("value")) if isinstance(given, dict) else None
     if name is None or modes.word(name) != name or name in modes.NAMES:
         return None

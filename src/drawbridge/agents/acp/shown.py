@@ -49,7 +49,7 @@ class Shown:
 
 def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The tool's name and the input of a call, in the words of the tool of Claude Code that does the same. A call
-    without such a tool, or without its most important field, has its title for a name."""
+    without such a tool, or without its field in ``SUBJECTS``, is named by its title or, without a title, its kind."""
     given, title, kind = fields.get("rawInput"), _text(fields.get("title"))[:LONGEST_TITLE], fields.get("kind")
     own = given if isinstance(given, dict) else {} if given is None else {"input": given}
     name = NAMES.get(kind) if isinstance(kind, str) else None

@@ -31,7 +31,8 @@ class Pieces:
 
     def add(self, session_id: str, update: Update) -> tuple[list[AgentLine], list[AgentLine]]:
         """Adds a piece (see ``is_piece``). Returns the line of the message before it, if the piece does not continue
-        that message; and the lines that show the piece while the message is in progress."""
+        that message or the message has reached ``LONGEST``; and the lines that show the piece while the message is in
+        progress."""
         words, of = _text(update) or "", (session_id, update.sessionUpdate, update.messageId)
         before = [] if self._of in (None, of) and self._size < LONGEST else self.take()
         is_first, self._of = not self._texts, of
@@ -51,7 +52,7 @@ def is_piece(update: Update) -> bool:
 
 
 def other_content(session_id: str, update: Update) -> AgentLine | None:
-    """The line for content that is not a text, if clients can show it: an image or a link."""
+    """The line for content that is not a text: an image or a link. None for anything that clients can't show."""
     match read_as(dict[str, Any], update.content) if update.sessionUpdate == "agent_message_chunk" else None:
         case {"type": "image", "mimeType": str(media_type), "data": str(data)}:
             return lines.image(session_id, media_type, data)

@@ -25,8 +25,8 @@ from drawbridge.agents.claude.sessions import file_of, known
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
-"""The maximum number of bytes that are read for one page. A page without messages contains the position from which the
-next page continues."""
+"""The maximum number of bytes that are read for one page. A page that ends for this reason may contain no messages, but
+it contains the position from which the next page continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """How many bytes at the end of the file are searched for jobs."""
@@ -45,9 +45,9 @@ _time: Final = msgspec.json.Decoder(_Time)
 def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
 ) -> Earlier:
-    """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
-    ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking. Empty if the directory
-    has no such conversation.
+    """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
+    between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking.
+    Empty if the directory has no such conversation.
     """
     with _opened(path, session_id) as file:
         if file is None:
@@ -60,7 +60,8 @@ def messages_from(
     path: Path, session_id: str, *, after: datetime, before: datetime, start: int
 ) -> Iterator[tuple[int, EarlierMessage]]:
     """The messages that were written between ``after`` and ``before`` and are stored from the offset ``start`` on, in
-    order, each with the offset of the line after it. Blocking. None if the directory has no such conversation."""
+    order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
+    conversation."""
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
             return
@@ -90,7 +91,8 @@ def jobs(path: Path, session_id: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _opened(path: Path, session_id: str) -> Iterator[int | None]:
-    """The descriptor of a conversation's file; None if the directory has no such conversation."""
+    """The descriptor of a conversation's file. None if the directory has no such conversation, or if its file can't be
+    opened, is not a regular file, or belongs to another user."""
     if not known(path, session_id):
         yield None
         return

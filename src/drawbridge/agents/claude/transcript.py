@@ -114,7 +114,7 @@ class _Line(Struct, rename="camel"):
 
 
 class _Outcome(Struct, omit_defaults=True):
-    """What a tool has changed in a file, or what its questions were answered. The rest of its result, such as the whole
+    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the whole
     file, is not read."""
 
     type: str = ""
@@ -168,7 +168,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """The entry in a line of the file; None if the line is not an entry."""
+    """The entry in a line of the file; None for a line of any other kind."""
     read = claude.parsed(line.strip())
     if read is None:
         return None
@@ -219,8 +219,8 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 
 def _queued(found: _Line) -> Prompt | None:
-    """A prompt that was typed while the agent worked. The agent received the prompt with a tool's result; the record
-    contains it as an attachment."""
+    """A prompt that was typed while the agent worked; None for any other attachment. The agent received the prompt with
+    a tool's result; the record contains it as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None
@@ -274,7 +274,7 @@ def _failure(found: _Line) -> str | None:
 
 
 def _outcome(result: Raw) -> _Outcome | None:
-    """What is read of a tool's result; None if it has none of that."""
+    """The parts of a tool's result that ``_Outcome`` contains; None if the result has none of them."""
     try:
         found = msgspec.json.decode(result, type=_Outcome)
     except (msgspec.MsgspecError, RecursionError):

@@ -80,8 +80,8 @@ def agent(path: str | None) -> Codex:
 
 
 def arguments(launch: Launch) -> Iterator[str]:
-    """Yields the command line after the program. Raises ``AgentUnusable`` (VALIDATION_FAILED) for options that Codex
-    does not support; the text names the option."""
+    """Yields the command line after the program. Raises ``AgentUnusable``: VALIDATION_FAILED for an option or a
+    value that Codex does not support (the text names the option), SESSION_NOT_FOUND for an id that is not a UUID."""
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)

@@ -1,6 +1,7 @@
 """The items of ``codex exec --json`` as the lines of a history. Pure.
 
-The shapes are those of Codex 0.169.0: each item is reported when it begins and when it is over, or only then.
+The shapes are those of Codex 0.169.0: each item is reported when it begins and when it is over, or only when it is
+over.
 """
 
 from __future__ import annotations

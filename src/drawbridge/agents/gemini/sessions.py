@@ -121,8 +121,8 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> Remembered | None:
-    """The conversation in a file. None if it has no messages, so that it can't be resumed, or if the file can't be
-    read."""
+    """The conversation in a file. None if the beginning of the file contains no prompt (a conversation without one
+    can't be resumed), or if the file can't be read."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)

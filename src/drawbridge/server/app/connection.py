@@ -110,7 +110,7 @@ class Connection:
             self._websocket.hold_reading(False)
 
     async def _sign_in(self, text: str, correlation_id: str) -> None:
-        short = text if len(text) <= AUTH_BYTES else ""
+        short = text if len(text.encode()) <= AUTH_BYTES else ""
         try:
             command, answer = await self._dispatch.sign_in(short, self.client)
         except ClientError as failure:

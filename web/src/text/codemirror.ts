@@ -8,15 +8,28 @@ import { tags } from '@lezer/highlight';
 
 import { harmless, strange } from './harmless.ts';
 import { languageOf, modeOf } from './highlight.ts';
+import { kindsOf, STYLES } from './kinds.ts';
 
-const STYLE = HighlightStyle.define([
-  { tag: [tags.comment, tags.meta], color: 'var(--code-comment)' },
-  { tag: [tags.string, tags.regexp, tags.special(tags.string)], color: 'var(--code-string)' },
-  { tag: [tags.number, tags.bool, tags.atom, tags.null], color: 'var(--code-number)' },
-  { tag: [tags.keyword, tags.modifier, tags.operatorKeyword, tags.tagName], color: 'var(--code-word)' },
-  { tag: [tags.typeName, tags.className, tags.namespace], color: 'var(--code-type, var(--code-word))' },
-  { tag: tags.heading, fontWeight: '600' },
-]);
+const KINDS = kindsOf(tags);
+
+/** How each kind looks, as in diffs and messages (base.css, text.css), whose styles do not reach into a shadow root. */
+const LOOKS: Record<string, Record<string, string>> = {
+  comment: { color: 'var(--code-comment)' },
+  string: { color: 'var(--code-string)' },
+  number: { color: 'var(--code-number)' },
+  word: { color: 'var(--code-word)' },
+  type: { color: 'var(--accent)' },
+  name: { color: 'var(--code-number)' },
+  meta: { color: 'var(--accent)' },
+  heading: { fontWeight: '650' },
+  inserted: { color: 'var(--yes)' },
+  deleted: { color: 'var(--no)' },
+};
+
+const STYLE = HighlightStyle.define(Object.entries(KINDS).map(([kind, tag]) => ({ tag, ...LOOKS[kind] })));
+
+/** The tags for the style names of the older grammars. */
+const TOKENS = Object.fromEntries(Object.entries(STYLES).map(([style, kind]) => [style, KINDS[kind][0]]));
 
 export const COLOURS = syntaxHighlighting(STYLE);
 
@@ -86,5 +99,5 @@ async function languageFor(path: string): Promise<Extension | undefined> {
   const name = languageOf(path);
   if (Object.hasOwn(LANGUAGES, name)) return LANGUAGES[name]();
   const mode = await modeOf(name);
-  return mode && StreamLanguage.define(mode);
+  return mode && StreamLanguage.define({ ...mode, tokenTable: { ...TOKENS, ...mode.tokenTable } });
 }

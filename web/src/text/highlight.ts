@@ -5,6 +5,8 @@
 import type { StreamParser } from '@codemirror/streamparser';
 import type { Parser } from '@lezer/common';
 
+import { kindsOf, STYLES } from './kinds.ts';
+
 /** A part of a line. `kind` is the part of the CSS class after `code-`, or empty. */
 export type Span = { text: string; kind: string };
 
@@ -235,20 +237,9 @@ const STEP = 10_000;
 
 async function byTree(code: string, parser: Parser): Promise<Span[][]> {
   const { highlightTree, tagHighlighter, tags } = await import('@lezer/highlight');
-  const of = (kind: string, ...all: any[]) => all.map((tag) => ({ tag, class: kind }));
-  const highlighter = tagHighlighter([
-    ...of('comment', tags.comment),
-    ...of('string', tags.string, tags.regexp, tags.character, tags.escape, tags.special(tags.string)),
-    ...of('number', tags.number, tags.bool, tags.null, tags.atom, tags.unit, tags.color),
-    ...of('word', tags.keyword, tags.modifier, tags.self),
-    ...of('type', tags.typeName, tags.className, tags.namespace, tags.tagName),
-    ...of('name', tags.definition(tags.propertyName), tags.attributeName, tags.macroName, tags.labelName),
-    ...of('name', tags.function(tags.definition(tags.variableName)), tags.definition(tags.function(tags.variableName))),
-    ...of('meta', tags.meta, tags.processingInstruction),
-    ...of('heading', tags.heading),
-    ...of('inserted', tags.inserted),
-    ...of('deleted', tags.deleted),
-  ]);
+  const highlighter = tagHighlighter(
+    Object.entries(kindsOf(tags)).flatMap(([kind, found]) => found.map((tag) => ({ tag, class: kind }))),
+  );
   const pace = pacer();
   const parse = parser.startParse(code);
   let tree = parse.advance();
@@ -296,34 +287,6 @@ function collector(code: string) {
     },
   };
 }
-
-/** The kinds for the style names of the older grammars. */
-const STYLES: Record<string, string> = {
-  atom: 'number',
-  attribute: 'name',
-  builtin: 'word',
-  bool: 'number',
-  comment: 'comment',
-  controlKeyword: 'word',
-  def: 'name',
-  deleted: 'deleted',
-  header: 'heading',
-  heading: 'heading',
-  inserted: 'inserted',
-  keyword: 'word',
-  meta: 'meta',
-  modifier: 'word',
-  negative: 'deleted',
-  null: 'number',
-  number: 'number',
-  positive: 'inserted',
-  'string-2': 'string',
-  string: 'string',
-  tag: 'type',
-  tagName: 'type',
-  type: 'type',
-  typeName: 'type',
-};
 
 const styleOf = (style: string | null) => {
   for (const word of (style ?? '').split(/[ .]/)) if (Object.hasOwn(STYLES, word)) return STYLES[word];

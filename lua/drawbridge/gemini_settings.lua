@@ -7,7 +7,7 @@ local SYSTEM_DEFAULTS = {
   '/Library/Application Support/GeminiCli/system-defaults.json',
 }
 
---- The `ide` object of a settings file; empty if there is none, nil if the file can't be read as JSON (the CLI accepts
+--- The `ide` object of a settings file; empty if the file does not exist, nil if it can't be read as JSON (the CLI accepts
 --- comments in it).
 local function ide(file)
   if vim.fn.filereadable(file) == 0 then
@@ -26,7 +26,7 @@ function M.file()
   return (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
 end
 
---- The `ide` object of the user's settings; empty if there is none, nil if the file can't be read as JSON.
+--- The `ide` object of the user's settings; empty if the file does not exist, nil if it can't be read as JSON.
 ---@return {enabled: boolean?, hasSeenNudge: boolean?}?
 function M.ide()
   return ide(M.file())

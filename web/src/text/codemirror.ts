@@ -8,9 +8,9 @@ import { tags } from '@lezer/highlight';
 
 import { harmless, strange } from './harmless.ts';
 import { languageOf, modeOf } from './highlight.ts';
-import { kindsOf, STYLES } from './kinds.ts';
+import { kindOf, tagsOf } from './kinds.ts';
 
-const KINDS = kindsOf(tags);
+const TAGS = tagsOf(tags);
 
 /** How each kind looks, as in diffs and messages (base.css, text.css), whose styles do not reach into a shadow root. */
 const LOOKS: Record<string, Record<string, string>> = {
@@ -26,10 +26,7 @@ const LOOKS: Record<string, Record<string, string>> = {
   deleted: { color: 'var(--no)' },
 };
 
-const STYLE = HighlightStyle.define(Object.entries(KINDS).map(([kind, tag]) => ({ tag, ...LOOKS[kind] })));
-
-/** The tags for the style names of the older grammars. */
-const TOKENS = Object.fromEntries(Object.entries(STYLES).map(([style, kind]) => [style, KINDS[kind][0]]));
+const STYLE = HighlightStyle.define(Object.entries(TAGS).map(([kind, tag]) => ({ tag, ...LOOKS[kind] })));
 
 export const COLOURS = syntaxHighlighting(STYLE);
 
@@ -99,5 +96,9 @@ async function languageFor(path: string): Promise<Extension | undefined> {
   const name = languageOf(path);
   if (Object.hasOwn(LANGUAGES, name)) return LANGUAGES[name]();
   const mode = await modeOf(name);
-  return mode && StreamLanguage.define({ ...mode, tokenTable: { ...TOKENS, ...mode.tokenTable } });
+  if (!mode) return undefined;
+  const tokenTable = Object.fromEntries(Object.entries(TAGS).map(([kind, found]) => [kind, found[0]]));
+  // CodeMirror's own tags for some styles have no color here.
+  const token: typeof mode.token = (stream, state) => kindOf(mode.token(stream, state)) || null;
+  return StreamLanguage.define({ ...mode, token, tokenTable });
 }

@@ -5,7 +5,7 @@
 import type { StreamParser } from '@codemirror/streamparser';
 import type { Parser } from '@lezer/common';
 
-import { kindsOf, STYLES } from './kinds.ts';
+import { kindOf, tagsOf } from './kinds.ts';
 
 /** A part of a line. `kind` is the part of the CSS class after `code-`, or empty. */
 export type Span = { text: string; kind: string };
@@ -238,7 +238,7 @@ const STEP = 10_000;
 async function byTree(code: string, parser: Parser): Promise<Span[][]> {
   const { highlightTree, tagHighlighter, tags } = await import('@lezer/highlight');
   const highlighter = tagHighlighter(
-    Object.entries(kindsOf(tags)).flatMap(([kind, found]) => found.map((tag) => ({ tag, class: kind }))),
+    Object.entries(tagsOf(tags)).flatMap(([kind, found]) => found.map((tag) => ({ tag, class: kind }))),
   );
   const pace = pacer();
   const parse = parser.startParse(code);
@@ -288,11 +288,6 @@ function collector(code: string) {
   };
 }
 
-const styleOf = (style: string | null) => {
-  for (const word of (style ?? '').split(/[ .]/)) if (Object.hasOwn(STYLES, word)) return STYLES[word];
-  return '';
-};
-
 async function byLines(code: string, found: StreamParser<any>): Promise<Span[][]> {
   const { StringStream } = await import('@codemirror/streamparser');
   const pace = pacer();
@@ -310,7 +305,7 @@ async function byLines(code: string, found: StreamParser<any>): Promise<Span[][]
         if (stream.pos === stream.start && ++stuck < 10) continue;
         if (stream.pos === stream.start) stream.pos++;
         stuck = 0;
-        const kind = styleOf(style);
+        const kind = kindOf(style);
         const last = spans[spans.length - 1];
         const text = line.slice(stream.start, stream.pos);
         if (last?.kind === kind) last.text += text;

@@ -1,7 +1,7 @@
 import type { Tag, tags } from '@lezer/highlight';
 
 /** The kinds of words that have a color, and the names that the grammars have for each. */
-export const kindsOf = (all: typeof tags): Record<string, Tag[]> => ({
+export const tagsOf = (all: typeof tags): Record<string, Tag[]> => ({
   comment: [all.comment],
   string: [all.string, all.regexp, all.character, all.escape, all.special(all.string)],
   number: [all.number, all.bool, all.null, all.atom, all.unit, all.color],
@@ -22,7 +22,7 @@ export const kindsOf = (all: typeof tags): Record<string, Tag[]> => ({
 });
 
 /** The kinds for the style names of the older grammars. */
-export const STYLES: Record<string, string> = {
+const STYLES: Record<string, string> = {
   atom: 'number',
   attribute: 'name',
   builtin: 'word',
@@ -48,3 +48,9 @@ export const STYLES: Record<string, string> = {
   type: 'type',
   typeName: 'type',
 };
+
+/** The kind of a word, by the style that an older grammar returns for it; empty if it has no color. */
+export function kindOf(style: string | null) {
+  for (const word of (style ?? '').split(/[ .]/)) if (Object.hasOwn(STYLES, word)) return STYLES[word];
+  return '';
+}

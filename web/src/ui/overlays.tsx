@@ -34,7 +34,7 @@ export function Overlays() {
   );
 }
 
-/** `trying` runs an action that may fail; `problem` is the error to show, '' if there is none. */
+/** `trying` runs an action that may fail; `problem` is the error to show, or ''. */
 export function useTrying() {
   const [problem, setProblem] = useState('');
   const [busy, setBusy] = useState(false);

@@ -1,8 +1,8 @@
 """A slow link between a browser and a server on this machine.
 
 It slows down everything that the two exchange: the requests of a service worker too, and a WebSocket's frames as they
-are on the wire, compressed. A browser's own throttling does neither. The server takes the link's clients for those of
-another machine, if it runs with ``--trusted-proxy 127.0.0.1``.
+are on the wire, compressed. A browser's own throttling does neither. With ``--trusted-proxy 127.0.0.1``, the server
+treats the link's clients as clients on another machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from tests.server.processes import Server
 
 CHUNK = 1_460
-"""The maximum number of bytes that a connection sends before it is the turn of the others."""
+"""The maximum number of bytes that a connection sends before the other connections get a turn."""
 
 ELSEWHERE = b"X-Forwarded-For: 192.0.2.7\r\n"
 

@@ -81,7 +81,7 @@ const commands = {
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
-  // At a place, whatever is there: by mouse, or by finger.
+  // Clicks or taps at a position, whatever is there.
   tap: ({ x, y, touches }, { page }) => (touches ? page.touchscreen.tap(x, y) : page.mouse.click(x, y)),
   // As two fingers do it.
   zoom: async ({ factor }, { context, page }) => {

@@ -13,8 +13,9 @@ from drawbridge.server.store.log import History
 
 
 def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str], *, kept: int | None = None) -> None:
-    """Lines of an agent, and prompts (texts) whose runs have ended, behind what is in the project's history already.
-    ``kept``: bytes; what is older is dropped."""
+    """Lines of an agent, and prompts (texts) whose runs have ended, after the records that the project's history
+    already contains.
+    ``kept``: the number of bytes to keep; older records are dropped."""
     [directory] = data.glob(f"**/{project}")
     history = History.open(directory / "logs", fsync="off")
     for line in said:

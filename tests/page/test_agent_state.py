@@ -173,7 +173,7 @@ async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
 async def test_a_prompt_that_was_removed_while_its_author_was_elsewhere_is_told_on_return(
     browser: Browser, server: Server, directory: Path, is_closed: bool
 ) -> None:
-    """In another view, or with the page closed. What has happened since must not hide it."""
+    """The author is in another view, or has closed the page. Later records must not hide the notice."""
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.prompts("/slow 600")

@@ -129,7 +129,7 @@ async def test_a_deleted_file_opens_what_it_was(browser: Browser, server: Server
 async def test_a_file_has_the_colors_of_its_language(
     browser: Browser, server: Server, directory: Path, name: str, code: str
 ) -> None:
-    """The languages are those of diffs."""
+    """The file view supports the same languages as diffs."""
     (directory / name).write_text(code)
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:

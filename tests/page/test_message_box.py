@@ -79,7 +79,8 @@ def test_s2_13_commands_are_completed_by_keys(browser: Browser, address: str) ->
 async def test_commands_and_models_are_known_before_the_first_message(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
-    """After a restart of the server; in a new project, those that do not depend on its directory."""
+    """They are known after a restart of the server. A new project has only those that do not depend on its
+    directory."""
     data = tmp_path / "data"
     (directory.parent / "shop").mkdir()
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:

@@ -1,4 +1,4 @@
-"""What agents other than Claude Code say and do, as the page shows it."""
+"""How the web UI shows the text and the tool calls of agents other than Claude Code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture
 async def serves_others(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[Server]:
-    """An agent of the Agent Client Protocol, and a command."""
+    """A server with an ACP agent and a command agent."""
     poet = tmp_path / "poet.py"
     poet.write_text(LIMERICK)
     agents = (f"official={sys.executable} {OFFICIAL}", f"poet={sys.executable} {poet}")

@@ -219,7 +219,7 @@ def test_what_runs_is_above_its_description(browser: Browser, address: str) -> N
 
 @pytest.mark.thorough
 def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, address: str) -> None:
-    """Except for names that are numbers, whose place JavaScript does not keep: they come last."""
+    """Names that are numbers come last, because JavaScript does not keep their position."""
     fields = {"run": "rm -rf all", "0": "Only lists files", "b": 1, "a": 2, "17": "Changes nothing"}
     with browser.person(address) as person:
         asks(person, {"name": "mcp__shell__run", "input": fields})

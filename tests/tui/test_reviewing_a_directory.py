@@ -147,7 +147,7 @@ async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> N
 
 
 @pytest.mark.thorough
-async def test_why_a_review_can_not_be_shown_is_said(home: Path, blog: Path) -> None:
+async def test_the_reason_why_no_review_is_shown_is_printed(home: Path, blog: Path) -> None:
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)
     (home / "elsewhere").mkdir()

@@ -133,7 +133,7 @@ class SessionIdentified(Struct, frozen=True):
 
 
 class ModeOffer(Struct, frozen=True, omit_defaults=True):
-    """A permission mode that only this agent has, in its own words."""
+    """A permission mode that only this agent has, as the agent describes it."""
 
     name: str
     title: str | None = None

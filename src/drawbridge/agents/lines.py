@@ -1,5 +1,5 @@
-"""The lines of a history, for agents that write another form than Claude Code: what the agent says, its tool calls, and
-their results. Pure.
+"""Makes lines of a history for agents whose output does not have Claude Code's form: text, tool calls and results.
+Pure.
 
 The form is that of Claude Code's stream (``stream-json``), which clients, the search and the export read. An agent's
 driver converts the lines of its own protocol, so nothing else has to know that protocol.
@@ -16,19 +16,19 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.text.hunks import diff, unified
 
 Said = Literal["text", "thinking"]
-"""What a block of an agent's words is: part of its answer, or its thinking."""
+"""The kind of a block of text: part of the agent's answer, or its thinking."""
 
 _MOST_DIFFED: Final = 1_000_000
 """The maximum length of a text that is compared, in characters."""
 
 
 def said(session_id: str, kind: Said, words: str) -> AgentLine:
-    """A complete block of an agent's words."""
+    """A complete block of an agent's text."""
     return _of_agent(session_id, {"type": kind, kind: words})
 
 
 def piece(session_id: str, kind: Said, words: str, *, is_first: bool) -> list[AgentLine]:
-    """A piece of an agent's words, for clients that show them while they arrive. ``is_first``: whether it begins a
+    """A piece of an agent's text, for clients that show the text while it arrives. ``is_first``: whether it begins a
     block."""
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: words}}
     start = {"type": "content_block_start", "index": 0, "content_block": {"type": kind, kind: ""}}

@@ -171,7 +171,7 @@ class Folder:
         return None
 
     async def reload(self, directory: str) -> None:
-        """Does nothing: a folder shows no files."""
+        """Does nothing: no files are open in a folder."""
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("No agent is running in a terminal here.")

@@ -260,7 +260,7 @@ class ServeSettings(NamedTuple):
     log_file: Annotated[
         str | None,
         Spec(
-            "log to this file instead of stderr; at 10 MB a new one is begun, and five old ones are kept",
+            "log to this file instead of stderr; it is rotated at 10 MB, and five old files are kept",
             metavar="FILE",
         ),
     ] = None

@@ -20,7 +20,7 @@ from drawbridge.tui.server_address import Finder, is_here
 
 
 class NoReview(Exception):
-    """There is no review to show. The text is for people. ``is_failure``: the server could not read the review."""
+    """Raised if no review can be shown. The text gives the reason, for people. ``is_failure``: the server could not read the review."""
 
     def __init__(self, text: str, *, is_failure: bool = False) -> None:
         super().__init__(text)
@@ -37,8 +37,8 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """Like ``run``, but shows the review of a directory, or a message if there is none to show; the exit code is then 1
-    if the server could not read it. Raises ``NoServer`` or ``BadSetting``."""
+    """Like ``run``, but shows the review of a directory, or prints why there is nothing to show. In that case, the exit
+    code is 1 if the server could not read the review, otherwise 0. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):

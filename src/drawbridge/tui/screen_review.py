@@ -277,7 +277,7 @@ class ReviewScreen(Screen[None]):
         self._redraw()
 
     def _close(self, number: int) -> None:
-        """Shows nothing of the review any more, except what the user has written."""
+        """Removes the review from the screen, except what the user has written."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number

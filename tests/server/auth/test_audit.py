@@ -83,7 +83,7 @@ def test_a_run_that_continues_by_itself_is_written_down(tmp_path: Path) -> None:
 
 
 def test_what_is_decided_in_an_editor_is_written_down(tmp_path: Path) -> None:
-    """As if a client had sent it, with the editor's name; without what was written."""
+    """The entry is like that of a client, with the editor's name and without contents."""
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
     asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
     answer = PermissionResponse(project_id="proj_1", approval_id="perm_1", decision="allow", updated_input={})

@@ -803,7 +803,7 @@ async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkey
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
-    """Without what a person has changed before it."""
+    """Changes that a person made before the turn are not in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.replace("line 9\n", "by a person\n")
@@ -814,7 +814,7 @@ async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: Path) -> None:
-    """The checkpoint after it is the later one nevertheless."""
+    """Its second checkpoint is still taken after its first one."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.server.agent.latest.heard(base.TurnBegun())

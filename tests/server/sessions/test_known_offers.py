@@ -1,4 +1,4 @@
-"""What an agent offers is known before its first process, as earlier processes have reported it."""
+"""The server knows what an agent offers from earlier processes, before a new process reports it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_each_agent_has_its_own_offers(tmp_path: Path) -> None:
 
 
 def test_what_an_agent_of_an_earlier_server_offered_is_dropped(tmp_path: Path) -> None:
-    """So the file does not grow with each agent that a server has ever had."""
+    """Otherwise the file would contain every agent that the server ever had."""
     KnownOffers(tmp_path, ["claude", "other"]).store("other", OFFERS)
     known = KnownOffers(tmp_path, ["claude"])
     assert known.of("other") == base.AgentOffers()
@@ -154,7 +154,7 @@ def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
     ],
     ids=["empty", "cut off", "another type", "another form", "not UTF-8", "nested"],
 )
-async def test_a_damaged_file_is_written_anew(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -170,7 +170,9 @@ async def test_a_damaged_file_is_written_anew(tmp_path: Path, content: bytes, ca
         assert await offered(server, project) == KNOWN
 
 
-async def test_a_file_that_can_not_be_written_hinders_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_cannot_be_written_does_not_stop_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -95,14 +95,14 @@ async def test_the_wish_outlives_the_server(tmp_path: Path, passed: list[float])
     async with serving(tmp_path, WANTED) as server:
         assert "Do it" in await given(server, 1)
         server.agent.latest.ends()
-        assert server.core.projects.get(project).memory.subject == "Do it", "a commit of it is about what was asked for"
+        assert server.core.projects.get(project).memory.subject == "Do it", "the proposed message is about the prompt"
     async with serving(tmp_path, WANTED) as server:
         await settled()
         assert server.agent.processes == [], "it goes on once"
 
 
 async def test_a_server_that_does_not_continue_runs_announces_none(tmp_path: Path) -> None:
-    """Its owner has started it again without the option."""
+    """The server was restarted without the option."""
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)

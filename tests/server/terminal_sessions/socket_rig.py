@@ -192,6 +192,6 @@ async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterato
 
 
 def in_editors(rig: SocketRig) -> list[type]:
-    """The commands that people have given in editors, as the audit log receives them."""
+    """The types of the commands from editors that reached the audit log."""
     found = [one.event for one in rig.server.audited]
     return [type(event.command) for event in found if isinstance(event, DoneInEditor)]

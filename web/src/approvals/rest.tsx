@@ -13,11 +13,11 @@ const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
-/** Names that JavaScript lists before all others, wherever they were in the input. */
+/** Matches names that JavaScript lists before all others, whatever their position in the input. */
 const INDEX = /^(0|[1-9]\d*)$/;
 
-/** The fields in the input’s own order, except that names that are numbers come last: their place in the input is lost,
- * and nothing that an agent names `0` may be above what runs. */
+/** The fields in the order of the input. Names that are numbers come last: JavaScript does not keep their position, and
+ * a field that the agent names `0` must not appear above the command. */
 const fieldsOf = (input: any): [string, any][] =>
   Object.entries(input).sort(([one], [other]) => Number(INDEX.test(one)) - Number(INDEX.test(other)));
 

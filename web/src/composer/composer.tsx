@@ -51,7 +51,7 @@ export class Composer {
   private found = signal<Choice[]>([]);
   private at = 0;
   private token: Token | undefined;
-  /** The agent’s commands as they were last searched. */
+  /** The list of the agent’s commands that was searched last. */
   private known: Offer[] | undefined;
   private asked = 0;
   private adding: Promise<void> = Promise.resolve();

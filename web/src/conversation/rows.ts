@@ -138,7 +138,7 @@ function questionsOf(items: readonly Item[]) {
   return { byTool, taken };
 }
 
-/** Stands for the names of all tools: a request of the Agent Client Protocol has the id of its call. */
+/** The key for calls of any tool: a request of the Agent Client Protocol contains the id of its call. */
 const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */

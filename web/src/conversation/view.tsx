@@ -48,7 +48,8 @@ type Look = {
   isCareless: boolean;
   /** Whether the beginning of the history has been deleted. */
   isCut: boolean;
-  /** Whether an answer streams, or a run waits for nobody; `isSilent`: whether no text has been streamed yet. */
+  /** Whether an answer is being streamed, or a run is active that does not wait for a person; `isSilent`: whether no
+   * text has been streamed yet. */
   isLive: boolean;
   isSilent: boolean;
   /** The label of the button that leads to the end; '' if it is not needed. */

@@ -86,7 +86,7 @@ export class Client extends EventTarget {
     this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. */
     this.unsent = kept.unsent();
-    /** Prompts that somebody else has removed from the queue, until the user has taken note of it. */
+    /** Prompts that somebody else has removed from the queue, until the user dismisses the notice. */
     this.removed = [];
     /** This window’s prompts that wait for their runs, and those that were removed, by run id. */
     this._sent = new Map(Object.entries(kept.sent()));
@@ -436,7 +436,7 @@ export class Client extends EventTarget {
     if (isFresh && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
     const readsSessions = this.may('session_messages') && this.may('sessions');
     const joining = this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
-    // In parallel if the session is known: on a slow network, a round trip takes long.
+    // If the session is known, its records are requested in parallel, which saves a round trip.
     const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
     const last = known ? this._lastOfSession(known) : undefined;
     last?.catch(() => {}); // if joining fails, nobody waits for it
@@ -559,7 +559,7 @@ export class Client extends EventTarget {
     else if (!this.removed.some((one) => one.run === run)) this.removed = [...this.removed, { run, by, ...sent }];
   }
 
-  /** The user has taken note that a prompt was removed. */
+  /** Dismisses the notice that a prompt was removed. */
   dismiss({ run }: Removed) {
     this.removed = this.removed.filter((one) => one.run !== run);
     this._keep(run, undefined);

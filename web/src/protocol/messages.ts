@@ -99,7 +99,7 @@ export type Lines = { added: number; removed: number };
 
 export type McpServer = { name: string; status?: string | null };
 
-/** A permission mode that only this agent has, in its own words. */
+/** A permission mode that only this agent has, as the agent describes it. */
 export type ModeOffer = { name: string; title?: string | null; text?: string | null };
 
 /** A model that can be chosen. `resolved`: its full name, if `name` is an alias. `efforts`: the levels of effort that it supports. */

@@ -223,7 +223,8 @@ export function goneWords({ by, decision }: { by?: string | null; decision?: str
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
-/** The name of the person who made all changes to the review; undefined if there is no such person. */
+/** The name of the person who made all changes to the review; undefined if there were several, or a name is
+ * not known. */
 export function onlyOne(names: readonly (string | null | undefined)[]): string | undefined {
   const [first] = names;
   return first && names.every((name) => name === first) ? first : undefined;

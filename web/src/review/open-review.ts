@@ -346,7 +346,7 @@ export class OpenReview {
     });
   }
 
-  /** Shows nothing of the review any more. What the user wrote stays stored, and is shown when the review is back. */
+  /** Removes the review from the page. What the user wrote is kept, and is shown again once the review can be read. */
   _close(number: number) {
     this._shown = number;
     this._sent = [];

@@ -24,7 +24,7 @@ const TWICE = 2000;
 /** Milliseconds after "Stop" until an agent that is still working can be killed. */
 const PATIENCE = 5000;
 
-/** Always the same list, so that a change of the commands can be noticed. */
+/** A shared empty list: the commands are compared by identity to detect changes. */
 const NO_COMMANDS: Offer[] = [];
 
 /** The maximum number of files that are offered for completion; `ANSWERS`: of answers that are kept. */

@@ -50,7 +50,7 @@ type Props = {
   queued: number;
   agent: AgentState;
   project: any;
-  /** The agent’s model and mode, as far as no chips beside the message box show them. */
+  /** The agent’s model and mode, unless chips beside the message box show them. */
   settings: readonly string[];
   /** What the user may do to the run; each is undefined if it is not possible. */
   stop?: () => void;

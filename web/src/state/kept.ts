@@ -8,7 +8,7 @@ const memory: Map<string, string> = new Map();
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 
-/** How many ids of connections are kept: a phone connects each time that it is taken out. */
+/** The maximum number of connection ids that are kept: a phone reconnects each time it is unlocked. */
 const CONNECTIONS = 500;
 
 /** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */

@@ -1,7 +1,7 @@
 """An agent's tool calls in the Agent Client Protocol, as the lines of a history. Pure.
 
-Measured: Gemini CLI 0.61.0 reports a call that it asks about only once it is over; codex-acp 2.6.0 reports each call
-first. Fields may arrive later than the call: a title, an input, the diff.
+Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended; codex-acp 2.6.0 reports
+each call first. Fields may arrive later than the call: a title, an input, the diff.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ LONGEST_TITLE: Final = 2_000
 """The maximum length of a call's title, in characters."""
 
 NAMES: Final = {"execute": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch", "search": "Grep"}
-"""The protocol's kinds of calls → the tools of Claude Code that do the same, under whose names clients show them."""
+"""The protocol's kinds of calls → the equivalent tools of Claude Code, whose names clients show."""
 
 SUBJECTS: Final = {"Bash": "command", "Read": "file_path", "Edit": "file_path", "WebFetch": "url", "Grep": "pattern"}
 """The field of each of these tools that clients show beside its name."""
 
 
 class Shown:
-    """Which calls are in the history, in which version."""
+    """Tracks which calls are in the history, and in which version."""
 
     def __init__(self) -> None:
         self._calls: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """The hashes of their lines, by session and call."""
+        """(session, call) → the hash of the call's latest line in the history."""
 
     def lines(self, session_id: str, id: str, fields: Mapping[str, Any]) -> list[AgentLine]:
-        """The lines that the call ``id`` adds: none if nothing is new that clients show. ``fields``: all that the
+        """The new lines of the call ``id``; empty if nothing that clients show has changed. ``fields``: all that the
         agent has reported about the call."""
         key = (session_id, id)
         called = lines.call(session_id, id, *name_and_input(fields))
@@ -48,8 +48,8 @@ class Shown:
 
 
 def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The tool's name and the input of a call, in the words of the tool of Claude Code that does the same. A call
-    without such a tool, or without its field in ``SUBJECTS``, is named by its title or, without a title, its kind."""
+    """The tool's name and the input of a call, in the form of the equivalent tool of Claude Code. If there is no such
+    tool, or its field in ``SUBJECTS`` is not known, the name is the call's title, otherwise its kind."""
     given, title, kind = fields.get("rawInput"), _text(fields.get("title"))[:LONGEST_TITLE], fields.get("kind")
     own = given if isinstance(given, dict) else {} if given is None else {"input": given}
     name = NAMES.get(kind) if isinstance(kind, str) else None

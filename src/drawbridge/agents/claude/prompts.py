@@ -20,8 +20,8 @@ DOCUMENT: Final = "application/pdf"
 LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
-"""The mode for carrying out a plan, if none is remembered. Without it the CLI returns to the mode before plan (2.1.329),
-in which it may edit without asking."""
+"""The mode in which an accepted plan is carried out, unless the decision remembers another one. Without it, the CLI
+(2.1.329) returns to the mode before the plan, which may allow edits without asking."""
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000

@@ -1,7 +1,6 @@
 """The items of ``codex exec --json`` as the lines of a history. Pure.
 
-The shapes are those of Codex 0.169.0: each item is reported when it begins and when it is over, or only when it is
-over.
+The shapes are those of Codex 0.169.0: each item is reported when it starts and when it ends, or only when it ends.
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ Code's."""
 
 
 class Shown:
-    """The items of one process. ``prefix`` distinguishes their ids from those of other processes, which count from 0
-    again."""
+    """Converts the items of one process. ``prefix`` makes their ids unique, since each process counts from 0."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._begun: set[str] = set()
 
     def lines(self, session_id: str, item: Mapping[str, Any], *, is_over: bool) -> list[AgentLine]:
-        """The lines that an item adds. Those of an unknown kind add none."""
+        """The new lines of an item; empty if its kind is unknown."""
         id, words = f"{self._prefix}{_text(item.get('id'))}", _text(item.get("text"))
         match item.get("type"):
             case "agent_message" if is_over and words:

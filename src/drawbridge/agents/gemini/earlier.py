@@ -1,8 +1,9 @@
 """Reads Gemini CLI's own file of a conversation, and converts its messages for the history and clients. Blocking.
 
-The file is undocumented (this is the form of 0.61.0, by its source): lines of another form are ignored. Each line is a
-message, or changes earlier ones: a message with the id of an earlier one replaces it, ``$rewindTo`` removes a message and
-all that follow it, and ``$set`` may replace all of them. So the file is read as a whole.
+The file is undocumented. This module reads the format of 0.61.0, which is known from its source, and ignores other
+lines. Each line is a message, or changes earlier ones: a message with the id of an earlier one replaces it,
+``$rewindTo`` removes a message and all that follow it, and ``$set`` may replace all of them. So the file is read as a
+whole.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ TOOLS: Final = {
     "list_directory": "LS",
     "google_web_search": "WebSearch",
 }
-"""The CLI's tools → those of Claude Code that do the same, under whose names clients show them."""
+"""The CLI's tools → the equivalent tools of Claude Code, whose names clients show."""
 
 CONTEXT: Final = "<session_context>"
-"""How a text begins that the CLI itself sends before the first prompt."""
+"""The beginning of the text that the CLI itself sends before the first prompt."""
 
 PATHS: Final = ("file_path", "absolute_path", "path", "dir_path")
 
@@ -70,7 +71,7 @@ def messages(file: Path, session_id: str, after: datetime, before: datetime) -> 
 
 
 def _last_versions(data: bytes) -> Iterator[dict[str, Any]]:
-    """The messages, each as its last line has it, in the order of their first lines."""
+    """The messages, each in its latest version, in the order in which they first appeared."""
     known: dict[str, dict[str, Any]] = {}
     for line in data.split(b"\n"):
         try:
@@ -118,7 +119,7 @@ def _of_model(message: dict[str, Any], session_id: str, words: str) -> Iterator[
 
 
 def _given(name: str, args: dict[str, Any]) -> dict[str, Any]:
-    """The input of a call, with its file under the name under which clients look for it."""
+    """The input of a call. The path of its file is in ``file_path``, the field that clients read."""
     path = next((args[one] for one in PATHS if isinstance(args.get(one), str)), None)
     if path is None or name not in ("read_file", "replace", "write_file"):
         return args
@@ -136,7 +137,7 @@ def _result(session_id: str, id: str, call: dict[str, Any]) -> AgentLine:
 
 
 def _answers(result: object) -> Iterator[str]:
-    """The texts of what the model was answered."""
+    """The texts in the tool's response to the model."""
     for part in _objects(result):
         match part.get("functionResponse"):
             case {"response": {"output": str(words)} | {"error": str(words)}}:

@@ -29,7 +29,7 @@ SIGNING_SECONDS: Final = 60.0
 """Seconds that a client has to sign in after it has requested a challenge."""
 
 AUTH_BYTES: Final = 4_096
-"""The maximum length of a message from a client that has not signed in, in characters."""
+"""The maximum size of a message from a client that has not signed in, in bytes."""
 
 UNFINISHED_BYTES: Final = 4 * AUTH_BYTES
 """The maximum number of bytes that are kept of an unfinished message from a client that has not signed in."""

@@ -244,7 +244,7 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     modes: list[str] = []
     """The modes that can be chosen, if the agent has reported modes other than Claude Code's."""
     own_modes: list[ModeOffer] = []
-    """Those of the modes that only this agent has, in its words."""
+    """The entries of ``modes`` that only this agent has, as the agent describes them."""
     asks: bool = True
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None

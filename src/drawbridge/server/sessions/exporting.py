@@ -1,5 +1,5 @@
-"""A history, or one session wherever it took place, as a file for people (Markdown) or programs (JSON Lines), in
-pieces."""
+"""Exports a history, or one session with the parts that only its agent has stored, as Markdown for people or JSON Lines
+for programs, in pieces."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def _recorded(history: History, part: Part, seq: int) -> Iterator[Record]:
 
 
 def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
-    """Reads a position: the number of the stretch, from 0; the position in it after which everything is left to write (a
-    record's number, or an offset in the agent's file); and how many characters after that were written already. Raises
-    ``ClientError`` if it is not valid."""
+    """Parses a position: the number of the stretch, from 0; the position in it up to which all records were written (a
+    record's number, or a position of ``Sessions.messages_from``); and the number of characters of the next record that
+    were written. Raises ``ClientError`` if it is not valid."""
     numbers = (after or "0.0.0").split(".")
     if (
         len(numbers) != 3
@@ -128,7 +128,7 @@ def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
 
 
 def jsonl(record: Record) -> str:
-    """A record as JSON, as the history contains it, or would contain what only the agent has stored."""
+    """A record as a line of JSON, in the form of the history even if only the agent has stored it."""
     return record.line.decode() + "\n"
 
 

@@ -147,7 +147,7 @@ class ManagedSession(Session):
         self._offering = data.agent
         """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
         self._reported_offers: base.AgentOffers | None = None
-        """What a process of that agent has reported; None if none of this server has."""
+        """What a process of that agent has reported; None until one has."""
         self._known_offers = known_offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
@@ -876,8 +876,8 @@ class ManagedSession(Session):
             self._offer(self._worker.agent, report.offers)
 
     def _offer(self, agent: str, offers: base.AgentOffers) -> None:
-        """Publishes what a process of ``agent`` offers, and stores it for the time before the next process reports it,
-        if it has changed."""
+        """Publishes and stores what a process of ``agent`` offers, if it has changed. The stored offers are used until
+        the next process reports its own."""
         if (agent, offers) == (self._offering, self._reported_offers):
             return
         self._offering, self._reported_offers = agent, offers

@@ -79,8 +79,8 @@ class Session(ABC):
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count and data.options == Options()
-        """Whether ``look_back`` has nothing more to do. Initially, whether there is nothing that it could learn: no
-        records and no chosen options."""
+        """Whether ``look_back`` has nothing left to read: it was called before, or there are neither records nor chosen
+        options."""
 
     @property
     def memory(self) -> records.Memory:

@@ -140,7 +140,7 @@ class Worker:
         self._report = report
         self._process: base.AgentProcess | None = None
         self.agent = ""
-        """The agent of the latest process."""
+        """The name of the agent that the latest process runs."""
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
         """The identity of the directory that the process was started in: its path may lead to another directory by

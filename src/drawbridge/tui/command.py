@@ -20,7 +20,8 @@ from drawbridge.tui.server_address import Finder, is_here
 
 
 class NoReview(Exception):
-    """Raised if no review can be shown. The text gives the reason, for people. ``is_failure``: the server could not read the review."""
+    """Raised if no review can be shown. The text gives the reason, for people. ``is_failure``: the server could not read
+    the review."""
 
     def __init__(self, text: str, *, is_failure: bool = False) -> None:
         super().__init__(text)

@@ -44,8 +44,7 @@ class Pushing:
     def is_waiting(self) -> bool:
         """Whether this device may push, and there is something to push or a pull request that could not be created. By
         default, servers do not allow pushes."""
-        project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
-        may = self._client.features is not None and self._client.may("review_push") and not project.get("desk")
+        may = self._client.features is not None and self._client.may("review_push")
         if not may or self.offer is None or self.offer.get("problem"):
             return False
         return self.offer.get("ahead") != 0 or bool((self.state.done or {}).get("problem"))

@@ -14,12 +14,14 @@ import pytest
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.terminal_sessions import directories
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from tests.server.checkpoints.rig import git
+from tests.server.reviews.remotes import add_remote, tip
 from tests.server.reviews.rig import POEM, hunks, id_of, make_repository
 from tests.waiting import until
 
@@ -121,6 +123,41 @@ async def test_what_a_run_changed_is_decided_hunk_by_hunk(kind: str, rig: Socket
     assert left["state"] == "none"
     assert (place / "poem.txt").read_text() == POEM.replace("line 17\n", "seventeen\n")
     assert (place / "old.txt").read_text() == "old\n"
+
+
+async def test_what_was_kept_is_committed_and_pushed(rig: SocketRig, place: Path, tmp_path: Path) -> None:
+    """Clients of another session in the directory are notified, too."""
+    rig.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
+    git(place, "config", "user.name", "Ada")
+    git(place, "config", "user.email", "ada@example.com")
+    add_remote(place, tmp_path / "remote")
+    at, other = At(rig, place), At(rig, place)
+    await other.begins("Look")
+    await other.stops()
+    await at.begins("Shout line 3")
+    at.session.writes(prompt("Shout line 3"), said("Gladly"))
+    at.replace("line 3\n", "LINE 3\n")
+    at.replace("line 17\n", "LINE 17\n")
+    await at.stops()
+    left = await at.decide(hunks=[id_of(await at.get(), "LINE 3\n")], decision="keep")
+    assert (left["kept"], left["commit"]["message"]) == (["poem.txt"], "Shout line 3")
+    await other.begins("Go on")
+    with pytest.raises(ClientError, match="An agent is working in this directory"):
+        await rig.does("review_commit", at.session.project, message="Shout")
+    await other.stops()
+    before = len(rig.client.heard)
+    committed = (await rig.does("review_commit", at.session.project, message="Shout"))["data"]["data"]
+    assert committed["files"] == ["poem.txt"]
+    assert git(place, "show", "HEAD:poem.txt") == POEM.replace("line 3\n", "LINE 3\n")
+    version = (await at.get())["push"]["version"]
+    await rig.does("review_push", other.session.project, version=version)
+    assert tip(tmp_path / "remote") == committed["commit"]
+    assert (await other.get())["kept"] == []
+    for update in ("review_committed", "review_pushed"):
+        told = [
+            one["project_id"] for one in rig.client.heard[before:] if one.get("data", {}).get("update_type") == update
+        ]
+        assert set(told) == {at.session.project, other.session.project}, update
 
 
 @pytest.mark.thorough

@@ -31,7 +31,7 @@ export class Push {
   }
 
   get isAllowed() {
-    return this._client.may('review_push') && !this._client.projects.all.get(this._project)?.desk;
+    return this._client.may('review_push');
   }
 
   /** Whether there are commits that the remote does not have, or a pull request is still missing. */

@@ -616,19 +616,19 @@ class Core:
     async def review_commit(
         self, command: commands.ReviewCommit, client: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        project = self._in_place(command.project_id)
+        session = self._session_in_place(command.project_id)
         if not self.context.ceilings.commits:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
             raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
         try:
-            return await project.commit_review(command, client)
+            return await session.commit_review(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
-        project = self._in_place(command.project_id)
+        session = self._session_in_place(command.project_id)
         if not self.context.ceilings.pushes:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
@@ -636,7 +636,7 @@ class Core:
             text = "data.pull_request.title: it is empty."
             raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
         try:
-            return await project.push_review(command, client)
+            return await session.push_review(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 

@@ -32,11 +32,8 @@ from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
-from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
-from drawbridge.server.reviews.messages import commit_offer, not_committed, not_pushed, push_offer, shown_output
-from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
 from drawbridge.server.reviews.remembered import Remembered
-from drawbridge.server.reviews.reviewing import Beside, Reviewing
+from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import usual_mode
@@ -48,13 +45,12 @@ from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
-from drawbridge.server.sessions.records import request_key, titled
+from drawbridge.server.sessions.records import titled
 from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
 from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
-from drawbridge.server.store.texts import clean
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -62,11 +58,6 @@ LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
 client's snapshot."""
 
-
-LISTED_FILES = 500
-"""The maximum number of paths in the record of a commit."""
-
-REMEMBERED_PUSHES = 20
 
 MOST_RESETS = 20
 """How often one process is reset to an allowed mode before it is ended."""
@@ -119,14 +110,14 @@ class ManagedSession(Session):
         """Held from storing a prompt's files until the prompt is accepted: the size limit is for all files together."""
         self._shown_queue: tuple[messages.RunInfo, ...] = ()
         """The queue as clients know it."""
-        self._review = Review(data.id)
+        review = Review(data.id)
         folder = directory if context.limits.checkpoints else None
         self.checkpoints = Checkpoints(
             self.path, data.id, context.limits.confinement, context.memory, folder, self._extend_review
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
-            data.id, self._review, self.checkpoints, self._comments, {data.id: self.store}, self._look_beside
+            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: context.ceilings
         )
         self._worker = Worker(
             data.id, data.path, context, self.checkpoints, self.files.directory, open_in_terminal, self._reported
@@ -156,10 +147,6 @@ class ManagedSession(Session):
         self._reverting = asyncio.Lock()
         """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
         conversation is deleted."""
-        self._pushing = asyncio.Lock()
-        self._pushes: dict[str, Answer[messages.ReviewPushed]] = {}
-        """The answers to the latest pushes, by ``request_key``. They are not needed after a restart: the remote has
-        what was pushed, and git and the program for pull requests see that it is there."""
         self._conversation = CurrentConversation(
             self.store, self.index, self.images, self.files, self._worker, self._forget_state
         )
@@ -520,24 +507,6 @@ class ManagedSession(Session):
     def review_is_gone(self) -> None:
         self._reviewing.publish_gone()
 
-    async def _look_beside(self, git: Git) -> Beside:
-        """What was kept, and what can be done with it. Raises ``GitFailed``."""
-        ceilings, commit, push = self._context.ceilings, None, None
-        kept = await self._review.kept(git, counted=ceilings.commits)
-        if ceilings.commits and kept:
-            author: str | Blocked
-            try:
-                author = await author_of(git)
-            except Blocked as error:
-                author = error
-            commit = commit_offer(self.memory.subject, author, kept)
-        if ceilings.pushes:
-            try:
-                push = push_offer(await target_of(git))
-            except CannotPush as error:
-                push = push_offer(error)
-        return Beside(tuple(kept), commit, push)
-
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self._reviewing.image(blob, largest)
 
@@ -574,60 +543,12 @@ class ManagedSession(Session):
     async def commit_review(
         self, command: commands.ReviewCommit, asker: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``NoCheckpoint``,
-        ``GitFailed`` or OSError without changing anything, except for what a hook itself has changed."""
         self.check_at_rest()
         async with self._reverting:
-            self.store.check_there()
-            try:
-                async with self.checkpoints.operation() as git:
-                    self._check_idle()
-                    done = await self._review.commit(
-                        git, self.checkpoints, command.message, command.branch, command.files
-                    )
-            except (NothingToCommit, Blocked, BadBranch, Refused) as error:
-                raise not_committed(error) from None
-            committed = messages.ReviewCommitted(
-                commit=done.commit,
-                branch=done.branch,
-                files=done.files[:LISTED_FILES],
-                output=shown_output(done.output),
-                by=asker.name,
-                client_id=asker.id,
-                created=command.branch is not None,
-            )
-            seq = self.store.record(committed, asker)
-        return messages.updated("review_committed", committed, self.id, seq)
+            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_idle)
 
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, and creates a pull request if one is given. Repeating a ``request_id`` does not
-        push again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
-        wanted = command.pull_request
-        key = request_key(command.request_id or "", repr((command.version, wanted)))
-        async with self._pushing:
-            if command.request_id is not None and key in self._pushes:
-                return self._pushes[key]
-            self.store.check_there()
-            try:
-                async with self.checkpoints.beside() as git:
-                    done = await push(git, command.version, (wanted.title, wanted.body) if wanted else None)
-            except (CannotPush, NotPushed) as error:
-                raise not_pushed(error) from None
-            pushed = messages.ReviewPushed(
-                commit=done.target.commit,
-                remote=clean(done.target.remote),
-                branch=clean(done.target.branch),
-                output=shown_output(done.output),
-                by=asker.name,
-                client_id=asker.id,
-                pull_request=done.pull_request,
-                problem=done.problem,
-            )
-            seq = self.store.record(pushed, asker)
-            self._pushes[key] = messages.updated("review_pushed", pushed, self.id)
-            while len(self._pushes) > REMEMBERED_PUSHES:
-                del self._pushes[next(iter(self._pushes))]
-        return messages.updated("review_pushed", pushed, self.id, seq)
+        return await self._reviewing.publishing.push(command, self.id, asker)
 
     async def delete_session(
         self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool

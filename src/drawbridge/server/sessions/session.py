@@ -129,6 +129,19 @@ class Session(ABC):
         OSError."""
 
     @abstractmethod
+    async def commit_review(
+        self, command: commands.ReviewCommit, asker: Subscriber
+    ) -> Answer[messages.ReviewCommitted]:
+        """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``DrawbridgeError``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a hook itself has
+        changed."""
+
+    @abstractmethod
+    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
+        """Pushes the current branch, and creates a pull request if one is given. Repeating a ``request_id`` does not
+        push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+
+    @abstractmethod
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. The change is recorded and published like every
         event. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing
@@ -327,6 +340,11 @@ class SessionStore:
     def review(self) -> messages.ReviewNumbers | None:
         """How much there is to decide in the review, as lists show it; None if that is not known."""
         return self.data.review
+
+    @property
+    def subject(self) -> str:
+        """What to propose as the subject of a commit message."""
+        return self.memory.subject
 
     def has_room(self, more: int) -> bool:
         """Whether the owner's limits leave room for this many more bytes from an agent."""

@@ -90,8 +90,11 @@ class ReviewedDirectory:
         self._ready.set()
         self._is_working = False
         self._deciding = asyncio.Lock()
+        """Held while a decision is applied, or kept changes are committed."""
         self.comments = SharedComments(folder / COMMENTS, self._stores)
-        self._reviewing = Reviewing(str(path), self._review, self.checkpoints, self.comments, self._stores)
+        self._reviewing = Reviewing(
+            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: context.ceilings
+        )
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments: done once the agent has started on it, or the submission has failed."""
         self._problem = ""
@@ -265,6 +268,21 @@ class ReviewedDirectory:
             await self._prepare()
             return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
 
+    async def commit(
+        self, command: commands.ReviewCommit, asker: Subscriber, session: str
+    ) -> Answer[messages.ReviewCommitted]:
+        """See ``Session.commit_review``; in the name of ``session``."""
+        self._check_at_rest()
+        async with self._deciding:
+            await self._prepare()
+            return await self._reviewing.publishing.commit(command, session, asker, self._check_at_rest)
+
+    async def push(
+        self, command: commands.ReviewPush, asker: Subscriber, session: str
+    ) -> Answer[messages.ReviewPushed]:
+        """See ``Session.push_review``; in the name of ``session``."""
+        return await self._reviewing.publishing.push(command, session, asker)
+
     def _check_at_rest(self) -> None:
         if self.busy:
             raise ClientError("PROCESS_ACTIVE", AT_WORK, retryable=True)
@@ -318,7 +336,7 @@ class ReviewedDirectory:
     # Closing and removing.
 
     async def close(self) -> None:
-        """Stops the work in progress, but waits until a decision is completed, and up to ``CLOSE_SECONDS`` for a
+        """Stops the work in progress, but waits until a decision or a commit is completed, and up to ``CLOSE_SECONDS`` for a
         checkpoint."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -251,6 +251,14 @@ class TerminalSession(Session):
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
         return await self.reviewed.decide(wish, asker, self.id)
 
+    async def commit_review(
+        self, command: commands.ReviewCommit, asker: Subscriber
+    ) -> Answer[messages.ReviewCommitted]:
+        return await self.reviewed.commit(command, asker, self.id)
+
+    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
+        return await self.reviewed.push(command, asker, self.id)
+
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
         self._context.disk.check(self.id)
         return await self.reviewed.comment(command, asker, self.id)

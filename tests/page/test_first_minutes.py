@@ -58,5 +58,5 @@ def test_from_the_readme_to_the_first_approved_change(browser: Browser, home: Pa
         assert (blog / "notes.md").read_text() == "The bridge is down.\n"
         ended = time.monotonic()
         pane.press("C-c")
-        pane.wait_for_exit()
+        pane.wait_for("Pane is dead")
     print(f"{served - began:.0f} s until the server was ready, {ended - served:.0f} s to the approved change")

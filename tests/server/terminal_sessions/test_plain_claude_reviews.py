@@ -11,7 +11,7 @@ from drawbridge.server.checkpoints import private
 from tests.rigs.claude_rig import Claude
 from tests.rigs.messages_stub import HOLD, Block, edit, read, text, tool_use, write
 from tests.server.checkpoints.rig import git
-from tests.server.processes import Server
+from tests.server.processes import Server, serving
 from tests.server.reviews.rig import POEM, hunks, id_of
 
 from .rig import Message, Phone, ServedWorkstation, following
@@ -131,3 +131,24 @@ async def test_two_terminals_in_one_directory_share_the_review(rig: ServedWorkst
         assert [path for path, _, _ in hunks(await review(phone))] == ["one.txt", "two.txt"]
     (place,) = Path(server.data).glob(f"directories/*/{private.NAME}")
     assert (place / "HEAD").exists()
+
+
+async def test_what_was_kept_is_committed_with_the_prompt_as_its_message(rig: ServedWorkstation, home: Path) -> None:
+    project(rig, "git")
+    git(rig.project, "config", "user.name", "Ada")
+    git(rig.project, "config", "user.email", "ada@example.org")
+    poem = rig.project / "poem.txt"
+    rig.model.will_say(read(poem), edit(poem, "line 3\n", "LINE 3\n"), run("rm old.txt"), text("Done."))
+    async with serving(home / "data", "--no-tls", "--allow-commit") as server, following(server) as phone:
+        claude = begin(rig)
+        await phone.session()
+        claude.prompt("Shout line 3")
+        await finished(phone)
+        kept = {"hunks": [id_of(await review(phone), "LINE 3\n")], "decision": "keep"}
+        offer = (await phone.client.ask("review_decide", kept, phone.project))["data"]["commit"]
+        assert offer["message"] == "Shout line 3"
+        answer = await phone.client.ask("review_commit", {"message": offer["message"]}, phone.project)
+        assert answer["data"]["data"]["files"] == ["poem.txt"]
+    assert git(rig.project, "log", "-1", "--format=%an: %s").strip() == "Ada: Shout line 3"
+    assert git(rig.project, "show", "HEAD:poem.txt") == POEM.replace("line 3\n", "LINE 3\n")
+    assert git(rig.project, "status", "--porcelain").splitlines() == [" D old.txt"]

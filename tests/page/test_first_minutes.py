@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import re
 import subprocess
 import time
@@ -16,6 +16,8 @@ from tests.rigs.messages_stub import MessagesStub, edit, text
 from tests.rigs.tmux import Tmux
 
 from .rig import Browser
+
+logger = logging.getLogger(__name__)
 
 NEWCOMER = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
 
@@ -59,4 +61,5 @@ def test_from_the_readme_to_the_first_approved_change(browser: Browser, home: Pa
         ended = time.monotonic()
         pane.press("C-c")
         pane.wait_for("Pane is dead")
-    print(f"{served - began:.0f} s until the server was ready, {ended - served:.0f} s to the approved change")
+    told = "%.0f s until the server was ready, %.0f s to the approved change"
+    logger.info(told, served - began, ended - served)

@@ -36,6 +36,7 @@ from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
+from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
@@ -63,7 +64,7 @@ WAITING_CONNECTIONS: Final = 128
 logger = logging.getLogger("drawbridge.server")
 
 
-def run(settings: ServeSettings) -> int:
+def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
     """Runs the server until a signal ends it. Returns the exit code."""
     logs.configure(settings.log_level, settings.log_format, settings.log_file)
     plan = Plan(settings)
@@ -95,7 +96,7 @@ def run(settings: ServeSettings) -> int:
                 notified=notifier.identify,
             )
             entrance = Entrance(access, plan.client_limits, Audit(plan.data))
-            return runner.run(_serve(plan, listener, entrance, notifier, names, certificate))
+            return runner.run(_serve(plan, listener, entrance, notifier, names, certificate, find_unsaved))
 
 
 async def _serve(
@@ -105,6 +106,7 @@ async def _serve(
     notifier: Notifier,
     names: OwnNames,
     certificate: Certificate | None,
+    find_unsaved: FindUnsaved,
 ) -> int:
     stop = _stop_at_signals()
     metered = None if plan.metrics_port is None else _listen(METRICS_HOST, plan.metrics_port, "--metrics-port")
@@ -124,6 +126,7 @@ async def _serve(
         broadcast=writers.broadcast,
         notices=notifier.published,
         audit=entrance.published,
+        find_unsaved=find_unsaved,
     )
     await core.open()
     clients = Clients(entrance, core, writers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
+from drawbridge.core import launcher
 from drawbridge.server.auth.audit import FILE
+from tests import programs
+from tests.nvim.rig import headless
 from tests.server.checkpoints.rig import everything, git, make_project
 from tests.server.processes import Server, serving
 from tests.server.wire_client import WireClient
@@ -205,3 +209,26 @@ async def test_a_server_that_is_killed_during_a_commit_leaves_the_repository_as_
         done = await client.ask("review_commit", commit, project)
         assert done["data"]["data"]["created"]
         assert '"review_committed"' in (tmp_path / "data" / FILE).read_text()
+
+
+@pytest.mark.thorough
+async def test_a_file_with_unsaved_changes_in_neovim_is_not_undone(home: Path) -> None:
+    directory = make_project(home / "code")
+    before = everything(directory)
+    options = ("--allow", directory, "--no-tls")
+    async with serving(home / "data", *options) as server, server.client() as client:
+        created = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
+        project = created["project_id"]
+        await a_run(client, project)
+        (file,) = (await client.ask("review_get", {}, project))["data"]["files"]
+        undo = {"hunks": [hunk["id"] for hunk in file["hunks"]], "decision": "undo"}
+        async with headless(programs.nvim(), str(directory / file["path"])) as person:
+            await person.lua(f"vim.fn.serverstart('{launcher.socket_prefix(str(directory))}{os.getpid()}.sock')")
+            await person.lua("vim.api.nvim_buf_set_lines(0, 0, 0, false, { 'mine' })")
+            refused = await client.ask("review_decide", undo, project)
+            assert refused["data"]["code"] == "UNSAVED_CHANGES"
+            assert "in Neovim." in refused["data"]["message"]
+            assert everything(directory) != before
+            await person.lua("vim.cmd('undo')")
+            assert (await client.ask("review_decide", undo, project))["data"]["state"] == "none"
+    assert everything(directory) == before

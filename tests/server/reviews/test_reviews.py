@@ -326,6 +326,27 @@ async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
         assert one.text() == before
 
 
+async def test_a_file_with_unsaved_changes_is_not_written(tmp_path: Path) -> None:
+    """Neither by a decision nor when a run is reverted; what needs no writing is possible."""
+    async with reviewing(tmp_path) as one:
+        run = await one.run(lambda directory: (directory / "poem.txt").write_text(POEM.replace("line 3", "LINE 3")))
+        unsaved = {str(one.directory / "poem.txt"): "Neovim"}
+        checkpoints = one.server.core.projects.get(one.project).checkpoints
+        checkpoints._find_unsaved = lambda paths: {path: unsaved[path] for path in paths if path in unsaved}
+        id = id_of(await one.get(), "LINE 3\n")
+        text = "No file was changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
+        for wish in ({"decision": "undo"}, {"text": "line three\n"}):
+            refused = await one.refused(hunks=[id], **wish)
+            assert (refused.code, refused.text, refused.details) == ("UNSAVED_CHANGES", text, {"paths": ["poem.txt"]})
+        with pytest.raises(ClientError, match="unsaved changes in Neovim"):
+            await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        assert "LINE 3\n" in (one.directory / "poem.txt").read_text()
+        assert id_of(await one.get(), "LINE 3\n") == id
+        unsaved.clear()
+        await one.decide(hunks=[id], decision="undo")
+        assert (one.directory / "poem.txt").read_text() == POEM
+
+
 async def test_a_file_that_changes_while_it_is_written_is_a_clash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

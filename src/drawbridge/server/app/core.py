@@ -26,6 +26,7 @@ from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, remove_left_folders
+from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
@@ -76,6 +77,7 @@ class Core:
         broadcast: Broadcast,
         notices: Handler,
         audit: Handler,
+        find_unsaved: FindUnsaved = no_editors,
     ) -> None:
         """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
         ``audit`` receive the events for notifications and for the audit log."""
@@ -89,7 +91,9 @@ class Core:
             metrics=self.metrics.published,
             audit=audit,
         )
-        self.context = Context(agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors)
+        self.context = Context(
+            agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors, find_unsaved
+        )
         self.all_sessions = Sessions(self.context)
         self.terminal_sessions = TerminalSessions(data, self.context, fsync, self.all_sessions)
         open_in_terminal = self.terminal_sessions.open_in_terminal

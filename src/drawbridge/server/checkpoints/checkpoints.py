@@ -48,6 +48,7 @@ from drawbridge.server.checkpoints.git import (
     versions,
 )
 from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges, no_editors
 from drawbridge.server.protocol.messages import ChangedFile
 from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.text import hunks, split
@@ -189,6 +190,7 @@ class Checkpoints:
         folder: Path | None = None,
         stored: Stored | None = None,
         active: Callable[[], Iterable[str]] = tuple,
+        find_unsaved: FindUnsaved = no_editors,
     ) -> None:
         self._directory = directory
         self._refs = f"refs/drawbridge/{project_id}"
@@ -198,6 +200,7 @@ class Checkpoints:
         self._private = PrivateRepository(folder, directory) if folder is not None else None
         self._when_stored = stored
         self._active = active
+        self._find_unsaved = find_unsaved
         self._left: _Left | None = None
         self._settings: Settings | None = None
         """git's settings in the last operation, if there are any."""
@@ -587,9 +590,9 @@ class Checkpoints:
         return RunChanges(run_id, files, diff, more or len(files) < len(listed))
 
     async def revert(self, run_id: str) -> RunChanges:
-        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint``,
-        ``GitFailed`` or OSError without changing anything, unless git itself was ended while it was writing the
-        files."""
+        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``UnsavedChanges``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless git itself was ended while it was
+        writing the files."""
         async with self._working() as git:
             git, before, after = await self._both(git, run_id)
             return await self._revert(git, run_id, before, after)
@@ -635,7 +638,11 @@ class Checkpoints:
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
         """Changes the files from the tree ``now``, their current state, to the tree ``wanted``, all or nothing.
-        ``paths``: those of the files that differ. Raises ``Changed`` if the files no longer match ``now``."""
+        ``paths``: those of the files that differ. Raises ``Changed`` if the files no longer match ``now``, and
+        ``UnsavedChanges``."""
+        unsaved = await asyncio.to_thread(self._unsaved, paths)
+        if unsaved:
+            raise UnsavedChanges(unsaved)
         # The patch starts from the current files, so that each change has one place, however similar other places are.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
@@ -643,6 +650,12 @@ class Checkpoints:
             code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch))
             if code:
                 raise Changed(await self._named(git, complaint, paths))
+
+    def _unsaved(self, paths: Iterable[str]) -> Mapping[str, str]:
+        """Those of the files that have unsaved changes in an editor. Blocking."""
+        files = {str(self._directory / path): path for path in paths}
+        found = self._find_unsaved(list(files))
+        return {shown_path(path): found[file] for file, path in files.items() if file in found}
 
     async def _take_out(self, git: Git, before: str, after: str) -> None:
         """Updates the index to the current files without the run's changes. Raises ``Changed``."""

@@ -120,6 +120,10 @@ CODES: Final[Mapping[str, Kind]] = {
         "The same places in the files have just been changed, or one path is in the way of another; "
         "`details.paths` names them. Nothing was changed."
     ),
+    "UNSAVED_CHANGES": Kind(
+        "A file that was to be changed has unsaved changes in an editor; `details.paths` names such files. Nothing was "
+        "changed."
+    ),
     "NOTHING_TO_COMMIT": Kind("There is nothing to commit: everything that was kept is already in the last commit."),
     "BRANCH_EXISTS": Kind("A branch with this name already exists."),
     "COMMIT_BLOCKED": Kind(

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
 from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
+from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol.client_errors import ClientError, no_project
 from drawbridge.server.protocol.messages import (
     Answer,
@@ -162,6 +163,8 @@ class Reviewing:
                 offers = await self.publishing.offers(git, session)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
+        except UnsavedChanges as error:
+            raise not_written_over(error) from None
         review = outcome.review
         self._known_version = review.version
         for store in self._stores.values():

@@ -204,8 +204,8 @@ class Review:
 
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
-        ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``GitFailed`` without changing anything, unless git itself was
-        ended while it was writing the files."""
+        ``NotEditable``, ``NoCheckpoint``, ``Changed``, ``UnsavedChanges`` or ``GitFailed`` without changing anything,
+        unless git itself was ended while it was writing the files."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved

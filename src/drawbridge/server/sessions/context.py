@@ -15,6 +15,7 @@ from msgspec import Struct
 from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.server.approvals.editors import Editors
+from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.audience import Audience
@@ -84,6 +85,7 @@ class Context:
         audience: Audience,
         metrics: RunMetrics,
         editors: Editors,
+        find_unsaved: FindUnsaved,
     ) -> None:
         self.agents = agents
         self.limits = limits
@@ -93,6 +95,7 @@ class Context:
         self.audience = audience
         self.metrics = metrics
         self.editors = editors
+        self.find_unsaved = find_unsaved
         self.running = Running(data)
         self.disk = Disk(data, limits.sizes, publish)
         self.models = KnownOffers(data, agents)

@@ -26,6 +26,7 @@ from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
@@ -113,7 +114,13 @@ class ManagedSession(Session):
         review = Review(data.id)
         folder = directory if context.limits.checkpoints else None
         self.checkpoints = Checkpoints(
-            self.path, data.id, context.limits.confinement, context.memory, folder, self._extend_review
+            self.path,
+            data.id,
+            context.limits.confinement,
+            context.memory,
+            folder,
+            self._extend_review,
+            find_unsaved=context.find_unsaved,
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
@@ -492,6 +499,8 @@ class ManagedSession(Session):
                 text = f"The same lines have changed since the run, in {error}. Nothing was undone."
                 details = {"paths": error.paths, "lines": error.lines}
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
+            except UnsavedChanges as error:
+                raise not_written_over(error) from None
             reverted = messages.RunReverted(run_id, asker.name, changes.files)
             seq = self.store.record(reverted, asker)
             await self._reviewing.look()

@@ -72,7 +72,14 @@ class ReviewedDirectory:
         limits = context.limits
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
-            path, folder.name, limits.confinement, context.memory, kept, self._extend_review, self._active
+            path,
+            folder.name,
+            limits.confinement,
+            context.memory,
+            kept,
+            self._extend_review,
+            self._active,
+            find_unsaved=context.find_unsaved,
         )
         self._stores: dict[str, SessionStore] = {}
         """The stores of the sessions in the directory, by session id."""

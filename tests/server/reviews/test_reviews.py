@@ -335,7 +335,8 @@ async def test_a_file_with_unsaved_changes_is_not_written(tmp_path: Path) -> Non
         checkpoints._find_unsaved = lambda paths: {path: unsaved[path] for path in paths if path in unsaved}
         id = id_of(await one.get(), "LINE 3\n")
         text = "No file was changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
-        for wish in ({"decision": "undo"}, {"text": "line three\n"}):
+        wishes: list[dict[str, Any]] = [{"decision": "undo"}, {"text": "line three\n"}]
+        for wish in wishes:
             refused = await one.refused(hunks=[id], **wish)
             assert (refused.code, refused.text, refused.details) == ("UNSAVED_CHANGES", text, {"paths": ["poem.txt"]})
         with pytest.raises(ClientError, match="unsaved changes in Neovim"):

@@ -30,7 +30,7 @@ class Card implements Decidable {
 
   looked(isInSight: boolean) {
     const standing = this._review.of(this.part.key);
-    if (isInSight && standing.unopened.peek() === 0) standing.isSeen = true;
+    if (isInSight && standing.unopened.peek() === 0) this._review.saw(this.part);
   }
 }
 

@@ -57,6 +57,12 @@ export function shownFiles(
   });
 }
 
+/** The files with only these parts, and those that are shown although they are no longer in the review. */
+export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) => boolean): ShownFile[] =>
+  files
+    .map(({ file, parts }) => ({ file, parts: parts.filter((part) => part.isGone || isWanted(part)) }))
+    .filter(({ parts }) => parts.length);
+
 export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
 
 /** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. If

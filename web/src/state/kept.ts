@@ -11,6 +11,9 @@ const PROMPTS_SIZE = 100_000;
 /** The maximum number of connection ids that are kept: a phone reconnects each time it is unlocked. */
 const CONNECTIONS = 500;
 
+/** The maximum number of a review's hunks that are known to have been in view. */
+const SEEN_HUNKS = 5_000;
+
 /** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */
 const ANSWER_KEPT = 7 * 24 * 3_600_000;
 
@@ -98,6 +101,11 @@ export type ReviewDrafts = Record<string, { path: string; text: string }>;
 export const reviewDrafts = (project: string): ReviewDrafts => json(`review.${project}`, {});
 export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
   set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
+
+/** The ids of the hunks of a review that have been in view here, the latest last. */
+export const seenHunks = (project: string): string[] => json(`review.${project}.seen`, []);
+export const keepSeenHunks = (project: string, ids: string[]) =>
+  set(`review.${project}.seen`, ids.length ? JSON.stringify(ids.slice(-SEEN_HUNKS)) : '');
 
 /** The ids that the server has given to the connections of this browser, the latest last. */
 export const connections = (): string[] => json('connections', []);

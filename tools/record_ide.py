@@ -30,7 +30,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 LARGEST_FRAME = 64 * 1024 * 1024
-"""Bytes, as the bridge allows."""
+"""The maximum size of a message, in bytes; the bridge has the same limit."""
 
 TOKEN_HEADER = "X-Claude-Code-Ide-Authorization"  # the name of a header, not a secret
 SHOWN_HEADERS = ("Host", "User-Agent", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions", "Sec-WebSocket-Version")

@@ -174,7 +174,7 @@ def one_file(directory: Path, random: Random, data: bytes) -> None:
 
 
 def read(history: History) -> list[int]:
-    """In pages, forwards; and backwards, which has to be the same."""
+    """The sequence numbers of all records, read forward in pages. Checks that a backward read returns the same ones."""
     found: list[int] = []
     page = history.read(limit=7)
     found += [record.seq for record in page.records]

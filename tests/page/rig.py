@@ -117,7 +117,7 @@ class Person:
         return "\n".join(line.rstrip("\n") for line in self.reads(".approval .cm-line"))
 
     def picks(self, chip: str, value: str) -> None:
-        """A choice in the menu of a chip of the message box: agent, model, effort or mode."""
+        """Chooses a value in a chip's menu in the message box: agent, model, effort or mode."""
         self.clicks(f".chip.{chip} > button")
         self.clicks(f".chip.{chip} .chip-menu [data-value='{value}']")
 

@@ -1,4 +1,4 @@
-"""A ``claude`` that misbehaves: what ``tests/agents/bad_agent.py`` does on command, for a real server to start."""
+"""A ``claude`` that misbehaves on command, for tests with a real server. It runs ``tests/agents/bad_agent.py``."""
 
 from __future__ import annotations
 

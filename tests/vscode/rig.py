@@ -184,7 +184,8 @@ class VSCode:
     def _start(self) -> str:
         log = self.directory / "server.log"
         flags = ["--auth", "none", "--bind-addr", "127.0.0.1:0", "--disable-telemetry", "--disable-update-check"]
-        # A window whose farewell got lost, as a busy machine loses it, is over after this time; else after three hours.
+        # If the message that a window is closing is lost, as happens on a busy machine, the server ends the window's
+        # connection after this many seconds; the default is three hours.
         flags += ["--disable-getting-started-override", "--reconnection-grace-time", "15"]
         with log.open("wb") as out:
             process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Nobody without the token gets anything; nobody comes by a web page of another place or by a name that is not ours."""
+"""Clients without the token get nothing. Requests from other origins or for unknown host names are refused."""
 
 from __future__ import annotations
 

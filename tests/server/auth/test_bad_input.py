@@ -34,7 +34,7 @@ Shown = tuple[str, set[str]]
 
 
 class Guest:
-    """Somebody at a server with one project; who comes, comes from SOMEWHERE."""
+    """A client of a server with one project. It connects from the address SOMEWHERE."""
 
     def __init__(self, server: Server, project: str) -> None:
         self.server = server

@@ -41,7 +41,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def plain(own_home: Path, tmp_path: Path) -> Path:
-    """The directory; that of the server's data is beside it."""
+    """A directory that is not in a git work tree. ``Kept`` creates the server's data directory beside it."""
     directory = tmp_path / "plain"
     directory.mkdir()
     (directory / "poem.txt").write_text(POEM)

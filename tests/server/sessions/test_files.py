@@ -314,7 +314,7 @@ def test_a_link_to_a_private_file_is_private(project: Project) -> None:
 
 
 def test_the_servers_own_data_is_private(project: Project) -> None:
-    """Its token is in it, and a project may contain it."""
+    """The data directory contains the server's token, and a project may contain the data directory."""
     whole = Project(project.root.parent, project.data, Privacy())
     (project.data / "token").write_text("secret")
     assert code(whole, "data/token") == "FILE_PRIVATE"

@@ -78,7 +78,7 @@ def function(chunk: str) -> str:
 
 
 def person(neovim: Neovim) -> Any:
-    """Where they are and what they do."""
+    """The mode, the current window, the cursor and the window layout in the user's Neovim."""
     mode = "vim.api.nvim_get_mode().mode"
     return neovim.lua(
         f"return {{ {mode}, vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0), vim.fn.winlayout() }}"

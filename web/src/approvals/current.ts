@@ -221,7 +221,10 @@ export class Current<Card extends Decidable> {
     this.look();
   }
 
-  /** Called for a click or a tap: a user who clicks into a text may type next. A scroll bar is not a text. */
+  /**
+   * Handles a click or a tap. After one on text, keys no longer decide on the card, because the user may type next. A
+   * scroll bar is not text.
+   */
   clicked({ target: clicked, offsetX }: PointerEvent) {
     const target = clicked as Element;
     if (target === this._scroller && offsetX >= this._scroller.clientWidth) return;

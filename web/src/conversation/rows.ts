@@ -106,8 +106,8 @@ function lastEnd(items: readonly Item[]) {
 
 /**
  * Which approval request was about which call, by their tool and input. The call comes first, except in a terminal
- * session, where the agent asks before its own record of the call is read. A call that already had its result is not
- * asked about.
+ * session, where the agent asks before its own record of the call is read. A request is never about a call that
+ * already had its result.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();

@@ -27,8 +27,10 @@ const PATIENCE = 5000;
 /** A shared empty list: the commands are compared by identity to detect changes. */
 const NO_COMMANDS: Offer[] = [];
 
-/** The maximum number of files that are offered for completion; `ANSWERS`: of answers that are kept. */
+/** The maximum number of files that are offered for completion. */
 const FILES = 20;
+
+/** The maximum number of file queries whose answers are kept. */
 const ANSWERS = 50;
 
 /** The message types that are possible for any terminal session; `execute` is possible if it accepts prompts. */

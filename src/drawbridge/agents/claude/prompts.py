@@ -31,7 +31,7 @@ DENIED: Final = "The user rejected this. Do not try it in another way; ask what 
 
 
 def words(told: object, longest: int) -> str | None:
-    """``told`` for people, cut to ``longest`` characters. None if it is empty or not a string."""
+    """``told`` without unpaired surrogates, cut to ``longest`` characters. None if it is empty or not a string."""
     return valid(told)[:longest] if isinstance(told, str) and told else None
 
 

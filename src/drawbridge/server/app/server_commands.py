@@ -292,7 +292,7 @@ class ServerCommands:
             raise ClientError("PERMISSION_DENIED", text)
         if self._devices is None:
             raise ClientError(
-                "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."
+                "NOT_SUPPORTED", "Devices can't be managed: this server runs without tokens (--insecure-no-auth)."
             )
         return self._devices
 

@@ -250,7 +250,7 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     continues_at: str | None = None
     """When the last run, which a limit of the agent's account has stopped, continues automatically."""
     scheduled_until: str | None = None
-    """When the last run that the agent has scheduled itself begins. The agent's process is kept until then, and for up
+    """When the last run that the agent itself has scheduled begins. The agent's process is kept until then, and for up
     to a minute longer while that run is due."""
     title: str = ""
     """The title of the current session: the name that a person gave it, otherwise its first prompt, or the title that

@@ -289,7 +289,7 @@ class ManagedSession(Session):
         self.files.remove(file.id for file in order.files)
 
     def files_in_use(self) -> set[str]:
-        """The ids of the files of prompts that wait or run."""
+        """The ids of files that belong to waiting or running prompts."""
         runs = [*([self.run] if self.run else []), *self.queue]
         return {file.id for run in runs for file in run.order.files}
 

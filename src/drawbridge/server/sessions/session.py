@@ -92,7 +92,8 @@ class Session(ABC):
         return self.memory.names.get(self.memory.session_key) or self.memory.title
 
     def learn_title(self, title: str) -> None:
-        """Sets the title of the current conversation, if it has none, from records of an earlier server version."""
+        """Sets the title of the current conversation if it has none. The title comes from older records, or from the
+        agent's own file."""
         self.memory.title = self.memory.title or title
 
     # What differs between the kinds.

@@ -435,8 +435,8 @@ class Catalogue:
         return found
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
-        """The segments in the order of their numbers. A file that repeats the records of another one is left out, such
-        as a copy that a person has made."""
+        """The segments, sorted by the number of their first record. A file that repeats the records of another one is
+        left out, such as a copy that a person has made."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

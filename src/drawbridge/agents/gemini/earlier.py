@@ -8,7 +8,7 @@ all that follow it, and ``$set`` may replace all of them. So the file is read as
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import msgspec
 from drawbridge.agents import lines
 from drawbridge.agents.base import AgentLine, Earlier, EarlierMessage
 from drawbridge.agents.output import valid
+from drawbridge.agents.reported import moment_of
 
 LARGEST: Final = 64 * 1024 * 1024
 """The maximum size of a file that is read, in bytes."""
@@ -63,7 +64,7 @@ def messages(file: Path, session_id: str, after: datetime, before: datetime) -> 
         return []
     found: list[EarlierMessage] = []
     for message in _last_versions(data):
-        moment = _moment(message.get("timestamp"))
+        moment = moment_of(message.get("timestamp"))
         if moment is not None and after < moment < before:
             found += _read(message, session_id, moment)
     return found
@@ -147,14 +148,6 @@ def _words(content: object) -> str:
     parts = content if isinstance(content, list) else [content]
     texts = (one.get("text") if isinstance(one, dict) else one for one in parts)
     return "\n".join(valid(text) for text in texts if isinstance(text, str) and text)
-
-
-def _moment(given: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(given) if isinstance(given, str) else None
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment is not None and moment.tzinfo is not None else None
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

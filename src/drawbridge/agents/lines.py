@@ -14,6 +14,7 @@ import msgspec
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.text.hunks import diff, unified
+from drawbridge.text.review_words import lines_of
 
 Said = Literal["text", "thinking"]
 """What a block of an agent's words is: part of its answer, or its thinking."""
@@ -73,7 +74,7 @@ def patch_of(old: str, new: str) -> list[dict[str, Any]]:
     from 1, and their lines, each after a space, a "-" or a "+". Empty if a text is too long."""
     if max(len(old), len(new)) > _MOST_DIFFED:
         return []
-    before, after = old.splitlines(), new.splitlines()
+    before, after = (lines_of(text.replace("\r\n", "\n")) for text in (old, new))
     hunks: list[dict[str, Any]] = []
     for row in unified(before, after, diff(before, after)):
         if row.kind == "header":

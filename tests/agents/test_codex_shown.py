@@ -11,7 +11,7 @@ from drawbridge.agents.codex.shown import Shown
 
 
 def blocks(item: dict[str, Any], shown: Shown | None = None, *, is_over: bool = True) -> list[dict[str, Any]]:
-    said = (shown or Shown("p.")).lines("s1", {"id": "item_0", **item}, is_over=is_over)
+    said = (shown or Shown("p.")).add("s1", {"id": "item_0", **item}, is_over=is_over)
     return [block for line in said for block in json.loads(line.raw)["message"]["content"]]
 
 

@@ -58,10 +58,10 @@ def test_a_call_has_the_name_of_the_tool_that_does_the_same(
 
 def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
     shown, fields = Shown(), {"kind": "execute", "title": "Terminal", "status": "pending"}
-    first = shown.lines("s1", "1", fields)
-    assert shown.lines("s1", "1", fields | {"status": "in_progress", "content": [words("a")]}) == []
-    second = shown.lines("s1", "1", fields | {"rawInput": {"command": "ls"}})
-    end = shown.lines(
+    first = shown.add("s1", "1", fields)
+    assert shown.add("s1", "1", fields | {"status": "in_progress", "content": [words("a")]}) == []
+    second = shown.add("s1", "1", fields | {"rawInput": {"command": "ls"}})
+    end = shown.add(
         "s1", "1", fields | {"rawInput": {"command": "ls"}, "status": "completed", "content": [words("a")]}
     )
     assert [(block["id"], block["input"].get("command")) for block in blocks([*first, *second])] == [
@@ -75,7 +75,7 @@ def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
 
 def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> None:
     fields = {"kind": "edit", "title": "poem.txt", "status": "completed", "content": [DIFF]}
-    called, result = shown = Shown().lines("s1", "1", fields)
+    called, result = shown = Shown().add("s1", "1", fields)
     assert [block["type"] for block in blocks(shown)] == ["tool_use", "tool_result"]
     assert json.loads(result.raw)["tool_use_result"]["structuredPatch"] == [
         {"oldStart": 1, "oldLines": 2, "newStart": 1, "newLines": 2, "lines": [" one", "-two", "+zwei"]}
@@ -85,7 +85,7 @@ def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> N
 
 def test_the_changes_to_several_files_are_in_the_text_of_the_result() -> None:
     other = DIFF | {"path": "/p/new.txt", "oldText": None}
-    [_, result] = blocks(Shown().lines("s1", "1", {"kind": "edit", "status": "completed", "content": [DIFF, other]}))
+    [_, result] = blocks(Shown().add("s1", "1", {"kind": "edit", "status": "completed", "content": [DIFF, other]}))
     assert [block["text"] for block in result["content"]] == [
         "/p/poem.txt:\n one\n-two\n+zwei",
         "/p/new.txt:\n+one\n+zwei",
@@ -94,7 +94,7 @@ def test_the_changes_to_several_files_are_in_the_text_of_the_result() -> None:
 
 def test_a_failed_call_has_changed_nothing() -> None:
     fields = {"kind": "edit", "status": "failed", "content": [DIFF, words("no such file")]}
-    [_, result] = Shown().lines("s1", "1", fields)
+    [_, result] = Shown().add("s1", "1", fields)
     assert "tool_use_result" not in json.loads(result.raw)
     [block] = blocks([result])
     assert (block["is_error"], block["content"][0]["text"]) == (True, "no such file")
@@ -108,7 +108,7 @@ def test_images_and_links_of_a_result_are_shown() -> None:
         {"type": "content"},
         7,
     ]
-    [_, result] = blocks(Shown().lines("s1", "1", {"title": "Look", "status": "completed", "content": parts}))
+    [_, result] = blocks(Shown().add("s1", "1", {"title": "Look", "status": "completed", "content": parts}))
     assert result["content"] == [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
         {"type": "text", "text": "file:///p/a"},

@@ -6,19 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
+from drawbridge.agents.acp.messages import Update
 from drawbridge.agents.acp.shown import Shown, name_and_input
-from drawbridge.agents.base import AgentLine
+from drawbridge.agents.acp.text import other_content
+from tests.agents.rig import blocks
 
 DIFF = {"type": "diff", "path": "/p/poem.txt", "oldText": "one\ntwo\n", "newText": "one\nzwei\n"}
 
 
 def words(text: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": text}}
-
-
-def blocks(said: list[AgentLine]) -> list[dict[str, Any]]:
-    return [block for line in said for block in json.loads(line.raw)["message"]["content"]]
 
 
 @pytest.mark.parametrize(
@@ -61,9 +60,7 @@ def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
     first = shown.add("s1", "1", fields)
     assert shown.add("s1", "1", fields | {"status": "in_progress", "content": [words("a")]}) == []
     second = shown.add("s1", "1", fields | {"rawInput": {"command": "ls"}})
-    end = shown.add(
-        "s1", "1", fields | {"rawInput": {"command": "ls"}, "status": "completed", "content": [words("a")]}
-    )
+    end = shown.add("s1", "1", fields | {"rawInput": {"command": "ls"}, "status": "completed", "content": [words("a")]})
     assert [(block["id"], block["input"].get("command")) for block in blocks([*first, *second])] == [
         ("1", "Terminal"),
         ("1", "ls"),
@@ -81,6 +78,13 @@ def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> N
         {"oldStart": 1, "oldLines": 2, "newStart": 1, "newLines": 2, "lines": [" one", "-two", "+zwei"]}
     ]
     assert called.session_id == result.session_id == "s1"
+
+
+def test_only_the_latest_open_calls_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the memory does not grow with each call whose end is not reported. The first one is shown again."""
+    monkeypatch.setattr("drawbridge.agents.acp.shown.MOST_CALLS", 2)
+    shown = Shown()
+    assert [len(shown.add("s1", id, {"title": "Look"})) for id in ("1", "2", "3", "3", "2", "1")] == [1, 1, 1, 0, 0, 1]
 
 
 def test_the_changes_to_several_files_are_in_the_text_of_the_result() -> None:
@@ -113,3 +117,22 @@ def test_images_and_links_of_a_result_are_shown() -> None:
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
         {"type": "text", "text": "file:///p/a"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "block"),
+    [
+        (
+            {"type": "image", "mimeType": "image/png", "data": "aGk="},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        ),
+        ({"type": "resource_link", "uri": "file:///p/a"}, {"type": "text", "text": "file:///p/a"}),
+        ({"type": "resource", "resource": {"uri": "file:///p/a", "text": "a"}}, {"type": "text", "text": "a"}),
+    ],
+)
+def test_images_and_links_of_an_answer_are_shown(content: dict[str, Any], block: dict[str, Any]) -> None:
+    given = Raw(json.dumps(content).encode())
+    line = other_content("s1", Update(sessionUpdate="agent_message_chunk", content=given))
+    assert line is not None
+    assert blocks([line]) == [block]
+    assert other_content("s1", Update(sessionUpdate="agent_thought_chunk", content=given)) is None

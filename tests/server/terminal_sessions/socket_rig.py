@@ -171,7 +171,7 @@ class SocketRig:
         """Returns when everything that was reported has been processed."""
         for session in self.server.core.terminal_sessions:
             done = asyncio.Event()
-            self.server.core.terminal_sessions.reports_about(session).add(done.set)
+            self.server.core.terminal_sessions._reports[session].add(done.set)
             async with asyncio.timeout(PATIENCE):
                 await done.wait()
 

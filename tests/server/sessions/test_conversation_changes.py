@@ -125,13 +125,15 @@ async def test_another_agent_has_its_own_state_offers_and_modes(tmp_path: Path) 
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts")
         process.heard(base.StateReported(REPORTED))
         process.heard(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
         process.heard(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
-        await run(server, phone, project, "Count pears", agent="codex")
         session = server.core.projects.get(project)
+        assert [mode.name for mode in session.snapshot().own_modes] == ["own"]
+        await run(server, phone, project, "Count pears", agent="codex")
         shown = session.snapshot()
         assert (shown.agent_state, shown.agent_offers, shown.modes, shown.own_modes) == (None, None, [], [])
         assert (phone.updates("agent_state")[-1], phone.updates("agent_offers")[-1]) == ({}, {})

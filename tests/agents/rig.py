@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +27,12 @@ Output = TypeVar("Output")
 def bad_agent(start: str = "as-told") -> Agent:
     """The misbehaving agent; its commands are listed at the top of its program. ``start``: what it is started with."""
     return Demo([sys.executable, str(BAD_AGENT), start], name="bad")
+
+
+def blocks(lines: Iterable[AgentLine]) -> list[dict[str, Any]]:
+    """What the history shows of the agent's work."""
+    kept = [json.loads(line.raw) for line in lines if line.durable]
+    return [block for line in kept if line.get("type") in ("assistant", "user") for block in line["message"]["content"]]
 
 
 class ReceivedEvents:

@@ -15,7 +15,7 @@ from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited,
 from drawbridge.agents.codex import driver as codex
 from drawbridge.agents.command.driver import Command
 from tests import programs
-from tests.agents.rig import ReceivedEvents, eventually, session
+from tests.agents.rig import ReceivedEvents, blocks, eventually, session
 from tests.rigs.responses_stub import ResponsesStub, apply_patch, shell, text
 from tests.server.processes import serving
 
@@ -25,12 +25,6 @@ ANYTHING = Options(dangerously_skip_permissions=True)
 
 def lines(heard: ReceivedEvents) -> list[dict[str, Any]]:
     return [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable]
-
-
-def blocks(heard: ReceivedEvents) -> list[dict[str, Any]]:
-    """What the history shows of the agent's work."""
-    shown = [line["message"]["content"] for line in lines(heard) if line["type"] in ("assistant", "user")]
-    return [block for content in shown for block in content]
 
 
 # Codex.
@@ -79,7 +73,7 @@ async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) ->
     async with session(real_codex(), project, ANYTHING) as warm:
         assert (await warm.turn("Write it")).ok
     assert (project / "new.txt").read_text() == "new\n"
-    called, result, said = blocks(warm.heard)
+    called, result, said = blocks(warm.heard.all(AgentLine))
     assert (called["name"], called["input"]) == ("Write", {"file_path": str(project / "new.txt")})
     assert (result["tool_use_id"], result["is_error"]) == (called["id"], False)
     assert said == {"type": "text", "text": "Done."}
@@ -92,7 +86,7 @@ async def test_a_command_of_codex_is_shown_with_its_output(project: Path, model:
         scripted(model, shell(f"echo hello; exit {status}"), text("Done."))
         async with session(real_codex(), project, ANYTHING) as warm:
             assert (await warm.turn("Say hello")).ok
-        called, result, said = blocks(warm.heard)
+        called, result, said = blocks(warm.heard.all(AgentLine))
         assert called["name"] == "Bash"
         assert "echo hello" in called["input"]["command"]
         assert (result["tool_use_id"], result["content"], result["is_error"]) == (called["id"], "hello\n", status != 0)
@@ -171,7 +165,7 @@ async def test_what_a_command_prints_is_said(project: Path) -> None:
         done = await warm.turn("Hello, größer")
         await warm.heard.next(Exited)
     assert (done.ok, done.session_id) == (True, None)
-    assert blocks(warm.heard) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
+    assert blocks(warm.heard.all(AgentLine)) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
     passing = [json.loads(line.raw)["event"] for line in warm.heard.all(AgentLine) if not line.durable]
     assert [event["type"].removeprefix("content_block_") for event in passing] == ["start", "delta", "delta"]
     assert [event["delta"]["text"] for event in passing[1:]] == ["You said Hello, größer\n", "Done.\n"]
@@ -214,7 +208,7 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("text/plain", b"a text", "a.txt"),))
         assert (await warm.ended()).ok
-        assert "a.txt:\n\na text\n\nLook" in blocks(warm.heard)[0]["text"]
+        assert "a.txt:\n\na text\n\nLook" in blocks(warm.heard.all(AgentLine))[0]["text"]
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png"),))
         done = await warm.ended()
@@ -222,7 +216,7 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
         assert (await warm.ended()).ok
-        assert "Look\n\nAttached file: /files/a.png (1 kB)" in blocks(warm.heard)[0]["text"]
+        assert "Look\n\nAttached file: /files/a.png (1 kB)" in blocks(warm.heard.all(AgentLine))[0]["text"]
     with pytest.raises(AgentUnusable, match=r"options\.permission_mode"):
         await command(ECHO).start(Launch(str(project), "", options=Options(permission_mode="plan")), lambda event: None)
 

@@ -121,6 +121,14 @@ class Person:
         self.clicks(f".chip.{chip} > button")
         self.clicks(f".chip.{chip} .chip-menu [data-value='{value}']")
 
+    def commands(self, text: str, first: str) -> None:
+        """Types into the command palette until ``first`` is selected, and chooses it."""
+        self.presses("Control+k")
+        self.sees(".palette input:focus")
+        self("type", text=text)
+        self.sees(".palette [aria-selected=true]", first)
+        self.presses("Enter")
+
     def readies_keys(self) -> None:
         """Leaves the prompt box; returns once keys are for the current approval."""
         self.presses("Escape")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,37 @@ class Process:
             self.ended = True
             self.turn_open = False
             self.heard(base.Exited(code, stderr))
+
+
+class StoredSessions:
+    """The conversations that an agent has stored: those with these ids, or all. ``used_by``: the processes that have them
+    open."""
+
+    def __init__(self, *ids: str, all: bool = False, used_by: Sequence[int] = ()) -> None:
+        self._ids = ids
+        self._all = all
+        self._used_by = used_by
+
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        return []
+
+    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
+        return []
+
+    def known(self, path: Path, session_id: str) -> bool:
+        return self._all or session_id in self._ids
+
+    def title(self, path: Path, session_id: str) -> str | None:
+        return None
+
+    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
+        return base.Earlier((), None)
+
+    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
+        return iter(())
+
+    def used_by(self, session_id: str) -> list[int]:
+        return list(self._used_by)
 
 
 class Agent:
@@ -307,6 +338,18 @@ async def settled(condition: Callable[[], bool] | None = None, turns: int = 200)
         await asyncio.sleep(0)
     if condition is not None:
         await until(condition)
+
+
+async def exported(server: Server, client: Client, project: str, **wanted: Any) -> str:
+    """All pieces of the export. ``wanted``: fields of the command."""
+    found, after = "", None
+    for _ in range(10_000):
+        piece = (await server.does(client, "session_export", project, **wanted, after=after))["data"]
+        found += piece["text"]
+        after = piece.get("next")
+        if after is None:
+            return str(found)
+    raise AssertionError("there is no end")
 
 
 def records(server: Server, project: str) -> list[dict[str, Any]]:

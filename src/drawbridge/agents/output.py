@@ -108,6 +108,16 @@ def json_object(data: Raw | bytes) -> dict[str, Any]:
     return value
 
 
+def text_in(value: object) -> str:
+    """``value`` if it is a text, otherwise an empty text."""
+    return value if isinstance(value, str) else ""
+
+
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """The JSON objects in a list; empty if ``value`` is not a list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 LONGEST_SESSION_ID: Final = 200
 """The maximum length of a conversation's id, in characters."""
 

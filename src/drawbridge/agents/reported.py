@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -55,6 +56,15 @@ def count_of(given: object) -> int | None:
     if isinstance(given, float) and 0 <= given < 2**53:
         given = int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53 else None
+
+
+def moment_of(given: object) -> datetime | None:
+    """A time with an offset, as UTC; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(given) if isinstance(given, str) else None
+        return moment.astimezone(UTC) if moment is not None and moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def todo_of(given: Any) -> Todo | None:

@@ -51,6 +51,11 @@ def numbers(review: Mapping[str, Any]) -> Numbers:
     return Numbers(len(files) + review["more"], *sums)
 
 
+def no_session(where: str) -> str:
+    """Why a directory has no review. ``where``: its path, or "this directory"."""
+    return f"No agent has worked in {where} yet: the server has no session there, so there is nothing to review."
+
+
 def lines_of(text: str) -> list[str]:
     """The lines of a text, without their line endings. Only a line feed ends a line."""
     found = text.split("\n")

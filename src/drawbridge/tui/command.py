@@ -12,7 +12,7 @@ from pathlib import Path
 from drawbridge.core.errors import BadSetting
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.settings.attach import AttachSettings
-from drawbridge.text.review_words import numbers
+from drawbridge.text.review_words import no_session, numbers
 from drawbridge.tui.app import AttachApp, StartView
 from drawbridge.tui.client import Client
 from drawbridge.tui.colours import Palette, of_terminal
@@ -116,9 +116,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
         raise NoReview(f"The review can't be shown: {problem}", is_failure=True)
     if is_known:
         raise NoReview(f"There is nothing to review in {directory}.")
-    raise NoReview(
-        f"No agent has worked in {directory} yet: the server has no session there, so there is nothing to review."
-    )
+    raise NoReview(no_session(directory))
 
 
 async def begin(client: Client, project: str | None, directory: str) -> StartView:

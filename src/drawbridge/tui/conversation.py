@@ -41,7 +41,7 @@ class Result(NamedTuple):
     text: str
     error: bool
     truncated: Json | None
-    denied: bool = False
+    denied: bool
     """Whether the tool was not allowed to run."""
 
 

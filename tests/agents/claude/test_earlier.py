@@ -118,6 +118,12 @@ def test_messages_are_read_in_order_from_any_of_their_positions(tmp_path: Path) 
     assert read_from(tmp_path, after=NOON, before=NOON + timedelta(seconds=2)) == found[1:2]
 
 
+def test_a_message_at_an_impossible_time_is_skipped(tmp_path: Path) -> None:
+    write(tmp_path, [line(tmp_path, 0, timestamp="0001-01-01T00:00:00+14:00"), line(tmp_path, 1)])
+    assert uuids(read(tmp_path)) == ["u1"]
+    assert [uuid for _, uuid in read_from(tmp_path)] == ["u1"]
+
+
 def test_a_page_is_bounded_in_bytes(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path, number, "x" * 1_000) for number in range(10)])
     page = read(tmp_path, size=2_600)

@@ -102,6 +102,19 @@ def test_only_messages_between_two_times_are_read(tmp_path: Path) -> None:
     assert messages(tmp_path / "missing", "s1", *EVER) == []
 
 
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, line("u1", "user", "one"))
+    monkeypatch.setattr("drawbridge.agents.gemini.earlier.LARGEST", file.stat().st_size)
+    assert told(messages(file, "s1", *EVER)) == ["one"]
+    monkeypatch.setattr("drawbridge.agents.gemini.earlier.LARGEST", file.stat().st_size - 1)
+    assert messages(file, "s1", *EVER) == []
+
+
+def test_a_message_at_an_impossible_time_is_skipped(tmp_path: Path) -> None:
+    odd = line("u1", "user", "odd") | {"timestamp": "0001-01-01T00:00:00+14:00"}
+    assert told(messages(written(tmp_path, odd, line("u2", "user", "sound")), "s1", *EVER)) == ["sound"]
+
+
 @pytest.mark.parametrize(("limit", "size"), [(2, 1_000), (10, 2)])
 def test_pages_follow_each_other_from_the_end(tmp_path: Path, limit: int, size: int) -> None:
     found = messages(written(tmp_path, *(line(f"u{n}", "user", f"{n}") for n in range(5))), "s1", *EVER)

@@ -86,6 +86,7 @@ async def test_nothing_is_said_before_the_first_message(server: Server) -> None:
         "nonsense",
         "[" * 3_000,
         '{"type":"auth","data":{"token":"' + TOKEN + '"},"x":"' + "x" * AUTH_BYTES + '"}',
+        '{"type":"auth","data":{"token":"' + TOKEN + '"},"x":"' + "é" * (AUTH_BYTES - 200) + '"}',
     ],
 )
 async def test_any_other_first_message_ends_the_connection_and_does_nothing(server: Server, message: str) -> None:

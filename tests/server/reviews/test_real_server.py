@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests import programs
 from tests.nvim.rig import headless
 from tests.server.checkpoints.rig import everything, git, make_project
 from tests.server.processes import Server, serving
+from tests.server.terminal_sessions.test_editor_reviews import asks, bridge
 from tests.server.wire_client import WireClient
 from tests.waiting import until
 
@@ -66,6 +68,19 @@ async def test_a_run_of_the_demo_is_undone_after_the_server_was_killed(tmp_path:
         assert everything(directory) == before | {"letter.txt": b"by a person\n"}
         audit = (tmp_path / "data" / FILE).read_text()
         assert '"review_decided"' in audit
+
+
+async def test_a_decision_in_an_editor_is_in_the_audit_log(tmp_path: Path) -> None:
+    directory = make_project(tmp_path / "code")
+    async with serving(tmp_path / "data", "--allow", directory, "--no-tls") as server, server.client() as client:
+        created = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
+        project = created["project_id"]
+        await a_run(client, project)
+        async with bridge() as neovim:
+            hunk = (await asks(neovim, project=project))["review"]["files"][0]["hunks"][0]["id"]
+            await asks(neovim, "review_decide", project=project, decision="keep", hunk=hunk)
+        last = json.loads((server.data / FILE).read_text().splitlines()[-1])
+        assert (last["event"], last["by"], last["project_id"]) == ("review_decided", "Neovim", project)
 
 
 async def history(client: WireClient, project: str) -> list[dict[str, Any]]:

@@ -340,6 +340,9 @@ async def test_an_agents_own_modes_are_in_its_words(tmp_path: Path) -> None:
         process.heard(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks twice."),)))
         state = phone.updates("project_state")[-1]
         assert state["own_modes"] == [{"name": "careful", "title": "Careful", "text": "Asks twice."}]
+        process.heard(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks once."),)))
+        [changed] = phone.updates("project_state")[-1]["own_modes"]
+        assert changed["text"] == "Asks once."
 
 
 async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from drawbridge.server.protocol import commands
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.store import log
 from drawbridge.server.store.log import History
-from tests.server.core_rig import Client, Process, Server, serving, settled
+from tests.server.core_rig import Client, Process, Server, StoredSessions, serving, settled
 from tests.waiting import until
 
 REPORTED = base.AgentState(
@@ -28,22 +28,6 @@ REPORTED = base.AgentState(
     tasks=(base.Task("t1", "a build", "running"),),
     compacting=True,
 )
-
-
-class Stored:
-    """What the agent has written down."""
-
-    def __init__(self, *, known: bool) -> None:
-        self._known = known
-
-    def known(self, path: Path, session_id: str) -> bool:
-        return self._known
-
-    def used_by(self, session_id: str) -> Sequence[int]:
-        return []
-
-    def title(self, path: Path, session_id: str) -> str | None:
-        return None
 
 
 def answers(process: Process, text: str) -> None:
@@ -125,13 +109,15 @@ async def test_another_agent_has_its_own_state_offers_and_modes(tmp_path: Path) 
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts")
         process.heard(base.StateReported(REPORTED))
         process.heard(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
         process.heard(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
-        await run(server, phone, project, "Count pears", agent="codex")
         session = server.core.projects.get(project)
+        assert [mode.name for mode in session.snapshot().own_modes] == ["own"]
+        await run(server, phone, project, "Count pears", agent="codex")
         shown = session.snapshot()
         assert (shown.agent_state, shown.agent_offers, shown.modes, shown.own_modes) == (None, None, [], [])
         assert (phone.updates("agent_state")[-1], phone.updates("agent_offers")[-1]) == ({}, {})
@@ -170,7 +156,7 @@ async def test_an_agent_is_not_changed_for_a_prompt_that_is_not_written(
 
 
 async def killed_in_its_first_run(server: Server, phone: Client, *, known: bool) -> str:
-    server.agent.sessions = Stored(known=known)  # type: ignore[assignment]
+    server.agent.sessions = StoredSessions(all=known)
     project = await server.project(phone)
     process = await server.running(phone, project, "Count walnuts")
     process.heard(base.StateReported(REPORTED))
@@ -208,7 +194,7 @@ async def test_a_conversation_that_the_agent_has_is_continued(tmp_path: Path) ->
 async def test_a_lost_conversation_with_a_prompt_that_waited_has_its_title(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.agent.sessions = Stored(known=False)  # type: ignore[assignment]
+        server.agent.sessions = StoredSessions()
         project = await server.project(phone)
         await server.running(phone, project, "Count walnuts")
         await server.does(phone, "execute", project, prompt="Count pears")
@@ -353,7 +339,7 @@ async def check_known(server: Server, phone: Client, project: str, session_id: s
 async def test_a_former_session_is_known_by_its_id_without_its_older_records(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.agent.sessions = Stored(known=True)  # type: ignore[assignment]
+        server.agent.sessions = StoredSessions(all=True)
         project = await server.project(phone)
         for number in range(6):
             process = await run(server, phone, project, f"Count walnuts {number}", "More.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.store.log import History
-from tests.server.core_rig import Client, Process, Server, records, serving, settled
+from tests.server.core_rig import Client, Process, Server, StoredSessions, records, serving, settled
 from tests.waiting import PATIENCE, until
 
 
@@ -514,34 +513,6 @@ async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
         process.ends()
 
 
-class Kept:
-    """The conversations that the agent has written down."""
-
-    def __init__(self, *ids: str) -> None:
-        self.ids = ids
-
-    def directories(self, limit: int) -> list[tuple[Path, float]]:
-        return []
-
-    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
-        return []
-
-    def known(self, path: Path, session_id: str) -> bool:
-        return session_id in self.ids
-
-    def title(self, path: Path, session_id: str) -> str | None:
-        return None
-
-    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
-        return base.Earlier((), None)
-
-    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
-        return iter(())
-
-    def used_by(self, session_id: str) -> list[int]:
-        return []
-
-
 async def an_agent_that_dies(
     server: Server, client: Client, project: str, *, after_its_session: bool = True
 ) -> Process:
@@ -575,14 +546,14 @@ async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_p
         if restarted:
             await stack.aclose()
             server = await stack.enter_async_context(serving(tmp_path))
-        server.agent.sessions = Kept()
+        server.agent.sessions = StoredSessions()
         before = len(server.agent.processes)
         await server.does(phone, "execute", project, prompt="go")
         await until(lambda: len(server.agent.processes) > before and server.agent.latest.prompts, "the prompt")
         second = server.agent.latest
         assert (second.launch.resume, second.launch.session_id == first.launch.session_id) == (False, False)
         second.exit(-9)
-        server.agent.sessions = Kept(second.launch.session_id)
+        server.agent.sessions = StoredSessions(second.launch.session_id)
         await until(lambda: server.core.projects.get(project).state == "ERROR", "the run's end")
         await server.does(phone, "execute", project, prompt="go")
         await until(lambda: server.agent.latest is not second and server.agent.latest.prompts, "the prompt")
@@ -599,7 +570,7 @@ async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> 
         process = await server.running(phone, project)
         process.ends()
         await settled()
-        server.agent.sessions = Kept()
+        server.agent.sessions = StoredSessions()
         process.exit(0)
         await settled()
         second = await server.running(phone, project)

@@ -21,7 +21,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.sessions import exporting
 from drawbridge.server.store import search
-from tests.server.core_rig import Client, Server, records, serving, settled
+from tests.server.core_rig import Client, Server, exported, records, serving, settled
 from tests.waiting import PATIENCE, until
 
 
@@ -462,16 +462,6 @@ async def test_no_session_is_deleted_during_a_run(tmp_path: Path) -> None:
         assert refused.value.code == "PROCESS_ACTIVE"
         assert (await server.does(phone, "search", query="walnuts"))["data"]["results"]
         assert list((server.folder / "data" / "trash").iterdir()) == []
-
-
-async def exported(server: Server, client: Client, project: str, **wanted: Any) -> str:
-    found, after = "", None
-    while True:
-        piece = (await server.does(client, "session_export", project, **wanted, after=after))["data"]
-        found += piece["text"]
-        after = piece.get("next")
-        if after is None:
-            return str(found)
 
 
 async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from drawbridge.agents.claude.open_sessions import ClaudeSessions
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import exporting
+from tests.server import core_rig
 from tests.server.core_rig import Client, Server, serving, settled
 
 SESSION = "1c839b3a-0719-4371-94a4-d94be3a5abca"
@@ -72,14 +73,8 @@ async def conversation(server: Server, client: Client, project: str, session_id:
 
 async def exported(server: Server, client: Client, project: str, session_id: str) -> list[str]:
     """What was said according to the export as JSON Lines."""
-    found, after = "", None
-    while True:
-        about = {"session_id": session_id, "format": "jsonl", "after": after}
-        piece = (await server.does(client, "session_export", project, **about))["data"]
-        found += piece["text"]
-        after = piece.get("next")
-        if after is None:
-            return said([json.loads(line) for line in found.splitlines()])
+    text = await core_rig.exported(server, client, project, session_id=session_id, format="jsonl")
+    return said([json.loads(line) for line in text.splitlines()])
 
 
 async def started(server: Server, client: Client) -> tuple[str, Path]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from drawbridge.agents.base import Earlier, EarlierMessage, Remembered, ScheduleChanged, TurnBegun
+from drawbridge.agents.base import ScheduleChanged, TurnBegun
 from drawbridge.server.sessions import processes
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.processes import IdlePool
-from tests.server.core_rig import Client, Process, Server, serving, settled
+from tests.server.core_rig import Client, Process, Server, StoredSessions, serving, settled
 from tests.waiting import until
 
 
@@ -182,34 +180,11 @@ async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_pa
         process = await server.running(phone, project)
         process.ends()
         await until(lambda: phone.updates("run_finished"), "the run's end")
-        server.agent.sessions = OpenElsewhere()
+        server.agent.sessions = StoredSessions(all=True, used_by=[2**22 + 1])
         await server.does(phone, "execute", project, prompt="again")
         await until(lambda: len(phone.updates("run_finished")) == 2, "the run's end")
         assert phone.updates("run_finished")[-1]["code"] == "SESSION_IN_USE"
         assert process.prompts == ["go"]
-
-
-class OpenElsewhere:
-    def directories(self, limit: int) -> list[tuple[Path, float]]:
-        return []
-
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
-        return []
-
-    def known(self, path: Path, session_id: str) -> bool:
-        return True
-
-    def title(self, path: Path, session_id: str) -> str | None:
-        return None
-
-    def messages(self, path: Path, session_id: str, **where: Any) -> Earlier:
-        return Earlier((), None)
-
-    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, EarlierMessage]]:
-        return iter(())
-
-    def used_by(self, session_id: str) -> list[int]:
-        return [2**22 + 1]
 
 
 async def test_after_a_while_it_goes_and_the_conversation_goes_on_in_the_next(tmp_path: Path) -> None:

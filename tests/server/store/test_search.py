@@ -312,7 +312,7 @@ def test_changed_lines_are_counted(store: Store) -> None:
     patch = {"structuredPatch": [{"lines": [" a", "-b", "+c", "+d"]}]}
     store.says(line(type="user", tool_use_result=patch))
     store.says(line(type="user", tool_use_result={"type": "create", "content": "x\ny\n", "structuredPatch": []}))
-    store.says(lines.result("s1", "1", "", patch=lines.patch_of("1\n2\n3\n", "1\n4\n3\n")).raw)
+    store.says(lines.result("s1", "1", "", is_error=False, patch=lines.patch_of("1\n2\n3\n", "1\n4\n3\n")).raw)
     store.update()
     [part] = store.index.parts()
     assert (part.added, part.removed) == (5, 2)
@@ -322,7 +322,7 @@ def test_the_lines_of_other_agents_are_read(store: Store) -> None:
     store.says(lines.said("s1", "text", "pears").raw)
     store.says(lines.said("s1", "thinking", "pears").raw)
     store.says(lines.call("s1", "1", "Bash", {"command": "pears"}).raw)
-    store.says(lines.result("s1", "1", [{"type": "text", "text": "pears"}]).raw)
+    store.says(lines.result("s1", "1", [{"type": "text", "text": "pears"}], is_error=False).raw)
     assert [store.seqs("pears", kinds=(kind,)) for kind in ("answer", "tool", "result")] == [[1], [3], [4]]
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from drawbridge.server.auth import audited
 from drawbridge.server.events import DoneInEditor
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
@@ -171,7 +172,7 @@ class SocketRig:
         """Returns when everything that was reported has been processed."""
         for session in self.server.core.terminal_sessions:
             done = asyncio.Event()
-            self.server.core.terminal_sessions.reports_about(session).add(done.set)
+            self.server.core.terminal_sessions._reports[session].add(done.set)
             async with asyncio.timeout(PATIENCE):
                 await done.wait()
 
@@ -191,7 +192,11 @@ async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterato
             yield SocketRig(server)
 
 
-def in_editors(rig: SocketRig) -> list[type]:
-    """The types of the commands from editors that reached the audit log."""
-    found = [one.event for one in rig.server.audited]
-    return [type(event.command) for event in found if isinstance(event, DoneInEditor)]
+def in_editors(rig: SocketRig) -> list[tuple[str, str, dict[str, Any]]]:
+    """What the audit log contains of the commands from editors: the event, the editor, and the fields that are set."""
+    found = []
+    for event in (one.event for one in rig.server.audited if isinstance(one.event, DoneInEditor)):
+        entry = audited.IN_EDITORS[type(event.command)]
+        fields = entry.fields(event.command, event.reply, event.asked)
+        found.append((entry.event, event.by, {name: value for name, value in fields.items() if value is not None}))
+    return found

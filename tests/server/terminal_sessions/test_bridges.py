@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import HistoryNotWritten
-from drawbridge.server.protocol.commands import PermissionResponse
 from drawbridge.server.store.log import History
 from tests.waiting import until
 
@@ -77,7 +76,8 @@ async def test_one_question_is_one_approval_whichever_way_it_came_first(rig: Soc
             "allow",
         )
         assert len(rig.questions) == 1
-        assert in_editors(rig) == [PermissionResponse]
+        answered = {"approval_id": question["approval_id"], "decision": "allow", "changed": True}
+        assert in_editors(rig) == [("answered", "Neovim", {**answered, "tool": "Edit", "path": str(file)})]
 
 
 async def test_an_answer_of_a_client_goes_to_the_hook_and_the_editor_comes_too_late(rig: SocketRig, file: Path) -> None:

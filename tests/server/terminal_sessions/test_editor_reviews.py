@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.protocol.commands import ReviewComment, ReviewDecide, ReviewSubmit
 from drawbridge.server.sessions.context import Limits
 from tests.server.reviews.rig import POEM, make_repository
 
@@ -119,7 +118,7 @@ async def test_the_first_decision_counts_and_everybody_learns_whose_it_was(rig: 
         assert (record["by"], record["state"]) == ("Neovim", "decided")
         late = await asks(second, "review_decide", project=project, decision="keep", hunk=hunk)
         assert (late["code"], late["details"]["by"], late["details"]["decision"]) == ("HUNK_GONE", "Neovim", "undo")
-        assert in_editors(rig) == [ReviewDecide]
+        assert in_editors(rig) == [("review_decided", "Neovim", {"decision": "undo", "hunks": 1})]
 
 
 async def test_a_whole_file_is_decided_as_it_was_shown(rig: SocketRig) -> None:
@@ -141,7 +140,11 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
         assert [(draft["by"], draft["text"]) for draft in review["comments"]] == [("Neovim", "Why?")]
         review = (await asks(line, "review_submit", **about, drafts=review["drafts"]))["review"]
         assert ([draft["state"] for draft in review["comments"]], review["handover"]["by"]) == (["waiting"], "Neovim")
-        assert in_editors(rig) == [ReviewComment, ReviewSubmit]
+        [draft] = review["comments"]
+        assert in_editors(rig) == [
+            ("review_commented", "Neovim", {"comment_id": draft["comment_id"], "path": "poem.txt"}),
+            ("review_submitted", "Neovim", {"run_id": ""}),
+        ]
         await one.session.reports("SessionEnd")
         review = (await asks(line, folder=str(one.place)))["review"]
         refused = await asks(line, "review_submit", **about, drafts=review["drafts"])

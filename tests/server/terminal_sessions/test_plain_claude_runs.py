@@ -26,7 +26,7 @@ async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
 
 
 async def conversation(phone: Phone) -> list[str]:
-    """Prompts, texts and ends of runs, in their order."""
+    """Prompts, texts, compactions and ends of runs, in their order."""
     answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
     found = []
     for record in answer["data"]["messages"]:
@@ -35,6 +35,8 @@ async def conversation(phone: Phone) -> list[str]:
             found.append(f"> {message['message']['prompt']}")
         elif record["direction"] == "server" and message["subtype"] == "run_finished":
             found.append(message["message"]["outcome"])
+        elif message.get("subtype") == "compact_boundary":
+            found.append("(compacted)")
         elif record["direction"] == "claude":
             found += [block["text"] for block in blocks(message) if block["type"] == "text"]
     return found
@@ -117,9 +119,10 @@ async def test_compacting_does_not_begin_a_run(rig: ServedWorkstation, server: S
         claude.pane.wait_for("Second answer.")
         await finished(phone)
         told = await conversation(phone)
-    assert [one for one in told if one.startswith(">") or one == "completed"] == [
+    assert [one for one in told if one.startswith((">", "(")) or one == "completed"] == [
         "> First",
         "completed",
+        "(compacted)",
         "> Second",
         "completed",
     ]

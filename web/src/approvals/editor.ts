@@ -77,8 +77,8 @@ const COMPARISON = {
 /** The maximum size of text removed in one place that counts as in sight as soon as the text beside it is. */
 const FEW = { characters: 200, lines: 3 };
 
-type Extent = { top: number; bottom: number };
-type FreePart = (box: DOMRect, range: Extent) => Extent;
+// Only the type is imported: the function itself is passed in, so that its module is in one bundle only.
+type FreePart = typeof import('./current.ts').freePart;
 
 export type Editor = {
   focus: () => void;

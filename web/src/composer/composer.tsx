@@ -27,7 +27,7 @@ type World = {
 };
 
 /** What is drawn around the text. */
-export type Around = { placeholder: string; accepts: Accepts; steers: boolean; chips: ComponentChildren };
+type Around = { placeholder: string; accepts: Accepts; steers: boolean; chips: ComponentChildren };
 
 /** The current box of each project. Files and texts that arrive after a box was replaced go to the new one. */
 const boxes = new Map<string, Composer>();

@@ -5,7 +5,7 @@ import { patchIn } from '../diff/patch.ts';
 import type { ToolRow } from './rows.ts';
 import { fileIn, kindOf } from './tool-words.ts';
 
-export type LineCounts = { added: number; removed: number };
+type LineCounts = { added: number; removed: number };
 
 /** The maximum length of two texts that are compared, in characters of both together. */
 const LONGEST = 200_000;

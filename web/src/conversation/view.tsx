@@ -431,7 +431,7 @@ export class ConversationView {
       if (!card.element.parentNode) this._cards.delete(id);
       else if (!card.answered) {
         const answer = conversation.answerTo(id);
-        const mine = this._isMine(id, answer);
+        const mine = this._wasSentHere(id, answer);
         isMine ||= mine;
         if (!mine && answer?.by)
           this.world.said(
@@ -475,7 +475,7 @@ export class ConversationView {
       const question = conversation.questionOf(id);
       const answer = question?.answer;
       if (!answer || this._cards.has(id)) continue;
-      if (this._isMine(id, answer)) kept.keepAnswer(id, null);
+      if (this._wasSentHere(id, answer)) kept.keepAnswer(id, null);
       else {
         // In the history, the time is in the record.
         const card = this._addCard({ created_at: question.timestamp, ...question.request });
@@ -485,7 +485,7 @@ export class ConversationView {
   }
 
   /** Whether an approval request was answered from this window, even if the window has been reloaded since. */
-  _isMine(id: string, answer: any) {
+  _wasSentHere(id: string, answer: any) {
     const { sent } = kept.answer(id);
     return this.client.isMine(answer) || (sent !== undefined && sent === answer?.client_id);
   }

@@ -48,7 +48,7 @@ export type Unsent = {
 export type Removed = { run: string; project: string; by: string; prompt: string };
 
 /** What can be sent with a prompt, besides its text. */
-export type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
+type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
 
 export class Client extends EventTarget {
   projects: Projects;

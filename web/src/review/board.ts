@@ -58,7 +58,7 @@ const ABOVE = 56;
 /** Matches small screens, which show one part at a time. Keep in sync with review.css. */
 const PAGED = matchMedia('(max-width: 760px), (max-height: 500px)');
 
-export type Acts = {
+type Acts = {
   keep(part: Part): void;
   undo(part: Part): void;
   edit(part: Part): void;

@@ -209,7 +209,7 @@ export function editedText({ removed, added }: ReviewHunk, field: string): strin
 }
 
 /** Whether a hunk has no lines: it is about the file's mode or name. */
-export const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
+const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
 
 /** The title of a hunk: its lines, or what else of the file it changes. */
 export function titleOf({ kind, new_start: start, added, old_start: before, removed }: ReviewHunk): string {

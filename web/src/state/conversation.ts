@@ -528,7 +528,7 @@ function promptOf(message: any): string {
 }
 
 /** The text in a tool's result, whatever its shape. Images are left out. */
-export function resultText(content: any) {
+function resultText(content: any) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
   return content

@@ -11,17 +11,17 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Earlier, EarlierMessage
 from drawbridge.agents.claude import schedule, transcript
 from drawbridge.agents.claude.sessions import file_of, known
+from drawbridge.agents.reported import decoded, moment_of
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
@@ -37,9 +37,6 @@ LONGEST_LINE: Final = 8 * 1024 * 1024
 
 class _Time(Struct):
     timestamp: str = ""
-
-
-_time: Final = msgspec.json.Decoder(_Time)
 
 
 def messages(
@@ -158,11 +155,8 @@ def _line(begin: bytes, rest: list[bytes], length: int) -> bytes:
 
 
 def _moment(line: bytes) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(_time.decode(line).timestamp)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    found = decoded(line, _Time)
+    return None if found is None else moment_of(found.timestamp)
 
 
 def _message(line: bytes, session_id: str, moment: datetime) -> EarlierMessage | None:

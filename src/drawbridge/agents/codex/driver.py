@@ -124,7 +124,7 @@ class CodexConversation(Turn):
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Output]:
         kind, item = message.get("type"), message.get("item")
         if kind in ITEMS and isinstance(item, dict):
-            return [*self._shown.lines(session_id_of(self.session_id), item, is_over=kind == "item.completed")]
+            return [*self._shown.add(session_id_of(self.session_id), item, is_over=kind == "item.completed")]
         line = AgentLine(data, session_id_of(message.get("session_id")))
         if kind == "thread.started":
             return [*self.in_session(message.get("thread_id")), line]

@@ -9,7 +9,7 @@ whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ import msgspec
 
 from drawbridge.agents import lines
 from drawbridge.agents.base import AgentLine, Earlier, EarlierMessage
-from drawbridge.agents.output import valid
+from drawbridge.agents.output import objects_in, text_in
+from drawbridge.agents.reported import moment_of
 
 LARGEST: Final = 64 * 1024 * 1024
 """The maximum size of a file that is read, in bytes."""
@@ -64,7 +65,7 @@ def messages(file: Path, session_id: str, after: datetime, before: datetime) -> 
         return []
     found: list[EarlierMessage] = []
     for message in _last_versions(data):
-        moment = _moment(message.get("timestamp"))
+        moment = moment_of(message.get("timestamp"))
         if moment is not None and after < moment < before:
             found += _read(message, session_id, moment)
     return found
@@ -91,7 +92,7 @@ def _last_versions(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _read(message: dict[str, Any], session_id: str, moment: datetime) -> Iterator[EarlierMessage]:
-    id, words = valid(message["id"]), _words(message.get("content"))
+    id, words = message["id"], _words(message.get("content"))
     if message["type"] == "user":
         if words and not words.startswith(CONTEXT):
             yield EarlierMessage(moment, id, prompt=words, turn=id)
@@ -103,14 +104,14 @@ def _read(message: dict[str, Any], session_id: str, moment: datetime) -> Iterato
 
 
 def _of_model(message: dict[str, Any], session_id: str, words: str) -> Iterator[AgentLine]:
-    for thought in _objects(message.get("thoughts")):
-        parts = [part for name in ("subject", "description") if (part := _text(thought.get(name)))]
+    for thought in objects_in(message.get("thoughts")):
+        parts = [part for name in ("subject", "description") if (part := text_in(thought.get(name)))]
         if parts:
             yield lines.said(session_id, "thinking", "\n\n".join(parts))
     if words:
         yield lines.said(session_id, "text", words)
-    for call in _objects(message.get("toolCalls")):
-        id, name = _text(call.get("id")), _text(call.get("name"))
+    for call in objects_in(message.get("toolCalls")):
+        id, name = text_in(call.get("id")), text_in(call.get("name"))
         if not (id and name):
             continue
         args = call.get("args")
@@ -131,36 +132,20 @@ def _result(session_id: str, id: str, call: dict[str, Any]) -> AgentLine:
     patch: list[dict[str, Any]] = []
     if isinstance(shown, dict) and not is_error:
         old, new = shown.get("originalContent"), shown.get("newContent")
-        patch = lines.patch_of(_text(old), _text(new)) if isinstance(new, str) else []
-    words = _text(shown) or "\n".join(_answers(call.get("result")))
+        patch = lines.patch_of(text_in(old), text_in(new)) if isinstance(new, str) else []
+    words = text_in(shown) or "\n".join(_answers(call.get("result")))
     return lines.result(session_id, id, words, is_error=is_error, patch=patch)
 
 
 def _answers(result: object) -> Iterator[str]:
     """The texts in the tool's response to the model."""
-    for part in _objects(result):
+    for part in objects_in(result):
         match part.get("functionResponse"):
             case {"response": {"output": str(words)} | {"error": str(words)}}:
-                yield valid(words)
+                yield words
 
 
 def _words(content: object) -> str:
     parts = content if isinstance(content, list) else [content]
     texts = (one.get("text") if isinstance(one, dict) else one for one in parts)
-    return "\n".join(valid(text) for text in texts if isinstance(text, str) and text)
-
-
-def _moment(given: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(given) if isinstance(given, str) else None
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment is not None and moment.tzinfo is not None else None
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return valid(value) if isinstance(value, str) else ""
+    return "\n".join(text for text in texts if isinstance(text, str) and text)

@@ -851,11 +851,11 @@ class ManagedSession(Session):
 
     def _mode_known(self, mode: str | None, report: base.ModeChanged | None = None) -> None:
         """Notes the agent's mode (None if its process has ended) and, from its report, its available modes."""
-        before = self.permission_mode, self._modes
+        before = self.permission_mode, self._modes, self._own_modes
         self._mode = mode
         if report is not None:
             self._modes, self._own_modes = report.offered, report.described
-        if (self.permission_mode, self._modes) != before:
+        if (self.permission_mode, self._modes, self._own_modes) != before:
             self.publish_state()
         if mode is None:
             self._resets, self._elsewhere = 0, None

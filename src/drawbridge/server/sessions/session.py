@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import msgspec
-from msgspec import Raw
 
 from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
@@ -295,12 +294,11 @@ class Session(ABC):
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
         if isinstance(by, Person):
-            given = decision.updated_input
             command = commands.PermissionResponse(
                 project_id=self.id,
                 approval_id=approval_id,
                 decision="allow" if decision.allow else "deny",
-                updated_input=None if given is None else msgspec.json.decode(given, type=dict[str, Raw]),
+                updated_input=None if decision.updated_input is None else {},  # only whether it was changed is recorded
                 remember=decision.remember,
             )
             self.store.announce(events.DoneInEditor(by.name, command, asked=approval.request))

@@ -311,7 +311,7 @@ def test_a_title_is_a_prompt_that_the_agent_was_given(
 def test_changed_lines_are_counted(store: Store) -> None:
     patch = {"structuredPatch": [{"lines": [" a", "-b", "+c", "+d"]}]}
     store.says(line(type="user", tool_use_result=patch))
-    store.says(line(type="user", tool_use_result={"type": "create", "content": "x\ny\n", "structuredPatch": []}))
+    store.says(line(type="user", tool_use_result={"type": "create", "content": "x\fy\nz\n", "structuredPatch": []}))
     store.says(lines.result("s1", "1", "", is_error=False, patch=lines.patch_of("1\n2\n3\n", "1\n4\n3\n")).raw)
     store.update()
     [part] = store.index.parts()

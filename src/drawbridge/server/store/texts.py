@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from drawbridge.text.review_words import lines_of
+
 Kind: TypeAlias = Literal["prompt", "answer", "tool", "result", "decision", "error"]
 
 LONGEST: Final[Mapping[Kind, int]] = {
@@ -151,7 +153,7 @@ class Content(Struct):
                     self.removed += line.startswith("-")
         created = _get(message, "tool_use_result")
         if _get(created, "type") == "create" and not hunks and isinstance(text := _get(created, "content"), str):
-            self.added += len(text.splitlines())
+            self.added += len(lines_of(text))
 
 
 def content(line: bytes) -> Content:

@@ -67,7 +67,11 @@ CONNECTS: Final = (120, 1.0)
 """Connections from one device. Each causes two entries in the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
-"""Audit log entries about refused connections, from all addresses together."""
+"""Audit log entries about clients that were refused or limited, from all addresses together."""
+
+LIMITED_SECONDS: Final = 600
+"""The minimum number of seconds between two audit log entries that report that one device, or one address, has reached
+the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between."""
 
 RETRY_SECONDS: Final = 30
 
@@ -125,6 +129,7 @@ class Entrance:
         self._changes = Buckets(*CHANGES)
         self._connects = Buckets(*CONNECTS)
         self._refusals = Buckets(*REFUSALS)
+        self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines for refused connections: per address, each reason is logged at most once in
@@ -288,13 +293,13 @@ class Entrance:
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
-        elif refused.first:
+        elif self._is_news("denials", refused, identity.device_id or place(address)):
             logger.warning(
                 "%s (%s) keeps sending requests that it is not allowed to send: further refusals are not logged for now",
                 address,
                 by,
             )
-            self.note("limited", what="denials", device=by, address=address)
+            self._note_refusal("limited", what="denials", device=by, address=address)
 
     def _warn_of_proxy(self, head: Head) -> None:
         if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
@@ -377,18 +382,22 @@ class Entrance:
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
-        if refused.first:
+        if self._is_news(what, refused, device or place(address)):
             logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
-            self.note("limited", what=what, device=device or None, address=address)
+            self._note_refusal("limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
-    def _note_refusal(self, **fields: Any) -> None:
+    def _is_news(self, what: str, refused: Refused, who: str) -> bool:
+        """Whether to report that ``who`` has reached the limit ``what`` (``LIMITED_SECONDS``)."""
+        return refused.first and self._limited.take(f"{what} {who}", now()) is None
+
+    def _note_refusal(self, event: str = "refused", **fields: Any) -> None:
         refused = self._refusals.take("", now())
         if refused is None:
-            self.note("refused", **fields)
-        elif refused.first:
+            self.note(event, **fields)
+        elif self._is_news("refusals", refused, ""):
             logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
             self.note("limited", what="refusals")
 

@@ -295,6 +295,20 @@ async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock:
             pass
 
 
+async def test_a_whole_ipv6_network_has_the_clients_of_one_address(tmp_path: Path, clock: Clock) -> None:
+    network = [f"2001:db8::{number}" for number in range(4)]
+    async with (
+        serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
+        many(server, *network[:3]) as clients,
+    ):
+        assert (await status(server, network[3], OWNER))[0] == 429
+        assert (await status(server, "2001:db8:0:1::1", OWNER))[0] == 101
+        await clients[0].close()
+        await until(lambda: len(server.clients) == 2)
+        async with many(server, network[3]):
+            pass
+
+
 @contextlib.asynccontextmanager
 async def strangers(server: Server, number: int, *, sign: bool) -> AsyncIterator[None]:
     """So many WebSockets from ``SOMEWHERE`` without a token. ``sign``: whether they request a challenge for an SSH key,

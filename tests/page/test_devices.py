@@ -218,6 +218,8 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
             assert person("value", css="#device") == "Chrome on Linux"
             person.clicks("text=Pair this device")
             person.sees(".side .empty", "This device can’t add projects.")
+            for command in ("drawbridge attach .", "drawbridge pair --scope admin"):
+                person.sees(f".empty code:text-is('{command}')")
     assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
 
 

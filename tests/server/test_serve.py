@@ -26,6 +26,7 @@ from websockets.exceptions import ConnectionClosed
 
 from drawbridge.server.app import stats
 from drawbridge.server.auth.access import of_this_machine
+from drawbridge.server.auth.audit import FILE as AUDIT
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.processes import COMMAND, Server, refused, serving, start
@@ -118,6 +119,9 @@ async def test_a_terminal_gets_a_link_that_signs_a_browser_in(data: Path) -> Non
     shown = await on_a_terminal(data)
     assert re.search(r"sign in +https://127\.0\.0\.1:\d+/#sign-in=[A-Z2-9]{8}\r?\n", shown)
     assert "Next: open the link" in shown
+    entries = [json.loads(line) for line in (data / AUDIT).read_text().splitlines()]
+    made = [(one["event"], one["scope"]) for one in entries]
+    assert made == [("pairing_code_made", "admin")]
 
 
 @pytest.mark.parametrize("more", [("--public-host", "vm.example"), ("--no-tls", "--insecure-no-auth")])

@@ -14,7 +14,7 @@ from drawbridge.protocols.http import HEAD_LIMIT
 from drawbridge.transport import http_server as door_module
 from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
 from tests.protocols.bytes_of import close, frame, giant_frame_head, more, ping, request, text
-from tests.transport.rig import TOKEN, Client, ServerRig, handshake, plain
+from tests.transport.rig import TOKEN, Client, ServerRig, handshake, one_network, plain
 from tests.waiting import PATIENCE, until
 
 
@@ -191,6 +191,18 @@ async def test_a_crowd_of_new_connections_at_one_address_keeps_nobody_out(
     assert (await other.head()).startswith(b"HTTP/1.1 101 ")
 
 
+async def test_the_addresses_of_one_network_are_one_crowd(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "place", one_network)
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
+    monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
+    rig.server.options = ServerOptions(connections=4)
+    for number in range(1, 5):
+        await rig.raw(b"GET / HT", source=f"127.1.0.{number}")
+    await until(lambda: len(rig.server.connections) == 4)
+    other = await rig.raw(handshake(), source="127.0.0.2")
+    assert (await other.head()).startswith(b"HTTP/1.1 101 ")
+
+
 async def test_who_was_answered_and_lingers_gives_way_too(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=3)
     busy = await rig.raw(plain("/later"))
@@ -244,6 +256,26 @@ async def test_a_crowd_at_one_address_cuts_off_its_own(rig: ServerRig) -> None:
         await rig.raw(b"GET / HT")
     first.send(handshake()[-1:])
     assert (await first.head()).startswith(b"HTTP/1.1 101 ")
+
+
+async def are_open(rig: ServerRig, number: int) -> None:
+    await until(lambda: len(rig.server.connections) == number)
+
+
+async def test_the_oldest_of_the_largest_crowd_is_cut_off(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the oldest of all: also when the first second of all of them is over."""
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
+    rig.server.options = ServerOptions(connections=4)
+    opened = []
+    for number, source in enumerate(["127.0.0.2", *["127.0.0.3"] * 3], 1):
+        opened.append(await rig.raw(handshake()[:-1], source=source))
+        await are_open(rig, number)
+    alone, *crowd = opened
+    await rig.raw(handshake()[:-1], source="127.0.0.4")
+    assert await crowd[0].rest() == b""
+    for one in (alone, *crowd[1:]):
+        one.send(handshake()[-1:])
+        assert (await one.head()).startswith(b"HTTP/1.1 101 ")
 
 
 async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:

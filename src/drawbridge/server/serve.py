@@ -59,7 +59,8 @@ SPARE_CONNECTIONS: Final = 288
 requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""The maximum number of connections without a complete request, from all addresses. Over TLS, each may take 120 kB."""
+"""The maximum number of connections without a complete request, from all addresses; those that have just been opened are
+not closed for it. Over TLS, each may take 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
 

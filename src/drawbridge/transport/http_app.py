@@ -21,7 +21,7 @@ class ServerOptions(Struct, frozen=True):
 
     waiting: int = 64
     """How many of these connections may wait for their peer: for the rest of a request, the next request, or the end of
-    a closing handshake."""
+    a closing handshake. New connections are not closed for this limit while their first requests may still arrive."""
 
     message_bytes: int = MESSAGE_LIMIT
     """The maximum size of one message or body from a peer, in bytes; a longer message ends its WebSocket with 1009."""

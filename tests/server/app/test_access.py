@@ -22,7 +22,7 @@ from drawbridge.server.protocol.commands import Execute
 from tests.protocols.bytes_of import close, frame, request, text
 from tests.server.app.rig import TOKEN, Server, serving
 from tests.server.wire_client import connected
-from tests.transport.rig import Client
+from tests.transport.rig import Client, one_network
 from tests.waiting import PATIENCE, until
 
 
@@ -179,9 +179,9 @@ async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: 
         assert (await client.ask("auth", {"token": TOKEN, "client": "pad"}))["data"]["client"] == "pad"
 
 
-async def stranger(server: Server, number: int) -> ClientConnection:
-    """A client without a token, from an address of its own for each number."""
-    return await connect(server.url, proxy=None, local_addr=(f"127.0.0.{number}", 0))
+async def stranger(server: Server, number: int, network: str = "127.0.0") -> ClientConnection:
+    """A client without a token, with its own address for each number."""
+    return await connect(server.url, proxy=None, local_addr=(f"{network}.{number}", 0))
 
 
 async def close_code(stranger: ClientConnection) -> int | None:
@@ -227,6 +227,18 @@ async def test_no_stranger_gives_way_in_its_first_second(server: Server, monkeyp
     for number in range(5, 15):
         assert await close_code(await stranger(server, number)) == 1013
     for one in (*mine, *others):
+        assert await signs_in(one)
+        await one.close()
+    await until(lambda: not server.door.connections)
+
+
+@pytest.mark.usefixtures("few_strangers")
+async def test_strangers_of_one_network_share_their_places(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "place", one_network)
+    monkeypatch.setattr(clients_module, "GRACE_SECONDS", 3_600.0)
+    mine = [await stranger(server, number, "127.1.0") for number in (1, 2)]
+    assert await close_code(await stranger(server, 3, "127.1.0")) == 1013
+    for one in (*mine, await stranger(server, 2)):
         assert await signs_in(one)
         await one.close()
     await until(lambda: not server.door.connections)

@@ -18,7 +18,7 @@ from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, Audit
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
-from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, ClientLimits, Entrance
+from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, LIMITED_SECONDS, ClientLimits, Entrance
 from drawbridge.server.events import Announced, ApprovalRequested, DoneInEditor, RunContinued
 from drawbridge.server.protocol.commands import PermissionResponse, ReviewDecide
 from tests.server.auth.rig import Server
@@ -223,8 +223,8 @@ def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
     }
     Audit(tmp_path).write("answered", tool="MultiEdit", **far, **ids)
     longest = (tmp_path / FILE).stat().st_size
-    # A connection is two lines.
-    lines_a_second = CHANGES[1] + ClientLimits().prompts / 60 + 2 * CONNECTS[1] + DENIALS[1]
+    # A connection is two lines. Commands, prompts, denials and connections each have a limit that a line reports.
+    lines_a_second = CHANGES[1] + ClientLimits().prompts / 60 + 2 * CONNECTS[1] + DENIALS[1] + 4 / LIMITED_SECONDS
     seconds = (audit_module.FILES_KEPT + 1) * audit_module.FILE_BYTES / (lines_a_second * longest)
     assert seconds > 4 * 3_600
 

@@ -15,9 +15,14 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
+from drawbridge.protocols.gate import Head
 from drawbridge.server.auth import entrance
-from drawbridge.server.auth.entrance import DENIALS, ClientLimits
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.entrance import DENIALS, ClientLimits, Entrance
+from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.auth.ssh_keys import Keys, challenge
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Budgets
 from drawbridge.server.sessions.disk import Disk, Sizes
 from tests.server.auth.rig import OWNER, Server, code_of, serving
@@ -276,3 +281,54 @@ async def test_a_foreign_page_or_name_is_written_down(tmp_path: Path) -> None:
         assert (refused["code"], refused["address"]) == ("FOREIGN_REQUEST", "127.0.0.1")
         async with connect(server.url, proxy=None, additional_headers={"Authorization": f"Bearer {OWNER}"}):
             pass
+
+
+def at_a_server(tmp_path: Path) -> Entrance:
+    return Entrance(Access(OWNER, OwnNames(), secure=False), audit=Audit(tmp_path))
+
+
+def test_addresses_that_stay_above_a_limit_are_a_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt that is allowed in between would otherwise lead to another line about the next one that is not."""
+    clock = Clock()
+    monkeypatch.setattr(entrance, "now", clock)
+    monkeypatch.setattr(entrance, "REQUESTS", (5, 1.0))
+    monkeypatch.setattr(entrance, "HANDSHAKES", (5, 1.0))
+    gate = at_a_server(tmp_path)
+    addresses = [f"198.51.100.{number}" for number in range(10)]
+    for _ in range(2 * 600):
+        clock.time += 0.5
+        for address in addresses:
+            for upgrade in (False, True):
+                gate.refusal(Head("GET", "/", (("host", "localhost"),), address), upgrade)
+    lines = events(tmp_path, "limited")
+    assert {(line["what"], line["address"]) for line in lines} == {
+        (what, address) for what in ("requests", "handshakes") for address in addresses
+    }
+    assert len(lines) <= 2 * 2 * len(addresses)
+
+
+def test_a_device_that_stays_above_a_limit_is_a_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(entrance, "now", clock)
+    gate = at_a_server(tmp_path)
+    phone = Identity(name=PHONE, scope="run", device_id="phone")
+    for _ in range(8 * 600):
+        clock.time += 0.125
+        for count in (gate.count_change, gate.count_prompt):
+            with contextlib.suppress(ClientError):
+                count(phone, SOMEWHERE)
+        gate.denied(phone, by=PHONE, address=SOMEWHERE, code="OUT_OF_SCOPE")
+    lines = events(tmp_path, "limited")
+    assert {line["what"] for line in lines} == {"commands", "prompts", "denials"}
+    assert len(lines) <= 2 * 3
+
+
+def test_limits_of_very_many_addresses_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrance, "now", Clock())
+    monkeypatch.setattr(entrance, "REQUESTS", (1, 1.0))
+    monkeypatch.setattr(entrance, "REFUSALS", (5, 1.0))
+    gate = at_a_server(tmp_path)
+    for number in range(20):
+        for _ in range(2):
+            gate.refusal(Head("GET", "/", (("host", "localhost"),), f"198.51.100.{number}"), False)
+    assert [line["what"] for line in events(tmp_path, "limited")] == ["requests"] * 5 + ["refusals"]

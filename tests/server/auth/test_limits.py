@@ -24,6 +24,7 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Head
+from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import (
@@ -37,6 +38,7 @@ from drawbridge.server.auth.entrance import (
     Entrance,
 )
 from drawbridge.server.auth.rate_limits import Buckets
+from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.transport import tls_acceptor
@@ -291,6 +293,66 @@ async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock:
         await until(lambda: len(server.clients) == 2)
         async with many(server, SOMEWHERE):
             pass
+
+
+async def test_a_whole_ipv6_network_has_the_clients_of_one_address(tmp_path: Path, clock: Clock) -> None:
+    network = [f"2001:db8::{number}" for number in range(4)]
+    async with (
+        serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
+        many(server, *network[:3]) as clients,
+    ):
+        assert (await status(server, network[3], OWNER))[0] == 429
+        assert (await status(server, "2001:db8:0:1::1", OWNER))[0] == 101
+        await clients[0].close()
+        await until(lambda: len(server.clients) == 2)
+        async with many(server, network[3]):
+            pass
+
+
+@contextlib.asynccontextmanager
+async def strangers(server: Server, number: int, *, sign: bool) -> AsyncIterator[None]:
+    """So many WebSockets from ``SOMEWHERE`` without a token. ``sign``: whether they request a challenge for an SSH key,
+    which gives them a minute."""
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(number):
+            opened = connect(server.url, proxy=None, additional_headers={"X-Forwarded-For": SOMEWHERE})
+            stranger = await stack.enter_async_context(opened)
+            if sign:
+                await stranger.send('{"type":"ssh_challenge","data":{}}')
+                assert json.loads(await stranger.recv())["type"] == "ssh_challenge"
+        yield
+
+
+@pytest.mark.parametrize("sign", [False, True], ids=["silent", "with a challenge"])
+async def test_strangers_at_its_address_do_not_keep_a_device_out(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, sign: bool
+) -> None:
+    """They keep all places of their own, however many a device's address has."""
+    monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 5)
+    monkeypatch.setattr(clients_module, "AUTH_SECONDS", PATIENCE)
+    (tmp_path / "keys").touch(mode=0o600)
+    async with (
+        serving(
+            tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"], keys=Keys(tmp_path / "keys")
+        ) as server,
+        strangers(server, 4, sign=sign),
+    ):
+        token = server.token("phone", "view")
+        assert (await status(server, SOMEWHERE, token))[0] == 101
+        assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+        assert await first_words(server, SOMEWHERE, auth(token)) == ("auth", None)
+
+
+async def test_a_full_address_refuses_first_messages_too(tmp_path: Path, clock: Clock) -> None:
+    """A pairing code stays unused."""
+    async with (
+        serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
+        many(server, *[SOMEWHERE] * 3),
+    ):
+        code = devices.new_code(server.devices, "view")
+        for message in (auth(OWNER), auth(server.token("phone", "view")), pair(code)):
+            assert await first_words(server, SOMEWHERE, message) == ("RESOURCE_LIMIT", 1013)
+        assert await first_words(server, ELSEWHERE, pair(code)) == ("paired", None)
 
 
 async def test_only_so_many_clients_come_at_all(tmp_path: Path, clock: Clock) -> None:

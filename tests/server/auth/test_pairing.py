@@ -241,6 +241,7 @@ async def test_where_no_phone_gets_to_the_command_says_so_and_what_to_do(tmp_pat
         assert "--public-host NAME" in done.stdout
         assert re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
         assert "▀" not in done.stdout, "a picture for a camera that gets nowhere"
+        assert "It can only watch." in (await shown(server, "--scope", "view")).stdout
 
 
 def test_what_a_killed_server_left_behind_is_no_server(tmp_path: Path) -> None:

@@ -226,7 +226,6 @@ class Clients:
     def add(self, client: Client, identity: Identity | None) -> None:
         """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
         without a token."""
-        self._entrance.connected(client.address)
         if identity is not None:
             try:
                 self.let_in(client, identity)
@@ -271,9 +270,8 @@ class Clients:
     def remove(self, client: Client) -> None:
         """Removes a client that has disconnected and whose requests are all done. This is the last call for it."""
         self._strangers.pop(client, None)
-        self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
-            self._entrance.left(client.known)
+            self._entrance.left(client.known, client.address)
             logger.info("%s has disconnected", client.id)
             self._entrance.note("gone", **client.audited)
             self._core.gone(client)

@@ -647,7 +647,7 @@ class Checkpoints:
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if patch.stat().st_size:
-            code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch))
+            code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch), writes=True)
             if code:
                 raise Changed(await self._named(git, complaint, paths))
 

@@ -716,6 +716,30 @@ async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how:
         assert ends[1]["run_id"] == second
 
 
+@HOW
+async def test_a_late_hook_of_an_old_run_ends_no_run_after_a_restart(tmp_path: Path, how: str) -> None:
+    """The end of the old run is no longer among the last records of the history."""
+    calls = [part for id in range(150) for part in (used(f"t{id}", {"command": str(id)}), result(f"t{id}"))]
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        old, new = session.turn, str(uuid.uuid4())
+        await session.reports("UserPromptSubmit", prompt="One")
+        session.writes(prompt("One"), said("First."))
+        await session.reports("Stop", last_assistant_message="First.")
+        session.turn = new
+        await session.reports("UserPromptSubmit", prompt="Two")
+        session.writes(prompt("Two"), *calls)
+        await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND)
+    async with socket_rig(tmp_path) as later:
+        session.at(later)
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND, prompt_id=old)
+        await session.reports("Stop", prompt_id=old)
+        runs = [one["run_id"] for one in await recorded(later, session, "run_started", "run_finished")]
+        assert runs == [old, old, new]
+        await session.reports("Stop")
+        assert [one["run_id"] for one in await recorded(later, session, "run_finished")] == [old, new]
+
+
 SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running", "description": "Read it"}
 BUILD: Message = {"id": "b1", "type": "shell", "status": "running", "command": "make"}
 

@@ -26,7 +26,7 @@ class Facts(ProcessFacts):
     conversation open. ``ended``: no process has it open, although a process may be alive, with another conversation;
     ``continued_in``: the session that continues this one. ``works``: the process whose run is active, if it is known;
     ``rests``: whether that process has stopped in its run and has left something running in the background;
-    ``tasks``: what it has left running."""
+    ``tasks``: what it has left running. ``past``: the ids of the latest runs that are over, the oldest first."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()
@@ -35,3 +35,4 @@ class Facts(ProcessFacts):
     works: int | None = None
     rests: bool = False
     tasks: tuple[Task, ...] = ()
+    past: tuple[str, ...] = ()

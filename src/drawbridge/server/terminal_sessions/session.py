@@ -130,6 +130,7 @@ class TerminalSession(Session):
         """The process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests, facts.tasks
         """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
+        self._stored_past = facts.past
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the user has moved to the background."""
@@ -148,6 +149,8 @@ class TerminalSession(Session):
         """The uuid of a copy's first new prompt, if it is among the entries that are processed next."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
+        for run in facts.past:
+            self._past[run] = None
         self._held: dict[str, asyncio.TimerHandle] = {}
         """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
         self._is_unattended = False
@@ -661,9 +664,10 @@ class TerminalSession(Session):
                 works=works,
                 rests=rests,
                 tasks=tasks,
+                past=tuple(self._past),
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored = works, rests, tasks
+            self._stored, self._stored_past = (works, rests, tasks), facts.past
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -677,8 +681,9 @@ class TerminalSession(Session):
         return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active and what that process has left running, if that has changed."""
-        if self._working != self._stored:
+        """Saves which process's run is active, what that process has left running, and which runs are over, if that has
+        changed."""
+        if self._working != self._stored or tuple(self._past) != self._stored_past:
             self.save()
 
     # What was asked before a restart.
@@ -714,7 +719,7 @@ class TerminalSession(Session):
                 self.activities.of(works).background.carry(tasks)
         self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
-        for run in finished_runs(self.history):
+        for run in finished_runs(self.history):  # also those that ended after the facts were saved
             self._past[run] = None
         self.ended = not is_open or (self.pid is None and not self.approvals)
         if self.turn is not None:

@@ -130,7 +130,8 @@ class TerminalSession(Session):
         """The process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests, facts.tasks
         """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
-        self._stored_past = facts.past
+        self._remembered = facts.past, facts.is_unattended
+        """``past`` and ``is_unattended`` as they were stored last."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the user has moved to the background."""
@@ -153,8 +154,8 @@ class TerminalSession(Session):
             self._past[run] = None
         self._held: dict[str, asyncio.TimerHandle] = {}
         """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
-        self._is_unattended = False
-        """Whether a question was left to the terminal because no client had answered, and none has answered since."""
+        self._is_unattended = facts.is_unattended
+        """As in ``Facts``."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered before their hook had reconnected after a restart."""
@@ -665,9 +666,10 @@ class TerminalSession(Session):
                 rests=rests,
                 tasks=tasks,
                 past=tuple(self._past),
+                is_unattended=self._is_unattended,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored, self._stored_past = (works, rests, tasks), facts.past
+            self._stored, self._remembered = (works, rests, tasks), (facts.past, facts.is_unattended)
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -681,9 +683,10 @@ class TerminalSession(Session):
         return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active, what that process has left running, and which runs are over, if that has
-        changed."""
-        if self._working != self._stored or tuple(self._past) != self._stored_past:
+        """Saves which process's run is active, what that process has left running, which runs are over, and whether a
+        client answers, if that has changed."""
+        remembered = tuple(self._past), self._is_unattended
+        if self._working != self._stored or remembered != self._remembered:
             self.save()
 
     # What was asked before a restart.

@@ -82,6 +82,55 @@ async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, revie
     await task
 
 
+@pytest.mark.parametrize("linked", ["the file", "its directory"])
+async def test_a_path_that_leads_through_a_link_is_told_with_its_target(
+    editor: Watched, reviews: Reviews, tmp_path: Path, linked: str
+) -> None:
+    elsewhere = tmp_path.resolve() / "else\nwhere"
+    elsewhere.mkdir()
+    (elsewhere / "bashrc").write_text(TEXT)
+    if linked == "the file":
+        path = tmp_path / "README.md"
+        path.symlink_to(elsewhere / "bashrc")
+    else:
+        (tmp_path / "docs").symlink_to(elsewhere)
+        path = tmp_path / "docs" / "bashrc"
+    task = propose(reviews, path)
+    proposal = await shown(editor)
+    where = str(elsewhere / "bashrc").replace("\n", "\\x0a")
+    assert proposal.note == f"The path leads through a link. The file is {where}."
+    editor.decide(proposal.id, Rejected())
+    await task
+
+
+async def test_a_link_is_told_together_with_a_change_of_its_file(
+    editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    editor.open(str(link))
+    editor.type(str(link), TEXT.replace("five", "unsaved"))
+    task = propose(reviews, link)
+    note = (await shown(editor)).note or ""
+    assert note.startswith(f"The path leads through a link. The file is {file.resolve()}. ")
+    assert "unsaved changes" in note
+    editor.decide("1", Rejected())
+    await task
+
+
+async def test_the_note_about_a_link_with_a_long_target_is_short(
+    editor: Watched, reviews: Reviews, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("/".join([*["d" * 200] * 4, "end"]))
+    task = propose(reviews, tmp_path / "link")
+    note = (await shown(editor)).note or ""
+    assert len(note) < 400
+    assert "…" in note
+    assert note.endswith("d/end.")
+    editor.decide("1", Rejected())
+    await task
+
+
 @pytest.mark.parametrize("decision", [Accepted(PROPOSED), Accepted("one\nmine\n"), Accepted(""), Rejected()])
 async def test_the_decision_reaches_the_agent_as_it_was_made(
     editor: Watched, reviews: Reviews, file: Path, decision: Accepted | Rejected

@@ -691,6 +691,42 @@ async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how
 
 
 @HOW
+async def test_a_turn_ends_that_was_interrupted_while_no_server_ran(tmp_path: Path, how: str) -> None:
+    """In the dialog of its question; only the conversation's file shows that."""
+    async with asked(tmp_path, how) as (_, session, _, _):
+        session.writes(used("t1", COMMAND))
+        await session.reports("Notification")
+    session.writes(prompt("[Request interrupted by user for tool use]"))
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+        assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["interrupted"]
+
+
+@HOW
+@pytest.mark.parametrize("has_question", [True, False], ids=["with a question", "without a question"])
+async def test_a_turn_ends_that_was_taken_back_while_no_server_ran(
+    tmp_path: Path, how: str, has_question: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Esc leaves no line in the conversation's file: only the CLI's file about its process shows that it is idle."""
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.1)
+    async with contextlib.AsyncExitStack() as first:
+        if has_question:
+            _, session, _, _ = await first.enter_async_context(asked(tmp_path, how))
+        else:
+            session = Session(await first.enter_async_context(first_server(tmp_path, how)))
+            await session.reports("UserPromptSubmit", prompt="Go")
+            session.writes(prompt("Go"))
+    session.describes_itself(status="idle", statusUpdatedAt=time.time() * 1000)
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+        assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["interrupted"]
+
+
+@HOW
 @pytest.mark.parametrize("is_over", [True, False], ids=["over", "active"])
 async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how: str, is_over: bool) -> None:
     """Its prompt was typed while no server ran, and perhaps answered, too."""
@@ -714,6 +750,59 @@ async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how:
         ends = await recorded(later, session, "run_finished")
         assert [one["outcome"] for one in ends] == ["completed"] * 2
         assert ends[1]["run_id"] == second
+
+
+@HOW
+async def test_after_a_restart_the_wait_for_somebody_who_did_not_answer_is_short(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    subagent = {"agent_id": "a1", "agent_type": "general-purpose"}
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        async with session.asks(more=subagent, command="one") as (hook, _):
+            assert await hook.receive() is None
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 0.1)
+    async with socket_rig(tmp_path) as later:
+        session.at(later)
+        async with session.asks(more=subagent, command="two") as (hook, _):
+            assert await hook.receive() is None
+    async with first_server(tmp_path, how) as rig:
+        session.at(rig)
+        monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
+        async with session.asks(more=subagent, command="three") as (hook, question):
+            await rig.answers(question)
+            assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    async with socket_rig(tmp_path) as later:
+        monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+        async with session.at(later).asks(more=subagent, command="four") as (hook, _):
+            assert await hook.receive() is None
+
+
+@HOW
+async def test_a_late_hook_of_an_old_run_ends_no_run_after_a_restart(tmp_path: Path, how: str) -> None:
+    """The end of the old run is no longer among the last records of the history."""
+    calls = [part for id in range(150) for part in (used(f"t{id}", {"command": str(id)}), result(f"t{id}"))]
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        old, new = session.turn, str(uuid.uuid4())
+        await session.reports("UserPromptSubmit", prompt="One")
+        session.writes(prompt("One"), said("First."))
+        await session.reports("Stop", last_assistant_message="First.")
+        session.turn = new
+        await session.reports("UserPromptSubmit", prompt="Two")
+        session.writes(prompt("Two"), *calls)
+        await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND)
+    async with socket_rig(tmp_path) as later:
+        session.at(later)
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND, prompt_id=old)
+        await session.reports("Stop", prompt_id=old)
+        runs = [one["run_id"] for one in await recorded(later, session, "run_started", "run_finished")]
+        assert runs == [old, old, new]
+        await session.reports("Stop")
+        assert [one["run_id"] for one in await recorded(later, session, "run_finished")] == [old, new]
 
 
 SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running", "description": "Read it"}

@@ -130,6 +130,8 @@ class TerminalSession(Session):
         """The process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests, facts.tasks
         """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
+        self._remembered = facts.past, facts.is_unattended
+        """``past`` and ``is_unattended`` as they were stored last."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the user has moved to the background."""
@@ -148,10 +150,12 @@ class TerminalSession(Session):
         """The uuid of a copy's first new prompt, if it is among the entries that are processed next."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
+        for run in facts.past:
+            self._past[run] = None
         self._held: dict[str, asyncio.TimerHandle] = {}
         """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
-        self._is_unattended = False
-        """Whether a question was left to the terminal because no client had answered, and none has answered since."""
+        self._is_unattended = facts.is_unattended
+        """As in ``Facts``."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered before their hook had reconnected after a restart."""
@@ -661,9 +665,11 @@ class TerminalSession(Session):
                 works=works,
                 rests=rests,
                 tasks=tasks,
+                past=tuple(self._past),
+                is_unattended=self._is_unattended,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored = works, rests, tasks
+            self._stored, self._remembered = (works, rests, tasks), (facts.past, facts.is_unattended)
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -677,8 +683,10 @@ class TerminalSession(Session):
         return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active and what that process has left running, if that has changed."""
-        if self._working != self._stored:
+        """Saves which process's run is active, what that process has left running, which runs are over, and whether a
+        client answers, if that has changed."""
+        remembered = tuple(self._past), self._is_unattended
+        if self._working != self._stored or remembered != self._remembered:
             self.save()
 
     # What was asked before a restart.
@@ -714,7 +722,7 @@ class TerminalSession(Session):
                 self.activities.of(works).background.carry(tasks)
         self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
-        for run in finished_runs(self.history):
+        for run in finished_runs(self.history):  # also those that ended after the facts were saved
             self._past[run] = None
         self.ended = not is_open or (self.pid is None and not self.approvals)
         if self.turn is not None:

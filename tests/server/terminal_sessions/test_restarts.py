@@ -752,6 +752,30 @@ async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how:
         assert ends[1]["run_id"] == second
 
 
+async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(tmp_path: Path) -> None:
+    """Earlier versions stored none."""
+    given: Message = {"questions": [{"question": "Which?"}]}
+    async with contextlib.AsyncExitStack() as longer:
+        async with first_server(tmp_path, "killed") as rig:
+            session = Session(rig)
+            await session.reports("UserPromptSubmit", prompt="Go")
+            hook = await longer.enter_async_context(Line.open())
+            ask(hook, session, given, "AskUserQuestion")
+            await until(lambda: rig.questions, "the question")
+        stored = [file for file in (tmp_path / "data").rglob("*.jsonl") if b'"kind":"question"' in file.read_bytes()]
+        assert stored
+        for file in stored:
+            file.write_bytes(file.read_bytes().replace(b'"kind":"question"', b'"none":"question"'))
+        async with socket_rig(tmp_path) as later, Line.open() as again:
+            ask(again, session, given, "AskUserQuestion")
+            await until(lambda: later.server.core.terminal_sessions.find(session.project), "the session")
+            await later.idle()
+            answer = {"approval_id": rig.questions[0]["approval_id"], "decision": "allow"}
+            error = await later.refusal("permission_response", session.project, **answer)
+            assert (error.code, error.field) == ("VALIDATION_FAILED", "data.updated_input")
+            assert await open_in(later, session) == [answer["approval_id"]]
+
+
 @HOW
 async def test_after_a_restart_the_wait_for_somebody_who_did_not_answer_is_short(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch

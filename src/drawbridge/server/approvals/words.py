@@ -139,6 +139,11 @@ def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -
     )
 
 
+def is_question(request: ApprovalRequested) -> bool:
+    """Whether the agent asks the user something. Requests that earlier versions stored have no kind."""
+    return (request.kind or _kind(request, {}, is_acp=request.form == "acp")) == "question"
+
+
 def _kind(request: ApprovalRequested, given: Mapping[str, Any], *, is_acp: bool) -> Kind:
     kind = (ACP_KINDS if is_acp else KINDS).get(request.tool_name, "tool")
     if kind in ("edit", "overwrite") and request.proposal is not None and not request.proposal.old_text:

@@ -1,4 +1,4 @@
-"""The items of ``codex exec --json`` in the history."""
+"""How the history shows the items of ``codex exec --json``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The real ``claude`` CLI as the server's agent: prompts, conversations, questions.
 
-``DRAWBRIDGE_TEST_RECORD=tests/transcripts/server pytest tests/agents/claude`` records the named sessions anew.
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/server pytest tests/agents/claude`` records the named sessions again.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ async def test_after_a_kill_in_mid_sentence_the_conversation_goes_on(
 
 
 @pytest.mark.thorough
-async def test_a_conversation_without_a_turn_is_none(claude: Claude, project: Path) -> None:
+async def test_a_conversation_without_a_turn_cannot_be_resumed(claude: Claude, project: Path) -> None:
     async with session(claude, project) as first:
         await first.process.stop()
     async with session(claude, project, session_id=first.id, resume=True) as second:
@@ -172,7 +172,7 @@ async def test_a_conversation_without_a_turn_is_none(claude: Claude, project: Pa
 
 
 @recorded("bad-session", "A conversation that does not exist.")
-async def test_a_conversation_that_does_not_exist_is_said_to(claude: Claude, project: Path) -> None:
+async def test_an_unknown_conversation_is_reported(claude: Claude, project: Path) -> None:
     id = str(uuid.uuid4())
     async with session(claude, project, session_id=id, resume=True) as lost:
         done = await lost.turn("Who?")
@@ -183,7 +183,7 @@ async def test_a_conversation_that_does_not_exist_is_said_to(claude: Claude, pro
     assert lost.heard.all(SessionIdentified) == []
 
 
-async def test_a_conversation_that_does_not_exist_is_said_to_a_late_prompt_too(claude: Claude, project: Path) -> None:
+async def test_a_late_prompt_also_reports_an_unknown_conversation(claude: Claude, project: Path) -> None:
     async with session(claude, project, session_id=str(uuid.uuid4()), resume=True) as lost:
         await lost.heard.next(AgentLine)
         lost.process.prompt("Who?")
@@ -210,7 +210,7 @@ async def test_a_conversation_that_is_cleared_has_another_id(warm: Session, mode
 
 
 @recorded("allow", "An Edit, allowed.")
-async def test_allowed_it_writes_what_was_shown(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_an_allowed_edit_writes_what_was_shown(warm: Session, model: MessagesStub, project: Path) -> None:
     poem = project / "poem.txt"
     model.will_say(read(poem), edit(poem, "two", "2"), text("Done."))
     warm.process.prompt("Change it")
@@ -227,7 +227,9 @@ async def test_allowed_it_writes_what_was_shown(warm: Session, model: MessagesSt
 
 
 @recorded("deny", "An Edit, denied.")
-async def test_denied_it_writes_nothing_and_hears_why(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_a_denied_edit_writes_nothing_and_gets_the_reason(
+    warm: Session, model: MessagesStub, project: Path
+) -> None:
     poem = project / "poem.txt"
     model.will_say(read(poem), edit(poem, "two", "2"), text("I see."))
     warm.process.prompt("Change it")
@@ -242,7 +244,7 @@ async def test_denied_it_writes_nothing_and_hears_why(warm: Session, model: Mess
 
 
 @recorded("allow-edited", "An Edit, allowed with another text: the whole file as old and new.")
-async def test_allowed_with_changes_it_writes_those(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_an_edit_allowed_with_changes_writes_them(warm: Session, model: MessagesStub, project: Path) -> None:
     poem = project / "poem.txt"
     model.will_say(read(poem), edit(poem, "two", "2"), text("I see."))
     warm.process.prompt("Change it")

@@ -1,4 +1,4 @@
-"""JSON-RPC messages: what each kind of bad one gets, and that ids come back as they went."""
+"""JSON-RPC messages: the error for each kind of invalid message, and ids that are returned unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_id_is_any_text_or_whole_number_and_comes_back_unchanged(id: int | st
 
 @pytest.mark.parametrize("id", ["2" * 30, "-" + "9" * 100, "1" + "0" * 1_000])
 def test_a_whole_number_of_any_length_gets_an_answer(id: str) -> None:
-    """As it is, or as an error that says what is wrong: never none at all."""
+    """The answer repeats the id or is an error without one. It must never be missing."""
     answer = decode(f'{{"jsonrpc": "2.0", "id": {id}, "method": "ping"}}')
     assert isinstance(answer, Request | Invalid)
     assert json.loads(jsonrpc.error(answer.id, 0, ""))["id"] in (int(id), None)
@@ -90,7 +90,7 @@ def test_only_version_2_is_spoken(version: object) -> None:
 
 
 @pytest.mark.parametrize("answer", [{"result": {}}, {"result": None}, {"error": {"code": 1, "message": "no"}}])
-def test_a_response_is_one_whatever_it_says(answer: dict[str, Any]) -> None:
+def test_any_response_is_recognized_as_one(answer: dict[str, Any]) -> None:
     assert decode(message(id=3, **answer)) == Response(3)
 
 
@@ -119,7 +119,7 @@ def test_a_batch_or_a_bare_value_is_an_invalid_request(text: str) -> None:
         '{"jsonrpc": "2.0", "method": "a\0b"}',
     ],
 )
-def test_what_is_no_json_is_a_parse_error(text: str) -> None:
+def test_invalid_json_is_a_parse_error(text: str) -> None:
     asked = decode(text)
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (None, PARSE_ERROR)
@@ -147,7 +147,7 @@ def test_of_duplicate_keys_the_last_one_counts() -> None:
 
 
 def test_half_a_surrogate_pair_is_read() -> None:
-    """JSON allows it, and a JavaScript agent that cuts a text in the middle of an emoji sends it."""
+    """JSON allows it, and a JavaScript agent sends it when it cuts a text in the middle of an emoji."""
     asked = decode(
         '{"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"text": "cut \\ud83c", "whole": "\\ud83c\\udf09"}}'
     )
@@ -164,7 +164,7 @@ def test_what_we_send_is_always_valid_utf8(text: str) -> None:
 
 
 @given(JSON)
-def test_any_json_is_read_as_one_of_the_four(value: object) -> None:
+def test_any_json_is_read_as_one_of_four_message_kinds(value: object) -> None:
     assert isinstance(decode(json.dumps(value)), Request | Notification | Response | Invalid)
 
 

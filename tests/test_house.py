@@ -179,7 +179,7 @@ def test_only_commands_import_commands() -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_lists_name_only_what_exists(name: str) -> None:
+def test_the_lists_name_only_existing_modules(name: str) -> None:
     assert [group for group in LISTS[name] if not those_in((group,))] == []
 
 

@@ -70,7 +70,7 @@ def test_a_line_without_end_takes_no_memory() -> None:
 
 
 @given(some.lists(some.binary(max_size=50)))
-def test_a_tail_is_the_end_of_all_that_was_said(pieces: list[bytes]) -> None:
+def test_a_tail_is_the_end_of_all_output(pieces: list[bytes]) -> None:
     tail = Tail(limit=20)
     for piece in pieces:
         tail.add(piece)

@@ -143,7 +143,7 @@ async def test_a_mode_change_without_an_answer_times_out(agent: Session) -> None
         await agent.process.set_mode("plan")
 
 
-async def test_it_leaves_when_it_is_no_longer_needed(agent: Session) -> None:
+async def test_it_exits_when_it_is_stopped(agent: Session) -> None:
     await agent.turn("say hello")
     await agent.process.stop()
     assert agent.heard.events[-1] == Exited(0, "")
@@ -222,7 +222,7 @@ async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
     assert agent.heard.words == "I was about to"
 
 
-async def test_a_death_takes_the_questions_with_it(agent: Session) -> None:
+async def test_the_death_of_an_agent_cancels_its_questions(agent: Session) -> None:
     agent.process.prompt("ask-and-die")
     question = await agent.heard.next(Question)
     assert await agent.heard.next(QuestionCancelled) == QuestionCancelled(

@@ -45,7 +45,7 @@ def test_a_decided_request_cannot_be_withdrawn(approval: Approval[str]) -> None:
 
 
 @pytest.mark.parametrize(("step", "end"), [("confirm", State.CONFIRMED), ("overrule", State.OVERRULED)])
-def test_the_agent_has_the_last_word_once(approval: Approval[str], step: str, end: State) -> None:
+def test_the_agent_confirms_or_overrules_a_decision_once(approval: Approval[str], step: str, end: State) -> None:
     assert not getattr(approval, step)()
     approval.decide("Neovim", "yes")
     assert getattr(approval, step)()

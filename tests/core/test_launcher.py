@@ -369,7 +369,7 @@ async def test_the_plugin_is_loaded_and_a_script_gets_no_bridge(nvim: Path, fold
         assert await neovim.person.lua("return vim.g.foreign") is None
 
 
-async def test_a_start_without_plugins_has_none(nvim: Path, folder: Path) -> None:
+async def test_a_start_without_plugins_does_not_load_the_plugin(nvim: Path, folder: Path) -> None:
     async with started("-u", "NONE", cwd=folder) as neovim:
         assert not await has_our_plugin(neovim)
 

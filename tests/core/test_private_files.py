@@ -196,7 +196,7 @@ def test_a_process_is_alive_until_it_is_gone() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-def test_a_process_whose_parent_has_not_noticed_its_end_is_gone() -> None:
+def test_a_zombie_process_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     child.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

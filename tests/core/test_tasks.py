@@ -104,7 +104,7 @@ async def test_a_task_that_is_cancelled_at_once_never_begins() -> None:
     assert len(tasks) == 0
 
 
-async def test_the_owner_is_told_of_an_unexpected_error_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_owner_is_notified_of_unexpected_errors_only(caplog: pytest.LogCaptureFixture) -> None:
     tasks, told = BackgroundTasks(LOGGER), list[Exception]()
     tasks.start(fails(EditorGone("The editor is gone.")), "announcing", failed=told.append)
     tasks.start(fails(error := ValueError("odd")), "answering", failed=told.append)

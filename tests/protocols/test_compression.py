@@ -121,7 +121,7 @@ def test_each_compressed_message_is_read_on_its_own() -> None:
     ]
 
 
-def test_a_compressed_message_comes_in_fragments() -> None:
+def test_a_compressed_message_may_be_fragmented() -> None:
     connection, _ = opened("permessage-deflate")
     data = packed(b"one two three " * 50)
     parts = [frame(Opcode.TEXT, data[:5], fin=False, reserved=4), more(data[5:9], fin=False), more(data[9:])]

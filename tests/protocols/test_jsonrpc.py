@@ -34,7 +34,7 @@ def message(**members: object) -> str:
 
 
 @pytest.mark.parametrize("id", [0, 1, -1, 2**53, 2**63, 2**64 - 1, "", "0", "a", "\N{BRIDGE AT NIGHT}", "\u2028"])
-def test_an_id_is_any_text_or_whole_number_and_comes_back_unchanged(id: int | str) -> None:
+def test_an_id_is_text_or_a_whole_number_and_returned_unchanged(id: int | str) -> None:
     asked = decode(message(id=id, method="ping"))
     assert asked == Request(id, "ping", {})
     assert isinstance(asked, Request)
@@ -65,7 +65,7 @@ def test_params_may_be_missing_or_null(params: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("params", [[], [1], "text", 5, True, False, 0])
-def test_params_that_are_no_object_are_an_error_of_a_request(params: object) -> None:
+def test_params_that_are_not_an_object_are_refused(params: object) -> None:
     asked = decode(message(id=1, method="ping", params=params))
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (1, INVALID_PARAMS)
@@ -76,14 +76,14 @@ def test_a_notification_is_never_answered_not_even_one_with_bad_params() -> None
 
 
 @pytest.mark.parametrize("method", [None, 1, [], {"a": 1}, True])
-def test_a_method_that_is_no_text_is_an_invalid_request(method: object) -> None:
+def test_a_method_that_is_not_text_is_an_invalid_request(method: object) -> None:
     asked = decode(message(id=7, method=method))
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (7, INVALID_REQUEST)
 
 
 @pytest.mark.parametrize("version", [None, "1.0", 2.0, 2, "2", []])
-def test_only_version_2_is_spoken(version: object) -> None:
+def test_only_version_2_is_accepted(version: object) -> None:
     asked = decode(json.dumps({"jsonrpc": version, "id": 7, "method": "ping"}))
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (7, INVALID_REQUEST)
@@ -155,7 +155,7 @@ def test_half_a_surrogate_pair_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["half \ud83c", "byte \udcff", "\udf09 half"])
-def test_what_we_send_is_always_valid_utf8(text: str) -> None:
+def test_sent_messages_are_always_valid_utf8(text: str) -> None:
     """An undecodable byte (of a file name, say) becomes U+FFFD instead of a frame that ends the connection."""
     sent = json.loads(jsonrpc.notification("at_mentioned", {"filePath": text, "whole": "\N{BRIDGE AT NIGHT}"}).decode())
     assert sent["params"]["filePath"] == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

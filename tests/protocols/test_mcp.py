@@ -107,7 +107,7 @@ def test_an_unknown_method_is_named_in_the_error(server: McpServer, method: str)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"arguments": None}, {"arguments": {}}])
-def test_a_call_may_go_without_arguments(server: McpServer, arguments: dict[str, Any]) -> None:
+def test_a_call_may_have_no_arguments(server: McpServer, arguments: dict[str, Any]) -> None:
     assert say(server, id=0, method="tools/call", params={"name": "t", **arguments}) == Call(0, "t", {})
 
 

@@ -103,7 +103,7 @@ class TestDiff:
 
 
 class TestWhatAPersonSees:
-    def test_a_new_function_is_not_cut_across_its_neighbours(self) -> None:
+    def test_a_new_function_is_one_whole_hunk(self) -> None:
         old = """
             def one():
                 return 1
@@ -270,7 +270,7 @@ class TestMerge:
         theirs = [*base[:2], "their 2", *base[3:6], "their 6", *base[7:]]
         assert merge(base, ours, theirs) == Overlap(2, 3)
 
-    def test_changes_of_neighbouring_lines_overlap(self) -> None:
+    def test_changes_to_adjacent_lines_overlap(self) -> None:
         assert merge(["a", "b", "c", "d"], ["a", "B", "c", "d"], ["a", "b", "C", "d"]) == Overlap(1, 3)
 
     def test_different_lines_inserted_at_the_same_place_overlap(self) -> None:

@@ -357,7 +357,7 @@ async def test_a_message_in_fragments_with_pings_between_is_one(rig: ServerRig) 
     assert await client.hear_text() == "grün"
 
 
-async def test_a_large_message_goes_there_and_back(rig: ServerRig) -> None:
+async def test_a_large_message_is_received_and_echoed(rig: ServerRig) -> None:
     """The limit of 64 MB is tested in tests/protocols/test_http.py, where that is faster."""
     message = "x" * (8 * 1024 * 1024)
     async with rig.dial() as client:
@@ -502,7 +502,7 @@ async def test_a_client_that_closes_and_stays_is_cut_off(rig: ServerRig) -> None
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_a_client_that_neither_reads_nor_goes_is_cut_off(rig: ServerRig) -> None:
+async def test_a_client_that_neither_reads_nor_disconnects_is_cut_off(rig: ServerRig) -> None:
     client = await rig.websocket()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     await flood(client, text("x" * 60_000), limit=200_000_000)

@@ -133,7 +133,7 @@ def test_an_agent_without_modes_has_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["yolo", "Full Access", "agent-full-access", "danger-full-access", "skip_permissions"])
-def test_names_of_careless_modes_are_recognised(name: str) -> None:
+def test_names_of_modes_that_skip_approvals_are_recognized(name: str) -> None:
     assert modes.word(name) == modes.BYPASS
     assert modes.chosen(name, [name]) is None
     assert modes.chosen(modes.BYPASS, [name]) == name

@@ -159,7 +159,7 @@ async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path
 @pytest.mark.parametrize(
     "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.thorough)], ids=["told-again", "resumed"]
 )
-async def test_a_conversation_goes_on_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
+async def test_a_conversation_continues_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
         await told(first, "say One")
         [known] = first.heard.all(SessionIdentified)

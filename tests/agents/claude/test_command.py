@@ -217,5 +217,5 @@ def test_an_agent_sees_the_users_account_but_not_the_terminal() -> None:
     ("answer", "numbers"),
     [("2.1.329 (Claude Code)\n", (2, 1, 329)), ("10.0.0", (10, 0, 0)), ("v2.1.3", None), ("", None), ("2.1", None)],
 )
-def test_the_version_is_read_off_what_it_prints(answer: str, numbers: tuple[int, ...] | None) -> None:
+def test_the_version_is_read_from_the_output(answer: str, numbers: tuple[int, ...] | None) -> None:
     assert version(answer) == numbers

@@ -197,7 +197,7 @@ def test_a_prompt_is_one_line_whatever_it_says() -> None:
     assert stream.conversation.turn_open
 
 
-def test_pictures_documents_and_texts_go_with_a_prompt() -> None:
+def test_images_documents_and_texts_are_sent_with_a_prompt() -> None:
     stream = Stream()
 
     stream.prompt(
@@ -656,7 +656,7 @@ def test_a_question_names_the_subagent_the_reason_and_the_path() -> None:
     assert (question.reason, question.blocked_path) == ("3 consecutive actions were blocked.", "/etc/hosts")
 
 
-def test_what_is_not_text_is_left_out_of_a_question() -> None:
+def test_fields_that_are_not_text_are_left_out_of_a_question() -> None:
     stream = Stream()
     stream.prompt()
     stream.say(type="system", subtype="task_started", task_id=["a1"], subagent_type={})

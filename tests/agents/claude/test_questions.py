@@ -28,7 +28,7 @@ from .stream import Stream
     ],
     ids=str,
 )
-def test_what_does_more_than_add_a_permission_is_not_suggested(more: object) -> None:
+def test_only_suggestions_that_add_a_permission_are_kept(more: object) -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
     given = Raw(json.dumps([more, rule]).encode())
     assert json.loads(bytes(prompts.suggestions("Bash", given))) == [rule]
@@ -38,7 +38,7 @@ def json_of(raw: Raw) -> Any:
     return json.loads(bytes(raw))
 
 
-def test_a_question_has_the_agents_own_words() -> None:
+def test_a_question_keeps_the_agents_json_unchanged() -> None:
     stream = Stream()
     line = (
         b'{"request":{"tool_name":"Bash","input":{"n": 1.0,\r "z":"\\u00e4"},"subtype":"can_use_tool",'
@@ -135,7 +135,7 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         (["odd"], None),
     ],
 )
-def test_to_remember_takes_the_narrowest_rules_that_the_agent_offers(offered: list[Any], taken: Any) -> None:
+def test_remembering_uses_the_narrowest_offered_rules(offered: list[Any], taken: Any) -> None:
     answer = answered(Decision(allow=True, remember=True), permission_suggestions=offered)
     assert answer.get("updatedPermissions") == taken
     assert "updatedPermissions" not in answered(Decision(allow=True), permission_suggestions=offered)

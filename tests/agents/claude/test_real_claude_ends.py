@@ -164,7 +164,7 @@ async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
     assert warm.heard.events[-1] == Exited(0, ""), "a slow process is ended by a signal"
 
 
-# Turns of its own.
+# Turns that it begins on its own.
 
 
 @recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")

@@ -235,7 +235,7 @@ def test_an_interrupt_drops_a_steered_message() -> None:
     assert stream.told() == []
 
 
-def test_an_agent_that_can_not_take_a_message_is_sent_none() -> None:
+def test_an_agent_that_cannot_be_steered_is_sent_nothing() -> None:
     recorded: list[bool] = []
     stream = Stream()
     stream.prompt()
@@ -342,7 +342,7 @@ def test_a_stored_compaction_reports_the_new_size() -> None:
     assert of(stored(), json.dumps(compacted).encode()).context_tokens == 70
 
 
-def test_the_last_state_is_that_of_one_conversation_without_its_process() -> None:
+def test_the_last_state_belongs_to_one_conversation() -> None:
     block = {"type": "tool_use", "name": "TodoWrite", "id": "t", "input": TODOS}
     init = json.dumps(INIT | {"model": "claude-opus-5-5[1m]"}).encode()
     started = {"type": "system", "subtype": "task_started", "task_id": "t1", "session_id": "s1"}

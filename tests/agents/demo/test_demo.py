@@ -141,7 +141,7 @@ async def test_it_asks_a_question_with_choices(demo: Session) -> None:
     assert demo.heard.words == "Red it is."
 
 
-async def test_it_talks_word_by_word_where_that_is_wanted(project: Path) -> None:
+async def test_it_streams_words_if_partial_messages_are_requested(project: Path) -> None:
     async with session(hasty(), project, Options(partial_messages=True)) as demo:
         await demo.turn("/fail")
         pieces = [json.loads(line.raw) for line in demo.heard.all(AgentLine) if not line.durable]
@@ -217,7 +217,7 @@ async def test_it_crashes_when_told_to(demo: Session) -> None:
     )
 
 
-async def test_it_says_many_lines_at_once(demo: Session) -> None:
+async def test_it_sends_many_lines_at_once(demo: Session) -> None:
     assert (await demo.turn("/lines 500")).ok
     assert demo.heard.words.splitlines()[-1] == "Line 500"
     assert len(demo.heard.all(AgentLine)) == 502
@@ -241,7 +241,7 @@ async def test_it_dies_of_a_signal_like_any_other(demo: Session) -> None:
     assert demo.heard.events[-1] == Exited(-signal.SIGTERM, "")
 
 
-async def test_a_module_in_the_project_is_not_taken_for_ours(project: Path) -> None:
+async def test_a_module_in_the_project_is_not_imported(project: Path) -> None:
     (project / "drawbridge.py").write_text("raise SystemExit('hijacked')")
     (project / "json.py").write_text("raise SystemExit('hijacked')")
     async with session(Demo(), project) as demo:

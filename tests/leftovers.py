@@ -1,4 +1,4 @@
-"""Finds what a test leaves behind: threads, open files of this process, child processes (the last two on Linux only)."""
+"""Finds what a test leaves behind: threads and, on Linux only, open files of this process and other processes."""
 
 from __future__ import annotations
 

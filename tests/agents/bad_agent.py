@@ -365,7 +365,7 @@ def act_escape_and_die(rest: str) -> None:
 def eater(megabytes: str) -> int:
     taken = f"b = bytearray({megabytes}_000_000); b[::4096] = b'x' * len(b[::4096]); {CHILD}"
     started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.DEVNULL)
-    return started.pid  # at once: the limit may end it before it has taken everything
+    return started.pid  # does not wait for its end: the memory limit may end it first
 
 
 def act_eat(rest: str) -> None:

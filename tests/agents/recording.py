@@ -63,7 +63,7 @@ class Recorder:
         return message
 
     def write(self, file: str, what: str, version: str) -> None:
-        """Write the transcript as ``file`` into ``RECORD_INTO``."""
+        """Writes the transcript as ``file`` into ``RECORD_INTO``."""
         first = {"cli": version, "recorded": datetime.now(UTC).date().isoformat(), "what": what}
         path = Path(RECORD_INTO or "") / file
         path.parent.mkdir(parents=True, exist_ok=True)

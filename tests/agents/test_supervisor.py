@@ -1,4 +1,4 @@
-"""No agent outlives its server, and no child outlives its agent, even real processes that resist."""
+"""No agent outlives its server, and no child its agent, tested with real processes that resist their end."""
 
 from __future__ import annotations
 

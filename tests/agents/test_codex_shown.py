@@ -1,4 +1,4 @@
-"""The items of ``codex exec --json`` in the history."""
+"""How the history shows the items of ``codex exec --json``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_command_is_shown_when_it_begins_and_once() -> None:
         ({}, []),
     ],
 )
-def test_what_it_says_is_shown(item: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+def test_messages_of_codex_are_shown(item: dict[str, Any], expected: list[dict[str, Any]]) -> None:
     assert shown_of(item) == expected
     assert shown_of(item, is_over=False) == []
 

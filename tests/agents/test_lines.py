@@ -1,4 +1,4 @@
-"""The lines of a history, for agents that write another form than Claude Code."""
+"""History lines for agents whose own format differs from Claude Code's."""
 
 from __future__ import annotations
 

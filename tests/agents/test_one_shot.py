@@ -1,4 +1,4 @@
-"""Agents that take one prompt a process: the real Codex with a stand-in for its model, and commands of a person's own."""
+"""Agents that run one process per prompt: the real Codex with a stub for its model, and custom commands."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) ->
 
 
 async def test_a_command_of_codex_is_shown_with_its_output(project: Path, model: ResponsesStub) -> None:
-    """With other ids in each process: Codex counts from 0 again."""
+    """Each process uses different ids, although Codex counts its items from 0 in each."""
     ids = set()
     for status in (0, 3):
         scripted(model, shell(f"echo hello; exit {status}"), text("Done."))
@@ -112,7 +112,7 @@ async def test_codex_can_be_interrupted(project: Path, model: ResponsesStub) -> 
         assert (done.ok, done.interrupted) == (False, True)
 
 
-async def test_codex_says_that_it_knows_no_such_conversation(project: Path, model: ResponsesStub) -> None:
+async def test_an_unknown_codex_conversation_is_reported(project: Path, model: ResponsesStub) -> None:
     gone = "00000000-0000-4000-8000-000000000000"
     async with session(real_codex(), project, session_id=gone, resume=True) as warm:
         done = await warm.turn("Who?")
@@ -130,7 +130,7 @@ async def test_codex_says_that_it_knows_no_such_conversation(project: Path, mode
         (Options(add_dirs=("/a b",)), '--config=sandbox_workspace_write.writable_roots=["/a b"]'),
     ],
 )
-def test_what_codex_is_started_with(options: Options, flag: str) -> None:
+def test_options_become_codex_arguments(options: Options, flag: str) -> None:
     words = list(codex.arguments(Launch("/p", "", options=options)))
     assert flag in words
     assert (words[0], words[-1]) == ("exec", "-")
@@ -145,12 +145,12 @@ def test_what_codex_is_started_with(options: Options, flag: str) -> None:
         (Launch("/p", "--last", resume=True), "does not have a conversation"),
     ],
 )
-def test_codex_is_not_started_with_what_it_can_not_be_told(launch: Launch, named: str) -> None:
+def test_codex_is_not_started_with_an_unsupported_option(launch: Launch, named: str) -> None:
     with pytest.raises(AgentUnusable, match=named):
         list(codex.arguments(launch))
 
 
-# A command.
+# Custom commands.
 
 
 def command(script: str) -> Command:
@@ -160,7 +160,7 @@ def command(script: str) -> Command:
 ECHO = "import sys; print('You said', sys.stdin.read()); print('Done.')"
 
 
-async def test_what_a_command_prints_is_said(project: Path) -> None:
+async def test_the_output_of_a_command_is_its_answer(project: Path) -> None:
     async with session(command(ECHO), project, Options(partial_messages=True)) as warm:
         done = await warm.turn("Hello, größer")
         await warm.heard.next(Exited)
@@ -185,7 +185,7 @@ print('{"type": "note",  "session_id": "s1", "before": "%s"}' % os.environ.get("
     assert lines(second.heard)[0]["before"] == "s1"
 
 
-async def test_a_command_that_fails_says_its_last_words(project: Path) -> None:
+async def test_the_error_output_of_a_failed_command_is_reported(project: Path) -> None:
     async with session(command("import sys; sys.exit('It is Sunday')"), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
@@ -221,7 +221,7 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
         await command(ECHO).start(Launch(str(project), "", options=Options(permission_mode="plan")), lambda event: None)
 
 
-async def test_prompts_of_a_command_that_wait_each_get_a_process(project: Path, tmp_path: Path) -> None:
+async def test_each_queued_prompt_of_a_command_gets_a_process(project: Path, tmp_path: Path) -> None:
     script = tmp_path / "echo.py"
     script.write_text(ECHO)
     options = ("--no-tls", "--allow", project.parent, "--command-agent", f"mine={sys.executable} {script}")

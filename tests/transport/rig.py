@@ -22,13 +22,15 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def one_network(address: str) -> str:
-    """For ``core.addresses.place``: the addresses 127.1.* count as one, as those of an IPv6 network do
-    (``test_who_is_counted_as_one``). This machine has only one IPv6 address that a test can use."""
+    """Replaces ``core.addresses.place``: all addresses 127.1.* count as one, like the addresses of one IPv6 network.
+
+    Tests can't use a real network, because the machine may have only one IPv6 address.
+    """
     return "2001:db8::/64" if address.startswith("127.1.") else place(address)
 
 
 class Echo:
-    """A peer that echoes what it receives, and records it."""
+    """A peer that records each message that it receives and echoes it."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self.websocket = websocket
@@ -37,7 +39,7 @@ class Echo:
         self.drains = 0
 
     def received(self, text: str) -> None:
-        assert self.ends == [], "nothing comes after the end"
+        assert self.ends == [], "a message after the end"
         self.heard.append(text)
         self.websocket.send(text.encode())
 
@@ -87,7 +89,7 @@ class Client:
         self.writer.write(data)
 
     async def rest(self) -> bytes:
-        """All further bytes until the server ends the connection, in whatever way."""
+        """Returns all further bytes until the server closes or resets the connection."""
         received = bytearray()
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
@@ -103,7 +105,7 @@ class Client:
             return await self.reader.readuntil(b"\r\n\r\n")
 
     async def receive(self) -> Frame:
-        """The next frame."""
+        """Waits for the next frame and returns it."""
         while not self._frames.events:
             async with asyncio.timeout(PATIENCE):
                 piece = await self.reader.read(65_536)
@@ -124,7 +126,7 @@ class Client:
         return int.from_bytes(frame.data[:2], "big")
 
     def cut(self) -> None:
-        """Abort the connection, without a close frame."""
+        """Aborts the connection without a close frame."""
         transport = self.writer.transport
         transport.abort()
 
@@ -141,7 +143,7 @@ class ServerRig:
         self._clients: list[Client] = []
 
     async def client(self, source: str = "127.0.0.1") -> Client:
-        """``source``: the address that it comes from."""
+        """Opens a connection. ``source``: its local address."""
         opened = await asyncio.open_connection("127.0.0.1", self.port, limit=2**20, local_addr=(source, 0))
         client = Client(*opened)
         self._clients.append(client)

@@ -1,4 +1,4 @@
-"""The acceptor of TLS connections: an error does not stop it, and it leaves no connection open that it has given up."""
+"""The acceptor of TLS connections: an error does not stop it, and it closes every connection that it gives up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HANDSHAKES = 40
 async def test_connections_are_accepted_after_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection that it happened to is closed."""
+    """Only the connection with the error is closed."""
     peers = list[str]()
 
     async def fails_once(self: TlsAcceptor, address: str) -> bool:
@@ -50,8 +50,8 @@ async def test_connections_are_accepted_after_an_error(
 async def test_connections_that_make_room_before_their_handshake_has_begun_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They all arrive at once, so that none of the handshakes has begun. A socket that is left to the garbage collector would
-    be a ``ResourceWarning``, and so an error of this test.
+    """All connections arrive at once, before any handshake has begun. A socket that is left to the garbage collector would
+    cause a ``ResourceWarning``, which fails this test.
     """
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", HANDSHAKES)
@@ -70,7 +70,7 @@ async def test_connections_that_make_room_before_their_handshake_has_begun_are_c
 
 
 class Listening:
-    """An acceptor, and connections to it that say nothing."""
+    """An acceptor and connections to it that send nothing."""
 
     def __init__(self) -> None:
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
@@ -80,7 +80,7 @@ class Listening:
         self.opened = contextlib.ExitStack()
 
     async def silent(self, source: str) -> socket.socket:
-        """A new connection from there."""
+        """Opens a connection from the address ``source``."""
         one = self.opened.enter_context(socket.socket())
         one.setblocking(False)
         one.bind((source, 0))
@@ -88,7 +88,7 @@ class Listening:
         return one
 
     async def shaking(self, *sources: str) -> list[socket.socket]:
-        """New connections from there, one after the other, whose handshakes are under way."""
+        """Opens connections from these addresses, one after another, and waits until the handshake of each has begun."""
         open = []
         for number, source in enumerate(sources, self.acceptor.shaking + 1):
             open.append(await self.silent(source))
@@ -138,7 +138,7 @@ async def test_the_addresses_of_one_network_share_their_handshakes(
 async def test_the_oldest_handshake_of_the_largest_crowd_gives_way(
     listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not the oldest of all."""
+    """The oldest handshake of all stays, because its address has fewer."""
     monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", 4)
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 0.0)
     alone, first, *others = await listening.shaking("127.0.0.2", *["127.0.0.3"] * 3)

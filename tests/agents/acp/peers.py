@@ -1,4 +1,4 @@
-"""Agents of our own that speak the protocol, and what is read out of what they say."""
+"""Our test agents that speak the Agent Client Protocol, and functions that read their messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OFFICIAL = HERE / "official_agent.py"
 
 
 def official(*flags: str) -> Acp:
-    """The one that is written with the official library."""
+    """Returns the agent that is written with the official library."""
     return Acp("official", [sys.executable, str(OFFICIAL), *flags], "The official agent")
 
 
@@ -25,7 +25,7 @@ def bad(what: str) -> Acp:
 
 
 def words(heard: ReceivedEvents, *, durable: bool = True) -> list[str]:
-    """What it said for people: as the history keeps it, or the pieces that are shown meanwhile."""
+    """Returns the agent's text: the messages in the history, or the pieces that are streamed before them."""
     if durable:
         return said(heard.all(AgentLine))
     lines = [json.loads(line.raw) for line in heard.all(AgentLine) if not line.durable]

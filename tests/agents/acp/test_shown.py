@@ -1,4 +1,4 @@
-"""The tool calls of the Agent Client Protocol in the history: each once, with what clients show of it."""
+"""The history shows each tool call of the Agent Client Protocol once, in the form that clients display."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> N
 
 
 def test_only_the_latest_open_calls_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the memory does not grow with each call whose end is not reported. The first one is shown again."""
+    """This bounds the memory for calls whose end is never reported. A forgotten call is shown again when it is updated."""
     monkeypatch.setattr("drawbridge.agents.acp.shown.MOST_CALLS", 2)
     shown = Shown()
     assert [len(shown.add("s1", id, {"title": "Look"})) for id in ("1", "2", "3", "3", "2", "1")] == [1, 1, 1, 0, 0, 1]
@@ -96,7 +96,7 @@ def test_the_changes_to_several_files_are_in_the_text_of_the_result() -> None:
     ]
 
 
-def test_a_failed_call_has_changed_nothing() -> None:
+def test_a_failed_call_shows_no_change() -> None:
     fields = {"kind": "edit", "status": "failed", "content": [DIFF, words("no such file")]}
     [_, result] = Shown().add("s1", "1", fields)
     assert "tool_use_result" not in json.loads(result.raw)

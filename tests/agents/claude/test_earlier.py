@@ -1,4 +1,4 @@
-"""The messages in Claude Code's own file of a conversation are read from its end, a page at a time."""
+"""Messages are read from Claude Code's own conversation file: backwards in pages, or forwards from a position."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def line(path: Path, number: int, words: str = "", **more: Any) -> dict[str, Any]:
-    """As 2.1.329 writes it ``number`` seconds after noon; prompts and answers take turns."""
+    """Returns a line as 2.1.329 writes it, ``number`` seconds after noon. Even numbers are prompts, odd ones answers."""
     stamp = (NOON + timedelta(seconds=number)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shared = {"uuid": f"u{number}", "timestamp": stamp, "cwd": str(path), "isSidechain": False} | more
     if number % 2 == 0:
@@ -62,7 +62,7 @@ def read_from(path: Path, start: int = 0, **where: Any) -> list[tuple[int, str]]
         (7, {}),
     ],
 )
-def test_a_compaction_is_as_in_the_stream(tmp_path: Path, told: Any, sizes: dict[str, int]) -> None:
+def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, told: Any, sizes: dict[str, int]) -> None:
     compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=told)
     write(tmp_path, [line(tmp_path, 0), compacted, line(tmp_path, 2, type="system", subtype="turn_duration")])
     [_, message] = read(tmp_path).messages
@@ -128,7 +128,7 @@ def test_a_page_is_bounded_in_bytes(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path, number, "x" * 1_000) for number in range(10)])
     page = read(tmp_path, size=2_600)
     assert uuids(page) == ["u8", "u9"]
-    assert uuids(read(tmp_path, size=10, end=page.before)) == ["u7"], "one at least"
+    assert uuids(read(tmp_path, size=10, end=page.before)) == ["u7"], "a page has at least one message"
 
 
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The messages of a conversation that Gemini CLI has stored."""
+"""Reading the messages of a conversation that Gemini CLI has stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def written(directory: Path, *lines: Any) -> Path:
 
 
 def told(found: list[EarlierMessage]) -> list[Any]:
-    """Prompts as texts, lines as their blocks."""
+    """Returns the text of each prompt and the first content block of each other line."""
     return [one.prompt if one.prompt is not None else json.loads(one.line)["message"]["content"][0] for one in found]
 
 

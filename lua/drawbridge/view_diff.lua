@@ -60,6 +60,8 @@ function M.open(entry, layout, borrowed)
     vim.api.nvim_win_call(one, function()
       vim.cmd('diffthis')
     end)
+    -- Diff mode would leave the end of a long line outside of the window.
+    vim.wo[one].wrap = true
     vim.wo[one].winhighlight = COLORS[side]
   end
   bar.on_old(entry, old_window)

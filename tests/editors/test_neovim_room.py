@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
-from tests.editors.test_neovim_focus import NEW, SHOWN, proposes, screen_rig, sees
-from tests.nvim.rig import Workstation
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, proposes, screen_rig, sees
+from tests.nvim.rig import Workstation, proposal
 from tests.programs import each_nvim
 
 SIDES = """
@@ -85,6 +85,20 @@ async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tm
         assert rig.decisions == []
         await rig.person.types(":vertical resize 40<CR>:w<CR>")
         assert await rig.decided() == Accepted(NEW)
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
+async def test_the_end_of_a_long_line_is_in_the_window(program: Path, tmp_path: Path, layout: str) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options(f"{{ diff = {{ layout = '{layout}' }}, idle_ms = 70 }}")
+        await rig.person.lua("vim.o.wrap = false")
+        await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, OLD.replace("two", f"two{' ' * 300}; THE END")))
+        await rig.person.until(SHOWN)
+        await sees(pane, "; THE END")
+        await rig.person.types(":q<CR>")
+        assert await rig.decided() == Rejected()
+        assert await rig.person.lua("return vim.wo.wrap") is False
 
 
 @pytest.mark.parametrize("program", each_nvim())

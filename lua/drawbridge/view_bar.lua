@@ -1,4 +1,6 @@
 --- The line above a view that shows what it is and how to answer; Neovim 0.7 has only the line below.
+local seen = require('drawbridge.view_seen')
+
 local M = {}
 
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
@@ -64,7 +66,9 @@ local function proposed_line(entry, with_name, width)
   local accept = require('drawbridge.config').get().allow_w_to_accept and ':w' or ':DrawbridgeAccept'
   -- Once the text has been edited, Neovim refuses a plain :q.
   local reject = vim.bo[entry.proposed].modified and ':q!' or ':q'
-  local short_answers = ('  %s accepts · %s rejects'):format(accept, reject)
+  local unseen = seen.count(entry)
+  local left = ('%d more changed line%s'):format(unseen, unseen == 1 and '' or 's')
+  local short_answers = ('  %s · %s rejects'):format(unseen > 0 and left or accept .. ' accepts', reject)
   local answers = '%=' .. as('Hint', short_answers .. ' ')
   local more = '%='
     .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · press do to revert a hunk' or ''))

@@ -45,7 +45,6 @@ local M = {}
 ---@field old_options table? That window's options before diff mode.
 ---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
----@field note_notice table?
 ---@field decided boolean?
 ---@field sent_back boolean? Whether the command that is running was to accept it before all was on the screen.
 ---@field told boolean? Whether the user was notified that a save by a plugin does not accept.

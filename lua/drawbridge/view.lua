@@ -2,7 +2,6 @@
 local bar = require('drawbridge.view_bar')
 local diff = require('drawbridge.view_diff')
 local inline = require('drawbridge.view_inline')
-local notice = require('drawbridge.view_notice')
 local place = require('drawbridge.view_place')
 local room = require('drawbridge.view_room')
 local seen = require('drawbridge.view_seen')
@@ -248,8 +247,8 @@ function M.open(entry, closed)
   end
   watch(entry, closed)
   seen.look(entry)
-  if entry.note then
-    entry.note_notice = notice.show({ entry.note }, entry.windows.proposed)
+  if entry.note and not bar.shows_note(entry) then
+    require('drawbridge.message').report(entry.note, 'info', false)
   end
 end
 
@@ -265,7 +264,6 @@ end
 --- Closes the windows for now; the proposed text stays, with the user's edits.
 ---@param entry drawbridge.Entry
 function M.hide(entry)
-  notice.hide(entry.note_notice)
   pcall(vim.api.nvim_del_augroup_by_id, entry.group)
   entry.group, entry.had_focus = nil, nil
   local buffers = { entry.proposed, entry.old }
@@ -281,7 +279,6 @@ end
 --- Removes the windows and buffers; restores the focus if it is in them.
 ---@param entry drawbridge.Entry
 function M.close(entry)
-  notice.hide(entry.note_notice)
   if entry.group then
     pcall(vim.api.nvim_del_augroup_by_id, entry.group)
   end

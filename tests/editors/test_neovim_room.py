@@ -111,6 +111,31 @@ async def test_a_tab_page_that_is_closed_is_not_given_room(program: Path, tmp_pa
         assert "Error" not in await rig.person.lua("return vim.fn.execute('messages')")
 
 
+NOTE = "Your unsaved changes are part of this text."
+
+FLOATS = """
+return #vim.tbl_filter(function(window)
+  return vim.api.nvim_win_get_config(window).relative ~= ''
+end, vim.api.nvim_list_wins())
+"""
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
+@pytest.mark.parametrize("columns", [130, 80])
+async def test_a_note_covers_nothing_of_the_proposal(program: Path, tmp_path: Path, layout: str, columns: int) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options(f"{{ diff = {{ layout = '{layout}' }}, idle_ms = 70 }}")
+        await asyncio.to_thread(pane.resize, columns, 24)
+        await rig.person.until("return vim.o.columns == ...", columns)
+        await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, NEW, note=NOTE))
+        await rig.person.until(SHOWN)
+        await sees(pane, NOTE)
+        assert await rig.person.lua(FLOATS) == 0
+        await rig.person.types(":w<CR>")
+        assert await rig.decided() == Accepted(NEW)
+
+
 TERMINAL = """
 local split, program = ...
 vim.cmd(split)

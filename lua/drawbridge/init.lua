@@ -127,8 +127,9 @@ end
 
 --- `:DrawbridgeAccept`: accepts the proposal under the cursor, otherwise the newest one that is shown, as it is on
 --- screen. If none is shown, opens the one that has waited longest.
-function M.accept()
-  require('drawbridge.review').accept()
+---@param is_forced? boolean Whether to accept it even if changed lines have not been on the screen (`:DrawbridgeAccept!`).
+function M.accept(is_forced)
+  require('drawbridge.review').accept(is_forced)
 end
 
 --- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the newest one that is shown; if none is

@@ -2,7 +2,7 @@
 local M = {}
 
 --- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
-M.REVISION = 4
+M.REVISION = 5
 
 local ALIVE_EVERY = 1000 -- ms; Neovim does not report that a channel has closed
 

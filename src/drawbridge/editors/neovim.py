@@ -65,7 +65,7 @@ return require('drawbridge.link').REVISION
 """
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` in the current directory."""
 
-REVISION: Final = 4
+REVISION: Final = 5
 """The version of the messages between the two halves; ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (

@@ -1,4 +1,4 @@
-"""After a call: what is on disk is shown, what is not saved is left alone, and both sides hear of it."""
+"""After a call: editors show what is on disk, unsaved text is left alone, and both the agent and the user learn of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STILL: dict[str, Any] = {"success": True, "reloaded": [], "kept": [{"name": A, "
 
 
 def context(answer: dict[str, Any]) -> str:
-    """What the agent is told; "" for nothing."""
+    """The context that the answer gives to the agent; "" if there is none."""
     text: str = answer["hookSpecificOutput"]["additionalContext"] if answer else ""
     return text
 
@@ -44,15 +44,15 @@ def test_after_an_edit_every_editor_reads_that_file_anew(guard: Guard) -> None:
     ],
     ids=["a command", "a command that failed", "a watched file"],
 )
-def test_after_anything_else_whatever_has_changed(guard: Guard, payload: Payload) -> None:
-    """Without a name the editor tells what it could not reload only once."""
+def test_after_a_command_every_changed_file_is_reloaded(guard: Guard, payload: Payload) -> None:
+    """The request names no file, so the editor reports each file that it kept only once."""
     neovim = guard.neovim({A: {}})
     assert guard.say(payload) == {}
     [params] = neovim.params_of("refresh_buffer")
     assert set(params) == {"backups"} | ({"watched"} if payload["hook_event_name"] == "FileChanged" else set())
 
 
-def test_after_a_read_nothing(guard: Guard) -> None:
+def test_after_a_read_no_editor_is_asked(guard: Guard) -> None:
     neovim = guard.neovim({A: {}})
     assert guard.say(recorded("claude", "PostToolUse", "Read")) == {}
     assert neovim.asked == []
@@ -82,7 +82,7 @@ def test_who_has_changed_a_watched_file_is_not_known(guard: Guard) -> None:
 
 
 def test_after_a_command_the_agent_is_informed_of_what_the_person_was_notified_of_before(guard: Guard) -> None:
-    """The event of a watched file may come first: the command still runs, or its end is late."""
+    """The event of a watched file may arrive before the event at the end of the command."""
     noticed = STILL["kept"][0] | {"notified": True}
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL | {"kept": [noticed]}})
     told = context(guard.say(recorded("claude", "PostToolUse", "Bash")))
@@ -143,13 +143,13 @@ def test_a_language_server_is_waited_for(guard: Guard, monkeypatch: pytest.Monke
     assert len(asked) == 3
 
 
-def test_but_not_for_long(guard: Guard) -> None:
+def test_a_language_server_is_not_waited_for_long(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [], "pending": True}})
     assert guard.say(edited()) == {}
     assert 2 <= neovim.methods.count("diagnostics") <= 14
 
 
-def test_only_after_an_edit_and_only_if_wanted(guard: Guard) -> None:
+def test_diagnostics_come_only_after_an_edit_and_if_set(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [ERROR], "pending": False}})
     assert guard.say(recorded("claude", "PostToolUse", "Bash")) == {}
     assert guard.say(edited(), diagnostics=False) == {}
@@ -165,7 +165,7 @@ def test_an_agent_that_is_connected_as_an_ide_hears_of_them_from_there(guard: Gu
     assert guard.say(edited()) == {}
 
 
-def test_very_many_are_cut(guard: Guard) -> None:
+def test_a_long_list_of_diagnostics_is_cut(guard: Guard) -> None:
     many = [ERROR | {"line": line, "message": "x" * 5_000} for line in range(100)]
     guard.neovim({A: {}}, answers={"diagnostics": {"new": many, "pending": False}})
     told = context(guard.say(edited()))
@@ -183,7 +183,7 @@ def project(tmp_path: Path) -> Path:
 
 
 class Merging:
-    """A buffer with unsaved changes of project/a.py, in an editor that can merge."""
+    """A buffer with unsaved changes to project/a.py, in an editor that can merge."""
 
     def __init__(self, project: Path, text: str, *, refuses: str = "", typed: str = "") -> None:
         self.file = project / "a.py"
@@ -215,7 +215,7 @@ def bases() -> list[Path]:
 
 
 def write_and_tell(guard: Guard, file: Path, written: str, **settings: Any) -> dict[str, Any]:
-    """The agent's edit of the file, from the question to what it hears afterwards."""
+    """One edit of the agent: the call before it, the write itself, and the call after it, whose answer is returned."""
     assert guard.say(edit(str(file)), answer="merge", **settings) == {}
     [base] = bases()
     assert base.stat().st_mode & 0o777 == 0o600
@@ -283,7 +283,7 @@ def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path,
 
 
 def test_what_its_editor_has_as_no_text_is_denied_too(guard: Guard, project: Path) -> None:
-    """A notebook in VS Code, say."""
+    """For example, a notebook in VS Code."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
     assert "The change can't be merged later here." in guard.denial(edit(str(project / "a.py")), answer="merge")
     assert len(vscode.told) == 1
@@ -300,7 +300,7 @@ def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_m
 
 
 def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, project: Path) -> None:
-    """The hook for the time before was not called, or by another version of the agent."""
+    """The hook before the edit was not called, or was called by another version of the agent."""
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(guard.say(edited(str(buffer.file)), answer="merge"))
@@ -338,7 +338,7 @@ def test_directories_above_the_copies_are_private_too(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         made = Path(state.directory({b"HOME": os.fsencode(tmp_path)}, "guard", "copies"))
-        assert os.umask(0) == 0, "the umask is as it was"
+        assert os.umask(0) == 0, "the umask has changed"
     finally:
         os.umask(before)
     while made != tmp_path:

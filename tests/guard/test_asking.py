@@ -1,4 +1,4 @@
-"""All editors are asked at once, and none of them can hold up an agent: not hung, not at a prompt, not with nonsense."""
+"""All editors are asked at once, and none can hold up an agent: not one that hangs, is at a prompt or sends nonsense."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .editors import Editor
 from .payloads import KEPT, A, edit, edited, recorded
 
 DEADLINE = 400
-"""Milliseconds."""
+"""Milliseconds that editors have to answer."""
 
 
 @contextlib.contextmanager
 def between(least: float, most: float) -> Iterator[None]:
-    """Seconds; ``most`` is well below what it would take if it went wrong, since the machine may be busy."""
+    """Fail unless the body takes from ``least`` to ``most`` seconds. The machine may be busy, so ``most`` is generous."""
     began = time.monotonic()
     yield
     took = time.monotonic() - began
@@ -42,7 +42,7 @@ def between(least: float, most: float) -> Iterator[None]:
         editors.at_a_short_prompt,
     ],
 )
-def test_whoever_answers_is_heard_however_the_answer_comes(
+def test_an_answer_of_neovim_is_read_however_it_is_sent(
     guard: Guard, manner: editors.Manner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ask, "BLOCKED_GRACE", 3)
@@ -51,7 +51,7 @@ def test_whoever_answers_is_heard_however_the_answer_comes(
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
-def test_so_is_a_vs_code(guard: Guard, manner: editors.Manner) -> None:
+def test_an_answer_of_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit())
 
@@ -141,7 +141,7 @@ VSCODE_WRONG = {
 
 
 @pytest.mark.parametrize(("manner", "problem"), VSCODE_WRONG.values(), ids=VSCODE_WRONG.keys())
-def test_so_is_a_vs_code_that_gives_none(guard: Guard, manner: editors.Manner, problem: str) -> None:
+def test_a_vs_code_without_a_valid_answer_is_unknown(guard: Guard, manner: editors.Manner, problem: str) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit(), deadline=60 if manner is editors.silent else 2_000, unknown="deny")
     assert problem in guard.log[0]
@@ -188,7 +188,7 @@ def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
 
 
 def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Guard) -> None:
-    """A Neovim that was stopped (Ctrl-Z) must not cost seconds after every call of a tool."""
+    """A Neovim that was stopped with Ctrl-Z must not cost seconds after every tool call."""
     for manner in (editors.silent, editors.deaf, editors.at_a_prompt):
         guard.neovim(manner=manner)
     with between(0.06, 1):
@@ -211,7 +211,7 @@ def test_a_hung_editor_costs_one_deadline_after_a_patch_of_many_files(guard: Gua
     ]  # fmt: skip
 
 
-def test_who_has_gone_is_not_asked(guard: Guard) -> None:
+def test_an_editor_that_has_ended_is_not_asked(guard: Guard) -> None:
     with Editor(guard.socket(), {A: KEPT}) as neovim:
         pass
     assert not neovim.path.exists()
@@ -219,7 +219,7 @@ def test_who_has_gone_is_not_asked(guard: Guard) -> None:
     assert guard.log == []
 
 
-# What another editor may have is no less unknown for what one is known to have.
+# One editor answers and another does not: what the second one has open stays unknown.
 
 
 def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
@@ -229,7 +229,7 @@ def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -
 
 
 @pytest.mark.parametrize("unknown", ["ask", "deny"])
-def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unknown: str) -> None:
+def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: str) -> None:
     neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
     assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
     said = {"ask": "asks to change", "deny": "can't change"}[unknown]

@@ -1,4 +1,4 @@
-"""What reloads replaced: how it is listed, pruned, and put back."""
+"""Copies of the texts that reloads have replaced: how they are listed, pruned and restored."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NOW = 1_790_000_000_000
 
 @pytest.fixture
 def kept(home: Path) -> Path:
-    """The directory of the copies, as the guard makes it."""
+    """The directory of the copies, created where the guard expects it."""
     directory = Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard", "copies")
     directory.mkdir(parents=True)
     return directory
 
 
 def copied(directory: Path, path: Path | str, content: str, *, ago: int = 0, pid: int = 4711) -> Path:
-    """A copy of what ``path`` held, as an editor writes it; ``ago`` in milliseconds."""
+    """A copy with the former ``content`` of ``path``, as an editor writes it. ``ago`` is its age in milliseconds."""
     copy = directory / f"{NOW - ago}.{pid}{path}"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(content)
@@ -69,10 +69,10 @@ def test_the_oldest_go_where_there_are_too_many(kept: Path, monkeypatch: pytest.
         copied(kept, "/ws/a.py", str(number), ago=number * 1_000)
     copies.prune(str(kept))
     assert [Path(copy.file).read_text() for copy in copies.listed(str(kept))] == ["0", "1", "2"]
-    assert len(list(kept.iterdir())) == 3  # no empty directories stay
+    assert len(list(kept.iterdir())) == 3  # no empty directories remain
 
 
-def test_or_too_large_together_but_the_newest_stays(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_too_large_together_go_except_the_newest(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "LARGEST_SUM", 10)
     for number, size in enumerate((6, 4, 1)):
         copied(kept, "/ws/a.py", "x" * size, ago=number * 1_000)
@@ -85,7 +85,7 @@ def test_or_too_large_together_but_the_newest_stays(kept: Path, monkeypatch: pyt
 
 
 def test_a_copy_beside_another_is_pruned_by_itself(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One reload of many files writes them into one directory."""
+    """When one reload replaces many files, their copies are in one directory."""
     monkeypatch.setattr(copies, "MOST", 1)
     for name in "abc":
         copied(kept, f"/ws/{name}.py", "x")
@@ -169,7 +169,7 @@ def test_unsaved_changes_are_not_overwritten_by_us_either(guard: Guard, kept: Pa
 
 
 @pytest.mark.parametrize("which", ["2", "0", "²", "missing.py", "/ws", "-1x"])
-def test_what_there_is_no_copy_of(kept: Path, tmp_path: Path, which: str) -> None:
+def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: str) -> None:
     copied(kept, tmp_path / "a.py", "then\n")
     code, output, errors = restore(f"--restore={which}") if which.startswith("-") else restore(which)
     assert (code, output) == (2, "")

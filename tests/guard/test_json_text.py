@@ -1,4 +1,4 @@
-"""JSON without the package ``json``: the same values, and nothing else."""
+"""JSON without the ``json`` package: it accepts the same texts and returns the same values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ values = st.recursive(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same types: True is not 1."""
+    """Whether two values are equal and of the same types: True is not 1."""
     return repr(one) == repr(other)
 
 
@@ -88,13 +88,13 @@ def outcome(parse: Callable[[bytes], Any], data: bytes) -> str:
     ],
     ids=lambda text: text[:12],
 )
-def test_this_is_no_json(text: str) -> None:
+def test_invalid_json_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         json_text.parse(text.encode())
 
 
-def test_so_it_is_where_the_package_json_was_never_loaded() -> None:
-    """The scanner raises an error of that package, if it finds it."""
+def test_parsing_works_without_the_json_package() -> None:
+    """Python's scanner raises an error from the ``json`` package if that is loaded."""
     text = '{"a": [1, -2.5e3, true, null, "\\u00e9\\ud83d\\ude00"], "b": {"c": {}}}'
     script = (
         f"import sys; sys.path.insert(0, {SOURCE!r})\n"

@@ -1,4 +1,4 @@
-"""msgpack without the package ``msgpack``: every value that Neovim may send, every beginning of one, and anything."""
+"""MessagePack without the ``msgpack`` package: each value that Neovim may send, each incomplete value, and any bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=20) | st.di
 
 
 def as_it_is_read(value: Any) -> Any:
-    """Floats and extension values are passed over; bytes are text, whatever they hold."""
+    """The value that ``decode`` returns: floats and extension values are None, and bytes are text, whatever they contain."""
     if isinstance(value, float | msgpack.ExtType):
         return None
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""What an editor shows of a review, and what the person learns about their decisions."""
+"""What an editor shows of a review, and what the user learns about their decisions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_resolved_comments_are_not_shown() -> None:
 
 
 class Served(Server):
-    """The server has one review, ``answers`` to each request about it, and knows the messages if it ``welcomes``."""
+    """A fake server with one review. It sends ``answers``, one for each request, and supports reviews if it ``welcomes``."""
 
     welcomes = True
 

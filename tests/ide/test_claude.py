@@ -1,4 +1,4 @@
-"""Claude Code's dialect: who may enter, who hears what, and calls that are cancelled, replaced or too many."""
+"""Claude Code's side of the bridge: who may connect, who is notified of what, and calls that are canceled or too many."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lines(agent: Agent) -> list[Any]:
     return [(heard.get("lineStart"), heard.get("lineEnd")) for heard in agent.heard("at_mentioned")]
 
 
-# who may enter
+# who may connect
 
 
 def test_the_gate_looks_at_place_and_token(rig: ClaudeRig) -> None:
@@ -262,9 +262,9 @@ async def test_what_a_client_may_not_have_heard_is_kept_or_said_again(
     agent = Agent(rig.clients)
     agent.greet(hears=False)
     agent.say(method="ide_connected", params={"pid": 1})
-    assert rig.clients.mention(Mentioned("/a", (2, 3))), "nobody has to be told that it waits"
+    assert rig.clients.mention(Mentioned("/a", (2, 3))), "the user need not be told that it waits"
     assert lines(agent) == []
-    assert len(agent.heard("selection_changed")) == 1, "for a prompt that is sent at once"
+    assert len(agent.heard("selection_changed")) == 1, "for a prompt that the user sends at once"
     await until(lambda: lines(agent) == [(2, 3)])
     assert len(agent.heard("selection_changed")) == 2
     assert rig.clients.mention(Mentioned("/a", None))

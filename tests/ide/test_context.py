@@ -1,4 +1,4 @@
-"""What Gemini CLI is told of the workspace, in the shape that its schema asks for."""
+"""What Gemini CLI is told about the workspace, in the form that its schema requires."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def selection(path: str, text: str = "", *, line: int = 0, character: int = 0) -
 
 
 def files(context: Context) -> list[Any]:
-    """As they leave."""
+    """The open files of a context update, as they are sent."""
     message = json.loads(gemini_notices.encode(context.notice()))
     assert message["method"] == "ide/contextUpdate"
     open_files: list[Any] = message["params"]["workspaceState"]["openFiles"]
@@ -163,7 +163,7 @@ def test_what_the_cli_would_break_on_does_not_leave(file: OpenFile) -> None:
         gemini_notices.encode(ContextUpdate(WorkspaceState((file,))))
 
 
-def test_nor_do_more_files_than_it_takes_or_a_verdict_without_its_text() -> None:
+def test_more_than_ten_files_and_verdicts_without_text_fail() -> None:
     with pytest.raises(msgspec.ValidationError):
         gemini_notices.encode(ContextUpdate(WorkspaceState((OpenFile("/a", 1),) * 11)))
     with pytest.raises(msgspec.ValidationError):

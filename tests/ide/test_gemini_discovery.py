@@ -1,4 +1,4 @@
-"""Gemini CLI's discovery file: where it lies, what it says, who may read it, when it goes, and whose is never touched."""
+"""Gemini CLI's discovery file: its place and content, who may read it, when it is removed, and what is never touched."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def link_of(folder: str) -> str:
         ({"TMPDIR": "/not/there"}, "/not/there"),
     ],
 )
-def test_it_lies_where_nodejs_has_temporary_files(environ: dict[str, str], root: str) -> None:
+def test_the_file_is_in_nodejs_temporary_directory(environ: dict[str, str], root: str) -> None:
     assert gemini_directory(environ) == os.path.join(root, "gemini", "ide")
 
 
-def test_it_says_what_the_cli_asks_for_and_who_we_are(directory: Path, file: GeminiFile) -> None:
+def test_the_file_contains_what_the_cli_needs_and_our_pid(directory: Path, file: GeminiFile) -> None:
     file.write(4711, "Neovim", ["/home/ada/project", "/home/ada/größe"])
     assert file.path == str(directory / f"gemini-ide-server-4711-{PORT}.json")
     assert json.loads(Path(file.path).read_bytes()) == {
@@ -141,9 +141,9 @@ def test_where_there_are_no_links_a_plain_file_says_the_same(
 
 
 def left_by_the_dead(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
-    """All that a bridge leaves whose process is gone; its port is closed."""
+    """Create all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
     with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux gives out
+        patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux assigns
         if plain:
             patch.setattr(os, "symlink", _no_links)
         GeminiFile(str(directory), 1, "t").write(4711, "Neovim", ["/a"])

@@ -1,4 +1,4 @@
-"""MCP over plain HTTP, on real sockets: who is let in, what is answered, how sessions begin and end."""
+"""MCP over HTTP, on real sockets: who is let in, how requests are answered, and how sessions begin and end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def cli(rig: BridgeRig) -> Cli:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions are looked after all the time, and given up soon."""
+    """Makes the bridge check its sessions all the time and end them after a short silence."""
     monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini_http, "KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.05)

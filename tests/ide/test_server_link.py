@@ -1,4 +1,4 @@
-"""The bridge at the agent server: its editor shows what others propose, and clients may answer what its own agents propose."""
+"""The bridge and the agent server: the editor shows other agents' proposals, and clients can answer those of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ABOUT = wire.Bridge("MemoryEditor", ("/ws",), (812,))
 
 
 class Server:
-    """Stands for the agent server: one bridge at a time. ``rules``: what it says to who asks whether it was first."""
+    """A fake agent server for one bridge at a time. ``rules``: whether it confirms decisions as the first; None: no answer."""
 
     def __init__(self) -> None:
         self.heard: list[wire.FromPeer] = []
@@ -56,7 +56,7 @@ class Server:
         writer.close()
 
     def received(self, line: wire.FromPeer) -> None:
-        """For servers that answer more."""
+        """Overridden by servers that answer more."""
 
     def says(self, said: wire.ToBridge) -> None:
         assert self._writer is not None
@@ -67,7 +67,7 @@ class Server:
             self._writer.close()
 
     async def hears(self, kind: type[Said], number: int = 1) -> Said:
-        """The ``number``-th of this kind."""
+        """Wait for the ``number``-th message of this kind and return it."""
         found: list[Said] = []
 
         def there() -> bool:
@@ -79,7 +79,7 @@ class Server:
 
 
 class Bridge:
-    """What of a bridge is at work here."""
+    """The parts of a bridge that these tests need."""
 
     def __init__(self) -> None:
         self.editor = MemoryEditor()
@@ -216,7 +216,7 @@ async def test_the_editors_decision_counts_where_it_is_the_first(
     assert asked.text == (decision.text if isinstance(decision, Accepted) else None)
 
 
-async def test_a_decision_that_comes_too_late_is_none(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_a_decision_that_comes_too_late_does_not_count(bridge: Bridge, server: Server, file: Path) -> None:
     server.rules = False
     task = bridge.propose(file)
     proposal = await bridge.shown()
@@ -319,14 +319,14 @@ async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server)
     assert len(server.heard) == 2
 
 
-async def test_it_goes_to_the_newest_server(bridge: Bridge, server: Server) -> None:
-    """Where hooks go too."""
+async def test_the_bridge_reconnects_to_the_newest_server(bridge: Bridge, server: Server) -> None:
+    """Hooks connect to the newest server, too."""
     async with Server().listening() as newer:
         await newer.hears(wire.Bridge)
     await until(lambda: server.connections == 2, "the way back")
 
 
-async def test_nonsense_of_a_server_ends_the_talk_and_nothing_else(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_an_invalid_line_from_a_server_ends_only_the_connection(bridge: Bridge, server: Server, file: Path) -> None:
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)

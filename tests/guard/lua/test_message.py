@@ -1,4 +1,4 @@
-"""`send_message`: a notice of one line that never waits for a key, whatever is in it and whatever the person does."""
+"""`send_message`: a notice of one line that never waits for a key, whatever it contains and whatever the user does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`refresh_buffer`: what an agent has written is shown, and the person's view, marks and unsaved work stay as they are."""
+"""`refresh_buffer` shows what an agent has written, and keeps the user's view, marks and unsaved work."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Worksta
 
 
 async def test_saves_reach_the_disk_again_afterwards(at: Workstation) -> None:
-    """What makes Neovim believe that it has saved is taken away: in 0.7 a rest of it used to swallow all that followed."""
+    """The autocommand that makes Neovim believe it has saved is removed. In 0.7, a leftover swallowed all later saves."""
     path = await at.opened("a.py", "one\n")
     for number in range(3):
         path.write_text(f"agent {number}\n")
@@ -491,7 +491,7 @@ async def test_whoever_is_attached_to_the_buffer_gets_the_change(at: Workstation
     assert await at.person.lua("return heard") == [[100, 100, 101]], "and nothing but the change"
 
 
-# What is left as it is.
+# What is not reloaded.
 
 
 async def test_a_file_that_is_gone_is_left_as_it_is(at: Workstation) -> None:

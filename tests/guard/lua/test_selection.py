@@ -1,4 +1,4 @@
-"""`snapshot` with a selection: what the person has selected, as long as that means anything, and once for each session."""
+"""`snapshot` with a selection: what the user has selected, as long as it is current, and once for each session."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ async def selection(at: Workstation, session: str = "s") -> Any:
 
 
 async def content(at: Workstation) -> str | None:
-    """Of a session of its own, so that it was never given before."""
+    """The text of the selection, asked for in a new session, so that it has not been given before."""
     found = await selection(at, f"session {id(asyncio.current_task())} {asyncio.get_running_loop().time()}")
     return None if found is None else str(found["content"])
 
 
 async def starts(at: Workstation, text: str = TEXT, name: str = "a.py") -> None:
-    """A session of an agent has begun: the first question is what makes Neovim watch."""
+    """Open a file and begin an agent's session. Its first request makes Neovim watch the selection."""
     await at.opened(name, text)
     await at.asks("snapshot", paths=[], want=["unsaved"])
 
@@ -62,7 +62,7 @@ async def test_marks_of_a_selection_from_before_the_session_are_none(at: Worksta
     assert await selection(at) is None
 
 
-# Exactly what is selected: Neovim's own yank is the judge.
+# Exactly what is selected: Neovim's own yank is the reference.
 
 KEYS = {
     "charwise": "lvjh",
@@ -95,7 +95,7 @@ async def is_yanked(at: Workstation, keys: str, *, left: bool) -> None:
     await at.keys("gvy" if left else "<C-g>y" if keys.startswith("lgh") else "y")
     yanked = await at.person.lua("return vim.fn.getreg('\"')")
     assert found is not None, keys
-    # A yank fills a block up with blanks.
+    # A yank pads a block with spaces.
     assert [line.rstrip(" ") for line in found.splitlines()] == [line.rstrip(" ") for line in yanked.splitlines()], keys
 
 
@@ -118,7 +118,7 @@ async def test_a_block_is_what_a_yank_would_take(at: Workstation, inclusive: str
 
 
 async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Workstation) -> None:
-    """A yank fills with blanks what it cuts off of them."""
+    """A yank would replace the part of a character that it cuts off with spaces."""
     await starts(at, "12345678\n\tin\n1日本語\n")
     await at.ex("set tabstop=4")
     await at.keys("gg02l<C-v>jjl<Esc>")

@@ -1,4 +1,4 @@
-"""Waits until no other program keeps the processors busy: beside one, real programs answer too late for their tests."""
+"""Waits until no other program keeps the processors busy, since the programs under test would answer too late."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _seconds() -> dict[int, float]:
 
 
 def _own() -> set[int]:
-    """The ids of this process and of its ancestors."""
+    """The process IDs of this process and of its ancestors."""
     parents = {pid: int(fields[1]) for pid, fields in _stats().items()}
     found, pid = set(), os.getpid()
     while pid in parents:

@@ -118,7 +118,9 @@ def test_a_long_selection_is_cut_and_said_to_be(
     assert 8_000 < len(told) < 8_500
 
 
-def test_a_selection_cut_by_the_editor_is_marked_as_cut(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+def test_a_selection_cut_by_the_editor_is_marked_as_cut(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
     selecting(guard, project, "x", truncated=True)
     assert "(the beginning)" in ask(SUBMIT)["additionalContext"]
 
@@ -227,7 +229,9 @@ def test_no_name_of_a_file_reads_as_words_of_the_person(
     assert "\nDelete" not in told
 
 
-def test_a_long_list_of_unsaved_files_is_cut_and_counted(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+def test_a_long_list_of_unsaved_files_is_cut_and_counted(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
     guard.neovim({str(project / f"{number}.py"): KEPT for number in range(50)})
     lines = ask(SUBMIT)["additionalContext"].split("\n")
     assert len(lines) == 22

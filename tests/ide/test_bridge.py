@@ -101,7 +101,9 @@ async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Pat
             [text] = await agent.call("getWorkspaceFolders")
             assert json.loads(text)["rootPath"] == str(tmp_path)
         rig.editor.change_folders()
-        assert rig.lock["workspaceFolders"] == [str(tmp_path), str(folder)], "an editor without a folder changes nothing"
+        assert rig.lock["workspaceFolders"] == [str(tmp_path), str(folder)], (
+            "an editor without a folder changes nothing"
+        )
 
 
 async def test_folders_that_were_set_stay(folder: Path, tmp_path: Path) -> None:

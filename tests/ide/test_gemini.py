@@ -346,4 +346,6 @@ async def test_a_bridge_that_decides_by_itself(folder: Path) -> None:
 
 
 def test_the_times_fit_the_real_cli() -> None:
-    assert gemini.GRACE_SECONDS > 2.5, "the CLI reconnects 1 s after the end of a stream, and 1.5 s after a first failure"
+    assert gemini.GRACE_SECONDS > 2.5, (
+        "the CLI reconnects 1 s after the end of a stream, and 1.5 s after a first failure"
+    )

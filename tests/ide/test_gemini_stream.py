@@ -158,7 +158,9 @@ async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(ri
 
 
 @pytest.mark.parametrize("last_id", [None, "0", "nonsense", "9" * 18, "9" * 5_000])
-async def test_without_a_valid_last_event_id_all_verdicts_are_sent(rig: BridgeRig, cli: Cli, last_id: str | None) -> None:
+async def test_without_a_valid_last_event_id_all_verdicts_are_sent(
+    rig: BridgeRig, cli: Cli, last_id: str | None
+) -> None:
     await decide(rig, cli, "ONE\n")
     await until(lambda: not rig.bridge.reviews._open)
     async with await cli.listen(last_event_id=last_id) as stream:

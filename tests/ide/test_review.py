@@ -223,9 +223,7 @@ async def test_the_same_name_again_replaces_the_first(editor: Watched, reviews: 
     assert await second == Accepted("second\n")
 
 
-async def test_withdrawing_leaves_the_proposal_that_replaced_it(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_withdrawing_leaves_the_proposal_that_replaced_it(editor: Watched, reviews: Reviews, file: Path) -> None:
     proposed_text = editor.proposed_text
 
     async def proposed_slowly(proposal_id: str) -> str | None:

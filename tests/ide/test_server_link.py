@@ -326,7 +326,9 @@ async def test_the_bridge_reconnects_to_the_newest_server(bridge: Bridge, server
     await until(lambda: server.connections == 2, "the way back")
 
 
-async def test_an_invalid_line_from_a_server_ends_only_the_connection(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_an_invalid_line_from_a_server_ends_only_the_connection(
+    bridge: Bridge, server: Server, file: Path
+) -> None:
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)

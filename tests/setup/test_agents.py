@@ -1,4 +1,4 @@
-"""``drawbridge setup claude|gemini|codex``: what gets into an agent's settings, and what comes out again."""
+"""``drawbridge setup claude|gemini|codex``: what it adds to an agent's settings and what it removes again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def settings_file(agent: str, scope: str = "user") -> Path:
 
 
 def handlers(agent: str, scope: str = "user") -> dict[str, list[dict[str, Any]]]:
-    """Event → every handler in it."""
+    """All handlers in the settings file, by event."""
     events = json.loads(settings_file(agent, scope).read_text("utf-8-sig"))["hooks"]
     return {event: [handler for group in groups for handler in group["hooks"]] for event, groups in events.items()}
 
@@ -61,9 +61,7 @@ PERSONS = {
 
 @pytest.mark.parametrize("scope", ["user", "project"])
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
-    agent: str, scope: str, setup: Setup
-) -> None:
+def test_setup_creates_what_it_needs_and_removes_it_again(agent: str, scope: str, setup: Setup) -> None:
     home = Path.home()
     before = everything_below(home)
     path = AGENTS[agent].settings_file(Path.cwd() if scope == "project" else None)
@@ -163,12 +161,12 @@ def test_an_agent_waits_as_long_as_the_guard_may_take_in_its_own_unit(agent: str
     assert first == 65 * unit
     assert set(others) == {5 * unit}
     setup(agent, "--deadline", "4000")
-    assert set(timeouts()) == {9 * unit}, "a guard that waits for a hung editor must not be taken for a hung one"
+    assert set(timeouts()) == {9 * unit}, "a guard that waits for a hung editor must not be ended by its agent"
     setup(agent)
     assert set(timeouts()) == {5 * unit}
 
 
-def test_a_question_of_claude_may_wait_for_a_day(setup: Setup) -> None:
+def test_claudes_permission_hook_may_wait_for_a_day(setup: Setup) -> None:
     setup("claude")
     (handler,) = handlers("claude")["PermissionRequest"]
     assert handler["timeout"] == 24 * 60 * 60
@@ -194,7 +192,8 @@ def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_
 
 
 def around(path: Path) -> dict[str, Any]:
-    """The person works on the file: another hook beside ours, more groups, another order, other white space."""
+    """Edit the settings as a user may: add a hook beside ours and more groups, and change the order and white space. Returns
+    what must be left once our hooks are removed."""
     settings: dict[str, Any] = json.loads(path.read_text())
     event, groups = next(iter(settings["hooks"].items()))
     groups[0]["hooks"].insert(0, THEIRS)
@@ -228,7 +227,7 @@ def test_set_up_again_it_leaves_the_person_s_matcher_around_it(setup: Setup) -> 
     assert group["hooks"][1]["timeout"] == 35
 
 
-def test_of_two_that_are_there_one_is_left(setup: Setup) -> None:
+def test_duplicate_hooks_are_removed(setup: Setup) -> None:
     setup("claude")
     path = settings_file("claude")
     settings = json.loads(path.read_text())

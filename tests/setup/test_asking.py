@@ -1,4 +1,4 @@
-"""What setup asks and tells the person: before it writes, about Claude Code's mode, and what else stands in the way."""
+"""What setup asks the user before it writes, and its notes about Claude Code's mode and settings that disable hooks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def user(home: Path) -> Path:
 
 
 class Terminal:
-    """The command on a terminal of its own, with somebody who reads and types."""
+    """The command on its own terminal, which the test reads and types into."""
 
     def __init__(self, *words: str) -> None:
         self._terminal, theirs = pty.openpty()
@@ -60,7 +60,7 @@ class Terminal:
         os.write(self._terminal, words.encode())
 
     def interrupt(self) -> None:
-        """As Control+C on a terminal of its own; again and again, as somebody does who sees that it was not heard."""
+        """Interrupt the command as Ctrl+C does, again and again until it ends."""
         end = time.monotonic() + PATIENCE
         while self._process.poll() is None and time.monotonic() < end:
             self._process.send_signal(signal.SIGINT)
@@ -72,7 +72,7 @@ class Terminal:
         while select.select([self._terminal], [], [], 0)[0]:
             try:
                 self.screen += os.read(self._terminal, 65_536).decode()
-            except OSError:  # its other side is closed
+            except OSError:  # the command has closed its side
                 break
         return code
 
@@ -101,7 +101,7 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     before = everything_below(home)
     setup = terminal("gemini")
     setup.wait_for(r"Change .*settings.json:\s+\d+\s+hooks(.|\n)*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
-    assert "@@" not in setup.screen, "the lines themselves come only when they are asked for"
+    assert "@@" not in setup.screen, "the diff is shown only on request"
     setup.type("d\r")
     setup.wait_for(r"\x1b\[32m\+.*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
     assert everything_below(home) == before, "nothing is done before the answer"
@@ -143,7 +143,7 @@ def test_no_answer_is_a_no_and_yes_is_not_asked_for(terminal: Callable[..., Term
     assert "Do this?" not in setup.screen
 
 
-def test_it_can_be_broken_off_at_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
+def test_setup_can_be_interrupted_at_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
     setup = terminal("codex")
     setup.wait_for(r"Do this\?")
     setup.interrupt()
@@ -213,7 +213,7 @@ def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: 
     said = setup("claude", "--ask-mode")
     assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
     assert said.errors == ""
-    assert setup("claude").output.startswith("Already set up"), "a later run leaves it"
+    assert setup("claude").output.startswith("Already set up"), "a later run does not change it"
     assert setup("claude", "--no-ask-mode").code == 0
     assert json.loads(user.read_text()).get("permissions") == json.loads(text).get("permissions")
     setup("claude", "--ask-mode")
@@ -237,7 +237,7 @@ def test_a_mode_that_the_person_has_set_is_not_taken_away(setup: Setup, user: Pa
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("where", ["disableAutoMode", "permissions"])
 def test_a_mode_that_the_cli_would_change_is_mentioned(where: str, setup: Setup, user: Path) -> None:
-    """It was set by an earlier version, or by hand."""
+    """The mode was set by an earlier version or by hand."""
     put(user, DEFAULT)
     assert f"Note: {ASK_MODE.not_kept}" in setup("claude").errors
     put(user, {"permissions": LASTING} if where == "permissions" else DEFAULT | {where: "disable"})
@@ -282,7 +282,7 @@ def test_what_keeps_other_agents_from_their_hooks_is_said(setup: Setup, home: Pa
     said = setup("codex").errors
     assert f"{codex} sets [features] hooks = false" in said
     codex.write_text("[features]\nhooks = ")
-    assert setup("codex", "--json").facts["notes"] == [], "what is no TOML is Codex' own trouble"
+    assert setup("codex", "--json").facts["notes"] == [], "Codex itself reports a file that is not TOML"
 
 
 @pytest.mark.usefixtures("guard")

@@ -1,4 +1,4 @@
-"""Editing a JSON text in place: what the person wrote stays as it was, to the byte."""
+"""Editing a JSON text in place: everything else in the text stays as it was, byte for byte."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COMMENTS = st.sampled_from(["/* a, b: {c} */", '// "one\n', "/**/", "//\r\n", "/
 
 @st.composite
 def gaps(draw: st.DrawFn) -> str:
-    """What may stand between two marks."""
+    """White space and comments, as they may be between two tokens."""
     return "".join(draw(st.lists(st.one_of(BLANKS, BLANKS, BLANKS, COMMENTS), max_size=3)))
 
 
 @st.composite
 def written(draw: st.DrawFn, value: Any) -> str:
-    """A value as somebody may have written it, with white space and comments anywhere."""
+    """A value as JSON text, with white space and comments anywhere."""
     if isinstance(value, dict):
         members = [
             draw(gaps()) + json.dumps(key) + draw(gaps()) + ":" + draw(gaps()) + draw(written(inner)) + draw(gaps())

@@ -1,4 +1,4 @@
-"""``diagnostics``: what an edit brought, as a language server (here: the probe) reports it to a real VS Code."""
+"""``diagnostics``: new problems after an edit, as a language server (here: the probe) reports them to a real VS Code."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_it_is_pending_until_the_server_has_reported_on_the_change(rig: Workstat
     wait_until(lambda: found(rig, path)["pending"] is False, "the end of it")
 
 
-def test_it_is_not_pending_where_nobody_reports(rig: Workstation) -> None:
+def test_nothing_is_pending_without_a_language_server(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.nobodys"))
     rig.snapshot(path, remember=True)
     writes(rig, path, "changed\n")

@@ -1,4 +1,4 @@
-"""``refresh_buffer``: an agent has written a file that is open in a real VS Code."""
+"""``refresh_buffer``: how a real VS Code shows an open file that an agent has written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_clean_file_shows_what_was_written_and_what_it_replaced_is_kept(rig: W
     assert {stat.S_IMODE(above.stat().st_mode) for above in backups.rglob("*") if above.is_dir()} == {0o700}
 
 
-def test_it_waits_until_it_is_done(rig: Workstation) -> None:
+def test_a_refresh_returns_once_all_files_are_reloaded(rig: Workstation) -> None:
     paths = [rig.opens(rig.file(f"{number}.py")) for number in range(8)]
     for number, path in enumerate(paths):
         path.write_text(f"written {number}\n")
@@ -54,7 +54,7 @@ def test_it_waits_until_it_is_done(rig: Workstation) -> None:
     assert sorted(file["name"] for file in answer["reloaded"]) == sorted(map(str, paths))
 
 
-def test_it_is_kept_too_when_vs_code_was_faster(rig: Workstation, backups: Path) -> None:
+def test_a_copy_is_kept_when_vs_code_reloads_first(rig: Workstation, backups: Path) -> None:
     path = rig.opens(rig.file("a.py", "mine\n"))
     rig.snapshot(path, remember=True)
     path.write_text("first\n")
@@ -74,7 +74,7 @@ def test_what_was_replaced_before_the_call_is_not_its_doing(rig: Workstation) ->
     assert rig.ask("refresh_buffer", file_path=str(path)) == NOTHING
 
 
-def test_it_is_told_once(rig: Workstation) -> None:
+def test_a_reload_is_reported_once(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py", "mine\n"))
     path.write_text("theirs\n")
     assert rig.ask("refresh_buffer", file_path=str(path)) == reloaded(path)
@@ -124,7 +124,7 @@ def test_unsaved_changes_are_left_alone_and_told(rig: Workstation, backups: Path
 
 
 def test_unsaved_changes_are_left_alone_that_are_visible_without_the_cursor(rig: Workstation) -> None:
-    """The original reverted them."""
+    """The program that the specification describes reverts these changes."""
     path = rig.opens(rig.file("a.py"))
     rig.opens(rig.file("front.py"), column=2)
     rig.inserts(path, "mine ")
@@ -135,7 +135,7 @@ def test_unsaved_changes_are_left_alone_that_are_visible_without_the_cursor(rig:
 
 
 def test_unsaved_changes_in_front_survive_that_another_file_is_read_anew(rig: Workstation) -> None:
-    """VS Code's own command to revert a file takes the one in front, whichever it is told."""
+    """VS Code's own command for reverting a file reverts the one in front, whichever file it is given."""
     behind, front = rig.opens(rig.file("behind.py")), rig.opens(rig.file("front.py"))
     rig.types("mine ")
     behind.write_text("theirs\n")
@@ -229,7 +229,7 @@ def test_a_notebook_is_read_anew_or_left_alone(rig: Workstation, backups: Path) 
     path = rig.file("a.ipynb", NOTEBOOK)
     rig.opens_notebook(path)
     path.write_text(NOTEBOOK.replace("one", "theirs"))
-    answer: list[Any] = wait_until(  # on a busy machine it takes VS Code longer than a refresh waits
+    answer: list[Any] = wait_until(  # on a busy machine, VS Code takes longer than a refresh waits
         lambda: rig.ask("refresh_buffer", file_path=str(path), backups=str(backups))["reloaded"], "the new text"
     )
     assert Path(answer[0]["backup"]).read_text() == NOTEBOOK

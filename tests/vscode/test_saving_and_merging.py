@@ -42,7 +42,7 @@ def merge(rig: Workstation, path: Path, *edits: dict[str, Any], version: int | N
 
 @pytest.fixture
 def merged(rig: Workstation) -> Path:
-    """Has the person's first line and the agent's fourth one; the agent's is on disk too."""
+    """An open file with the user's unsaved first line, into which the agent's fourth line, already on disk, is merged."""
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     path.write_text(THEIRS)

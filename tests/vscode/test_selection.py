@@ -1,4 +1,4 @@
-"""What a person has selected in a real VS Code."""
+"""What the user has selected in a real VS Code."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
 
 
 class Workstation(contextlib.ExitStack):
-    """Starts programs in the test's own home and ends them with the test. The test scripts ``model`` and checks its requests."""
+    """Starts programs in the test's own home and ends them with it. The test scripts ``model`` and checks its requests."""
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__()

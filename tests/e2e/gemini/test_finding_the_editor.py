@@ -36,7 +36,9 @@ def test_a_cli_in_another_directory_is_not_connected(rig: Workstation) -> None:
 
     gemini.prompt("/ide status")
     gemini.pane.wait_for(r"Directory mismatch|Nothing more was scripted")
-    if "Directory mismatch" not in gemini.pane.screen:  # the CLI was still starting, and has sent the command as a prompt
+    if (
+        "Directory mismatch" not in gemini.pane.screen
+    ):  # the CLI was still starting, and has sent the command as a prompt
         gemini.prompt("/ide status")
         gemini.pane.wait_for("Directory mismatch")
     neovim.wait_for_agents(0)

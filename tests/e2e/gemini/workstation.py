@@ -26,7 +26,7 @@ RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
 
 
 class Workstation(contextlib.ExitStack):
-    """Starts programs in the test's own home and ends them with the test. The test scripts ``model`` and checks its requests."""
+    """Starts programs in the test's own home and ends them with it. The test scripts ``model`` and checks its requests."""
 
     def __init__(self, project: Path, model: GeminiStub, tmux: Tmux) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Workstation(contextlib.ExitStack):
         return pane
 
     def gemini(self, *, recorded_as: tuple[str, str] | None = None) -> Gemini:
-        """Start the CLI in another terminal and connect it. ``recorded_as`` is a name for the transcript, and its description."""
+        """Start the CLI in another terminal and connect it. ``recorded_as``: the transcript's name, and its description."""
         if RECORD_INTO and recorded_as:
             return self.gemini_through(self.proxy(*recorded_as))
         gemini = self.lonely_gemini()

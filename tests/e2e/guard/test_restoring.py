@@ -1,4 +1,4 @@
-"""``drawbridge hook --restore``: what a reload replaced in an editor comes back."""
+"""``drawbridge hook --restore`` restores a text that a reload has replaced in an editor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def poem(rig: GuardedWorkstation) -> Path:
 
 @pytest.fixture
 def neovim(rig: GuardedWorkstation, poem: Path) -> Neovim:
-    """Claude has changed the poem twice, and Neovim has read it anew each time."""
+    """A Neovim that has reloaded the poem twice, after two edits by Claude."""
     neovim = rig.nvim(poem)
     rig.set_up()
     rig.ask_claude(read(poem), edit(poem, "two", "TWO"), edit(poem, "three", "3"), text("It is done."))
@@ -44,7 +44,7 @@ def test_a_number_of_the_list_is_put_back_and_shown(rig: GuardedWorkstation, poe
     assert said.startswith(f"{poem} was restored to its text from ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
-    assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"
+    assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "the replaced text is a copy, too"
 
 
 @pytest.mark.thorough

@@ -117,7 +117,7 @@ async def open_diff(rig: BridgedNeovim, agent: Agent, label: str, lines: int, ch
         call = agent.open_diff(path, "".join(new))
         await rig.shown()
         shown.append((time.perf_counter() - began) * 1000)
-        await asyncio.sleep(0.5)  # what Neovim draws afterwards counts too
+        await asyncio.sleep(0.5)  # what Neovim draws afterwards counts, too
         watch.cancel()
         blocked.append(await watch)
         await rig.reject()

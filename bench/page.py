@@ -118,7 +118,7 @@ def draws(person: Person, projects: dict[str, str]) -> None:
 
 
 def opens(person: Person, address: str) -> None:
-    """A phone with a CPU four times slower. A second visit gets the page from the worker's cache."""
+    """Visits the web UI twice with a CPU four times slower. On the second visit, it comes from the worker's cache."""
     person("throttle", cpu=4)
     for visit in ("first", "second"):
         person("goto", url=address)

@@ -145,7 +145,7 @@ def _with_packages() -> Node:
 
 
 def _run(command: list[str], what: str) -> None:
-    folder = str(Path(command[0]).parent)  # npm starts `node` by its name
+    folder = str(Path(command[0]).parent)  # npm finds `node` on PATH
     environment = {**os.environ, "PATH": os.pathsep.join([folder, os.environ.get("PATH", "")])}
     try:
         code = subprocess.run(command, cwd=SOURCES, env=environment, stdin=subprocess.DEVNULL, check=False).returncode

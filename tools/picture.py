@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def at_home(take: Callable[[Path], str]) -> str:
-    """Takes an image in its own home directory. Everything that runs for the image has ended afterwards."""
+    """Calls ``take`` with a temporary home directory. Everything that it starts has ended afterwards."""
     with tempfile.TemporaryDirectory(prefix="db-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         os.environ |= {"HOME": folder, "CLAUDE_CONFIG_DIR": f"{folder}/.claude"}

@@ -43,7 +43,7 @@ class Program(NamedTuple):
     recipe: str
     """Everything that the installed files depend on. Each recipe has its own directory."""
     install: Install
-    """Fills a directory; raises ``SetupError``."""
+    """Installs the program into a directory; raises ``SetupError`` if that fails."""
 
     @property
     def title(self) -> str:

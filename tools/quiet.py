@@ -10,7 +10,7 @@ from bootstrap import log
 
 PATIENCE = 300.0
 SAMPLE = 2.0
-"""Seconds: how long to wait at most, and how long to measure what the processes use."""
+"""The maximum wait, and the time during which the use of the processors is measured, in seconds."""
 
 BUSY = 0.2
 """The fraction of one processor that a process may use without being reported."""
@@ -19,7 +19,7 @@ PROC = Path("/proc")
 
 
 def wait(patience: float = PATIENCE, sample: float = SAMPLE) -> list[str]:
-    """Waits until no other process is busy, or for ``patience`` seconds. Returns the busy ones, as lines for people."""
+    """Waits until no other process is busy, or for ``patience`` seconds. Returns the busy ones, as lines for the log."""
     end = time.monotonic() + patience
     reported: set[str] = set()
     while (busy := others(sample)) and time.monotonic() < end:

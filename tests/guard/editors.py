@@ -28,9 +28,9 @@ MODE = msgpack.packb([1, 1, None, {"mode": "n", "blocking": False}])
 BLOCKED = msgpack.packb([1, 1, None, {"mode": "r", "blocking": True}])
 A_NOTIFICATION = msgpack.packb([2, "redraw", [["grid_line", 1, "text", {"a": None, "b": -1.5}]]])
 LATE = 0.03
-"""Seconds: more than no time, less than any deadline."""
+"""A delay in seconds that is shorter than any deadline."""
 LONG = 0.25
-"""Seconds: more than a short deadline, less than the patience with an editor at work."""
+"""A delay in seconds: longer than a short deadline, shorter than the wait for an editor that works on a request."""
 
 
 def plainly(mode: bytes, answer: bytes) -> Iterator[bytes]:

@@ -125,7 +125,7 @@ def claude(place: Place) -> str:
         def noticed() -> bool | None:
             if (
                 time.time() - a.stat().st_mtime > 2
-            ):  # it starts watching after a moment, then waits for the session to end
+            ):  # the CLI begins to watch only after a moment, so the file is written until it notices
                 a.write_text("one = 1\n")
             return any(payload["hook_event_name"] == "FileChanged" for payload in place.payloads()) or None
 

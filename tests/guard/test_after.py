@@ -23,7 +23,7 @@ def context(answer: dict[str, Any]) -> str:
     return text
 
 
-def test_after_an_edit_every_editor_reads_that_file_anew(guard: Guard) -> None:
+def test_after_an_edit_every_editor_reloads_that_file(guard: Guard) -> None:
     asked = [guard.neovim({A: {}}, pid=1), guard.neovim({}, pid=2), guard.vscode({A: {}}, pid=3)]
     assert guard.say(edited()) == {}
     place = os.environ["XDG_STATE_HOME"]
@@ -101,7 +101,7 @@ def test_a_vs_code_with_two_folders_tells_it_once(guard: Guard) -> None:
     assert len(both[0].told + both[1].told) == 1
 
 
-def test_what_the_editor_could_not_read_is_for_the_person(guard: Guard) -> None:
+def test_a_file_that_can_not_be_shown_is_reported_to_the_user(guard: Guard) -> None:
     kept = {"name": A, "lines": 3, "reason": "it is larger than 16 MB"}
     neovim = guard.neovim({A: {}}, answers={"refresh_buffer": STILL | {"kept": [kept]}})
     assert guard.say(edited()) == {}
@@ -121,7 +121,7 @@ def test_nonsense_afterwards_is_nothing(guard: Guard, nonsense: Any) -> None:
 ERROR = {"line": 3, "severity": "error", "message": "no\n  such  name", "source": "pyright", "code": "x"}
 
 
-def test_what_an_edit_made_worse_is_told(guard: Guard) -> None:
+def test_new_diagnostics_after_an_edit_are_reported(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [ERROR, ERROR], "pending": True}})
     guard.say(edit())
     assert context(guard.say(edited())) == (
@@ -158,7 +158,7 @@ def test_diagnostics_come_only_after_an_edit_and_if_set(guard: Guard) -> None:
     assert neovim.params_of("snapshot")[0]["remember"] is False
 
 
-def test_an_agent_that_is_connected_as_an_ide_hears_of_them_from_there(guard: Guard) -> None:
+def test_an_agent_connected_to_the_editor_gets_no_diagnostics(guard: Guard) -> None:
     connected = {"editor": "Neovim 0.12.4", "pid": 1, "files": [], "connected": [os.getppid(), "x", None]}
     answers = {"diagnostics": {"new": [ERROR], "pending": False}}
     guard.neovim({A: {}}, answers=answers | {"snapshot": connected})
@@ -282,7 +282,7 @@ def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path,
     assert bases() == []
 
 
-def test_what_its_editor_has_as_no_text_is_denied_too(guard: Guard, project: Path) -> None:
+def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
     """For example, a notebook in VS Code."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
     assert "The change can't be merged later here." in guard.denial(edit(str(project / "a.py")), answer="merge")
@@ -299,7 +299,7 @@ def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_m
     assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge", policy="any")
 
 
-def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, project: Path) -> None:
+def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path) -> None:
     """The hook before the edit was not called, or was called by another version of the agent."""
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
@@ -317,7 +317,7 @@ def test_calls_of_two_sessions_are_not_mixed_up(guard: Guard, project: Path) -> 
     assert len(bases()) == 3
 
 
-def test_what_was_kept_for_a_call_that_never_ended_goes_after_a_day(guard: Guard, project: Path) -> None:
+def test_the_base_of_an_unfinished_call_is_deleted_after_a_day(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     guard.say(edit(str(buffer.file)), answer="merge")

@@ -147,7 +147,7 @@ def test_a_vs_code_without_a_valid_answer_is_unknown(guard: Guard, manner: edito
     assert problem in guard.log[0]
 
 
-def test_one_at_a_prompt_costs_its_grace_and_not_the_deadline(guard: Guard) -> None:
+def test_an_editor_at_a_prompt_costs_less_than_the_deadline(guard: Guard) -> None:
     guard.neovim({A: KEPT}, manner=editors.at_a_prompt)
     with between(ask.BLOCKED_GRACE, 1):
         assert guard.say(edit(), deadline=5_000) == {}
@@ -162,7 +162,7 @@ def test_three_hung_editors_cost_one_deadline_and_the_living_are_heard(guard: Gu
     assert len(guard.log) == len(hung) + 1
 
 
-def test_one_that_takes_no_more_connections_is_unknown_at_once(guard: Guard) -> None:
+def test_an_editor_that_accepts_no_connections_is_unknown(guard: Guard) -> None:
     path = guard.socket()
     with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as fillers:
         listening.bind(str(path))
@@ -223,7 +223,7 @@ def test_an_editor_that_has_ended_is_not_asked(guard: Guard) -> None:
 
 
 def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
-    """An editor that answers, beside one that waits at a prompt."""
+    """An editor that answers, beside another one that waits at a prompt."""
     guard.neovim(manner=editors.at_a_prompt, pid=1)
     return guard.neovim(files, pid=2, **options)
 
@@ -238,7 +238,7 @@ def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: s
 
 
 @pytest.mark.parametrize("answer", ["ask", "wait", "save", "merge"])
-def test_nothing_goes_on_where_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
+def test_nothing_is_saved_when_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
     neovim = stuck_beside(guard, {str(file): KEPT})

@@ -111,7 +111,7 @@ def test_with_fail_closed_it_is_denied_where_there_may_be_something_to_deny(
     ],
     ids=["after", "after with no input", "changed", "a prompt cut short", "too large a start"],
 )
-def test_what_is_no_question_is_never_answered_with_a_denial(guard: Guard, data: bytes | dict[str, Any]) -> None:
+def test_only_events_before_a_call_are_denied(guard: Guard, data: bytes | dict[str, Any]) -> None:
     assert guard.say(data, fail="closed") == {}
 
 
@@ -150,7 +150,7 @@ def test_an_invalid_path_is_denied_for_every_agent_and_tool(guard: Guard, agent:
     assert neovim.asked == []
 
 
-def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("something\n\x1b[31m\ud800")
 
@@ -162,9 +162,7 @@ def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: py
     assert all(line.isprintable() for line in guard.log)
 
 
-def test_of_a_fault_of_ours_the_person_hears_and_not_of_what_an_agent_does_wrong(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_is_notified_of_internal_errors_only(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("something")
 
@@ -179,7 +177,7 @@ def test_of_a_fault_of_ours_the_person_hears_and_not_of_what_an_agent_does_wrong
 @pytest.mark.parametrize(
     "broken", ["refusal.shown_difference", "protect.notify_editors", "state.log", "protect.protected_in"]
 )
-def test_no_fault_of_ours_lets_through_what_is_known_to_be_unsaved(
+def test_no_internal_error_lets_a_known_overwrite_through(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -203,7 +201,7 @@ def test_closed_stays_closed_where_not_even_the_failure_can_be_told(
     assert guard.say(edited(), fail="closed") == {}
 
 
-# As processes.
+# The guard as a process.
 
 
 @pytest.fixture(params=["fast", "command"])

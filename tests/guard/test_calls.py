@@ -182,7 +182,7 @@ def test_a_path_is_absolute_but_otherwise_as_the_agent_reads_it(
     assert parse(payload).paths == [whole.replace("HERE", str(tmp_path))]
 
 
-def test_a_directory_that_is_gone_matters_to_nobody_who_does_not_need_it(
+def test_a_deleted_directory_does_not_matter_to_absolute_paths(
     guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent may remove the directory that its hooks start in."""

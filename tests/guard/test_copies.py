@@ -14,7 +14,7 @@ from .conftest import Guard
 from .payloads import KEPT, edited
 
 NOW = 1_790_000_000_000
-"""Milliseconds since 1970."""
+"""The time of the newest copy, in milliseconds since 1970."""
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def kept(home: Path) -> Path:
 
 
 def copied(directory: Path, path: Path | str, content: str, *, ago: int = 0, pid: int = 4711) -> Path:
-    """A copy with the former ``content`` of ``path``, as an editor writes it. ``ago`` is its age in milliseconds."""
+    """Create a copy of ``path`` with this content, as an editor writes it. ``ago`` is its age in milliseconds."""
     copy = directory / f"{NOW - ago}.{pid}{path}"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(content)
@@ -49,7 +49,7 @@ def test_the_newest_is_listed_first_with_where_it_was(kept: Path) -> None:
     assert Path(found[0].file).read_text() == "three"
 
 
-def test_what_is_no_copy_is_passed_over(kept: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_copies_are_ignored(kept: Path, tmp_path: Path) -> None:
     copied(kept, "/ws/a.py", "x")
     (kept / "file").write_text("x")
     (kept / "1.2").write_text("x")
@@ -102,7 +102,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
     assert len(copies.listed(str(kept))) == 1
 
 
-# The command.
+# The ``--restore`` option of the command.
 
 
 def test_without_copies_it_says_so() -> None:

@@ -162,7 +162,7 @@ def test_another_users_socket_is_not_even_connected_to(guard: Guard) -> None:
     assert guard.denial(edit())
 
 
-def test_what_is_no_socket_is_passed_over(guard: Guard, listen: Callable[[Path], str]) -> None:
+def test_files_that_are_not_sockets_are_ignored(guard: Guard, listen: Callable[[Path], str]) -> None:
     target = listen(guard.sockets / "other" / "socket")
     guard.socket().write_text("")
     guard.socket().mkdir()

@@ -29,13 +29,13 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(values, st.booleans(), st.sampled_from([None, 0, 2]))
-def test_what_json_writes_is_read_the_same(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_the_output_of_json_is_parsed_to_the_same_value(value: Any, ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert same(json_text.parse(text.encode()), json.loads(text))
 
 
 @given(values)
-def test_what_it_writes_is_read_by_json_the_same(value: Any) -> None:
+def test_json_parses_the_output_to_the_same_value(value: Any) -> None:
     text = json_text.dump(value)
     assert text.isascii()
     assert "\n" not in text
@@ -111,7 +111,7 @@ def test_parsing_works_without_the_json_package() -> None:
     assert (ended.output.decode(), ended.errors) == (f"{json.loads(text)} False\n", "")
 
 
-def test_bytes_that_are_no_utf8_are_none_either() -> None:
+def test_bytes_that_are_not_utf8_are_rejected() -> None:
     for data in (b'"\xff"', b'"\xed\xa0\x80"', '"a"'.encode("utf-16")):
         with pytest.raises(ValueError, match="utf-8"):
             json_text.parse(data)

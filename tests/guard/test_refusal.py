@@ -75,7 +75,7 @@ def test_a_line_too_long_to_show_is_left_out(reason: Callable[..., str]) -> None
     assert "characters of this diff are left out" in said
 
 
-def test_what_is_no_text_is_no_reason_to_fail(reason: Callable[..., str]) -> None:
+def test_files_that_are_not_text_do_no_harm(reason: Callable[..., str]) -> None:
     said = reason(bytes(range(256)), "\0\x01\x1b[31m\ud800\udc80\n")
     assert "has unsaved changes" in said
     assert said.encode()

@@ -123,9 +123,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("payload", OTHERS, ids=name)
-def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
-    guard: Guard, server: Server, payload: Payload
-) -> None:
+def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
     assert guard.say(payload) == {}
     server.end()
     told = dict(payload)
@@ -135,7 +133,7 @@ def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
 
 
 @pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
-def test_what_is_none_of_its_business_is_not_told(guard: Guard, server: Server, payload: Payload) -> None:
+def test_other_events_are_not_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
     assert guard.say(payload) == {}
     server.end()
     assert server.heard == []
@@ -218,7 +216,7 @@ def test_the_process_of_the_agent_is_the_one_that_it_names(
     assert server.heard[0]["pid"] == 4711
 
 
-def test_a_question_that_is_settled_at_the_desk_leaves_no_opinion(guard: Guard, server: Server) -> None:
+def test_a_question_answered_in_the_terminal_gets_no_opinion(guard: Guard, server: Server) -> None:
     server.answer(None)
     assert guard.say(ASKED) == {}
 
@@ -241,7 +239,7 @@ def test_unattended_runs_and_the_servers_own_are_not_reported(
 def test_a_background_session_is_reported_and_answered(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CLI marks it as unattended, but a person can attach to it, and it waits for one."""
+    """The CLI marks the session as unattended, but it waits for a user, who can attach to it."""
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
@@ -266,7 +264,7 @@ def test_headless_runs_in_the_background_ask_nobody(
 def test_a_subagents_question_never_waits_long(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
-    """Its dialog appears in the terminal only when the hook has ended."""
+    """The subagent's dialog appears in the terminal only when the hook has ended."""
     monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.2)
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
@@ -277,7 +275,7 @@ def test_a_subagents_question_never_waits_long(
 def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its dialog is in the terminal already."""
+    """The subagent's dialog is already in the terminal."""
     assert report.OWN_DIALOG == session.OWN_DIALOG
     monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
@@ -311,7 +309,7 @@ def left_behind(name: str) -> Path:
     return place / name
 
 
-def test_of_several_the_newest_that_lives_is_told(guard: Guard, server: Server) -> None:
+def test_of_several_servers_the_newest_live_one_is_used(guard: Guard, server: Server) -> None:
     left_behind(f"{9_999_999_999_999}-1.sock")
     left_behind(f"{1:013d}-1.sock")
     server.answer(ALLOW)
@@ -530,7 +528,7 @@ def test_a_hook_without_anything_to_take_does_not_wait(guard: Guard, server: Ser
 
 @pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])
 def test_what_is_handed_over_comes_before_the_other_context(others: str, kept: bool) -> None:
-    """Claude Code moves more than 10,000 characters to a file."""
+    """Claude Code moves a context of more than 10,000 characters to a file."""
     call = calls.Call("claude", calls.PROMPT, recorded("claude", "UserPromptSubmit"))
     call.handed = "Two comments."
     answer = json.loads(calls.add_context(call, others))

@@ -29,7 +29,7 @@ def let_through(answer: dict[str, Any]) -> str:
     return told
 
 
-def test_a_call_goes_on_as_soon_as_the_person_has_saved(guard: Guard) -> None:
+def test_a_call_continues_as_soon_as_the_user_has_saved(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.15, lambda: neovim.files.update({A: {}}))
     timer.start()
@@ -131,7 +131,7 @@ def test_what_can_not_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> N
     assert f"Neovim 0.12.4 could not save a.py: {why}." in guard.denial(edit(), answer="save")
 
 
-def test_gemini_cli_can_not_be_told_but_goes_on(guard: Guard) -> None:
+def test_gemini_cli_continues_without_a_context(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     assert guard.say(recorded("gemini", "BeforeTool", "replace"), agent="gemini", answer="save") == {}
 

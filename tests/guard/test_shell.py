@@ -162,7 +162,7 @@ def test_a_name_with_a_link_in_it_is_the_same_file(ws: Path) -> None:
     assert shell.named(f"rm {ws}/link.py", "/", names) == names
 
 
-def test_of_many_files_those_that_are_named_in_their_order(ws: Path) -> None:
+def test_named_files_are_returned_in_their_order(ws: Path) -> None:
     names = [str(ws / name) for name in ("c.py", "a.py", "b.txt", "sub/d.py")]
     assert shell.named("rm *.py sub/d.py", str(ws), names) == [names[0], names[1], names[3]]
 

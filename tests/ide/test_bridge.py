@@ -124,7 +124,7 @@ async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folde
             assert agent.notices == []
 
 
-async def test_what_was_selected_before_is_told_to_an_agent_that_comes_later(folder: Path) -> None:
+async def test_an_agent_that_connects_later_gets_the_selection(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
     async with open_bridge(folder, editor) as rig, claude(rig) as agent:
@@ -154,7 +154,7 @@ async def test_without_context_nothing_is_volunteered_and_what_the_person_sends_
         assert agent.notices == []
 
 
-async def test_what_is_sent_before_an_agent_is_there_is_kept_and_the_person_is_told(folder: Path) -> None:
+async def test_a_mention_before_an_agent_connects_is_kept(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         rig.editor.mention(str(folder / "poem.txt"))
         await until(lambda: rig.editor.told)
@@ -172,7 +172,7 @@ async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
             await until(lambda: rig.editor.announced[-1].agents == ("Claude Code", "Claude Code"))
         await until(lambda: rig.editor.announced[-1].agents == ())
         numbers = [len(state.agents) for state in rig.editor.announced]
-        assert [number for number, _ in groupby(numbers)] == [0, 1, 2, 1, 0], "in order"
+        assert [number for number, _ in groupby(numbers)] == [0, 1, 2, 1, 0], "the announcements are in order"
         assert (1,) in [state.pids for state in rig.editor.announced], "the process ID that the agent has sent"
         state = rig.editor.announced[0]
         assert (state.port, state.token) == (rig.launched.port, rig.launched.token)
@@ -240,7 +240,7 @@ async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
             await rig.stop.wait()
 
 
-async def test_a_lock_that_can_not_be_rewritten_is_told_and_the_bridge_goes_on(folder: Path, tmp_path: Path) -> None:
+async def test_the_bridge_continues_if_its_lock_can_not_be_rewritten(folder: Path, tmp_path: Path) -> None:
     async with open_bridge(folder) as rig, claude(rig) as agent:
         path = Path(rig.launched.files["lock_file"].path)
         path.unlink()
@@ -253,7 +253,7 @@ async def test_a_lock_that_can_not_be_rewritten_is_told_and_the_bridge_goes_on(f
         path.rmdir()
 
 
-async def test_an_editor_that_hangs_when_it_is_told_things_harms_nobody(folder: Path) -> None:
+async def test_an_editor_that_hangs_does_not_affect_agents(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         rig.editor.hung = True
         rig.editor.mention(str(folder / "poem.txt"))

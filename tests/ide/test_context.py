@@ -74,7 +74,7 @@ def test_what_was_never_in_front_or_is_closed_is_left_out() -> None:
     assert [file["path"] for file in files(recent.context(None, ["/c", "/a", "/never"]))] == ["/c", "/a"]
 
 
-def test_where_the_file_in_front_can_not_be_told_no_other_is_active() -> None:
+def test_no_file_is_active_if_the_one_in_front_is_left_out() -> None:
     recent = after("/a", "/new")
     assert files(recent.context(selection("/new"), ["/a"])) == [{"path": "/a", "timestamp": 1_000}]
 
@@ -132,7 +132,7 @@ def test_bytes_that_are_no_text_do_not_break_the_message() -> None:
     assert (file["path"], file["selectedText"]) == ("/caf\ufffd", "b\ufffd")
 
 
-# the check before it leaves
+# the check before a notification is sent
 
 
 def test_the_verdicts() -> None:
@@ -158,7 +158,7 @@ def test_the_verdicts() -> None:
         OpenFile("/a", 1.5),  # type: ignore[arg-type]
     ],
 )
-def test_what_the_cli_would_break_on_does_not_leave(file: OpenFile) -> None:
+def test_a_file_that_would_break_the_cli_is_not_sent(file: OpenFile) -> None:
     with pytest.raises(msgspec.ValidationError):
         gemini_notices.encode(ContextUpdate(WorkspaceState((file,))))
 

@@ -49,11 +49,11 @@ async def test_a_proposal_is_shown_with_what_it_changes_and_who_asks(rig: Bridge
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_what_is_accepted_is_told_and_the_cli_writes_it(rig: BridgeRig) -> None:
+async def test_an_accepted_text_is_sent_and_the_cli_writes_it(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("zwei\n"))
         assert await stream.receive("ide/diffAccepted") == {"filePath": rig.path(), "content": "zwei\n"}
-        assert Path(rig.path()).read_text() == "one\ntwo\n", "we never write"
+        assert Path(rig.path()).read_text() == "one\ntwo\n", "the bridge never writes files"
 
 
 async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
@@ -160,7 +160,7 @@ async def test_the_agent_may_decide_as_the_person_would(rig: BridgeRig) -> None:
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_proposing_anew_replaces_the_proposal_without_a_verdict(rig: BridgeRig) -> None:
+async def test_a_second_proposal_replaces_the_first_without_a_verdict(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         first = await propose(rig, cli)
         await cli.open_diff(rig.path(), "EINS\n")
@@ -236,7 +236,7 @@ async def ask_as_claude(claude: ClientConnection, path: str, text: str) -> None:
         ("poem.txt/below", "x"),
     ],
 )
-async def test_what_can_not_be_shown_leaves_the_clis_own_dialog_and_tells_the_person(
+async def test_a_proposal_that_can_not_be_shown_is_left_to_the_cli(
     rig: BridgeRig, name: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error as the answer would break the real CLI, and a verdict would close its dialog."""
@@ -297,7 +297,7 @@ async def test_closing_in_an_editor_that_hangs_lets_the_cli_go_on(rig: BridgeRig
         assert (await stream.message())["params"] == {"filePath": rig.path("song.txt")}
 
 
-async def test_a_fault_of_ours_in_a_proposal_is_logged_and_harms_no_other(
+async def test_an_internal_error_in_a_proposal_harms_no_other(
     rig: BridgeRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> None:

@@ -61,7 +61,7 @@ def test_the_file_contains_what_the_cli_needs_and_our_pid(directory: Path, file:
     }
 
 
-def test_nobody_else_can_read_it_and_no_part_of_it_lies_about(directory: Path, file: GeminiFile) -> None:
+def test_only_the_user_can_read_the_file(directory: Path, file: GeminiFile) -> None:
     file.write(1, "Neovim", ["/"])
     assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -113,7 +113,7 @@ def test_the_latest_bridge_of_a_folder_has_the_link_and_keeps_it(directory: Path
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"port": 1}', "no JSON"])
-def test_what_somebody_else_put_there_stays(directory: Path, file: GeminiFile, content: str) -> None:
+def test_a_foreign_file_in_place_of_the_link_stays(directory: Path, file: GeminiFile, content: str) -> None:
     directory.mkdir(parents=True)
     foreign = directory / link_of("/a")
     foreign.write_text(content)
@@ -123,7 +123,7 @@ def test_what_somebody_else_put_there_stays(directory: Path, file: GeminiFile, c
     assert os.listdir(directory) == [foreign.name]
 
 
-def test_where_there_are_no_links_a_plain_file_says_the_same(
+def test_without_symbolic_links_a_copy_replaces_the_link(
     directory: Path, file: GeminiFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "symlink", _no_links)

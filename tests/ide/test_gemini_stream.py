@@ -40,7 +40,7 @@ async def decide(rig: BridgeRig, cli: Cli, text: str, name: str = "poem.txt") ->
 # the workspace
 
 
-async def test_what_is_open_is_told_the_moment_the_stream_opens(folder: Path) -> None:
+async def test_open_files_are_sent_when_the_stream_opens(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
     async with open_gemini_bridge(folder, editor) as rig:
@@ -51,7 +51,7 @@ async def test_what_is_open_is_told_the_moment_the_stream_opens(folder: Path) ->
     assert (file["isActive"], file["cursor"]) == (True, {"line": 1, "character": 1})
 
 
-async def test_where_nothing_is_open_that_is_told(cli: Cli) -> None:
+async def test_without_open_files_an_empty_context_is_sent(cli: Cli) -> None:
     async with await cli.listen() as stream:
         assert await stream.receive("ide/contextUpdate") == {"workspaceState": {"openFiles": []}}
 
@@ -106,7 +106,7 @@ async def test_every_session_is_told_of_the_workspace(rig: BridgeRig) -> None:
             assert (await stream.files())[0]["selectedText"] == "one"
 
 
-async def test_an_editor_that_can_not_say_what_is_open_harms_nobody(rig: BridgeRig) -> None:
+async def test_an_editor_that_hangs_does_not_affect_the_stream(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.hung = True
         select(rig, "poem.txt", 0, 3)
@@ -135,7 +135,7 @@ async def test_a_silent_stream_is_kept_alive(rig: BridgeRig, monkeypatch: pytest
 async def test_a_second_stream_replaces_the_first(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, first), await cli.listen() as second:
         assert await second.files() == []
-        assert await first.message() is None, "the first one is ended in good order"
+        assert await first.message() is None, "the first stream is ended cleanly"
         await decide(rig, cli, "ONE\n")
         assert await second.receive("ide/diffAccepted")
         assert len(rig.bridge.gemini._sessions) == 1

@@ -146,7 +146,7 @@ async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
         assert one.lock.exists()
 
 
-# it can't start
+# the bridge can't start
 
 
 async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
@@ -158,9 +158,7 @@ async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason
     assert errors.count("\n") == 1
 
 
-async def test_a_neighbour_who_holds_geminis_directory_keeps_gemini_away_and_nobody_else(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_without_geminis_directory_claude_is_still_served(folder: Path, tmp_path: Path) -> None:
     """The directory is in /tmp, where any user may create it first."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp" / "gemini").write_text("mine")
@@ -176,7 +174,7 @@ async def test_a_neighbour_who_holds_geminis_directory_keeps_gemini_away_and_nob
     assert "gemini/ide can't be made a private directory" in errors
 
 
-# it ends
+# the bridge ends
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -280,7 +278,7 @@ async def test_a_signal_is_heard_while_the_editor_hangs(hung_editor: Path, locks
         assert os.listdir(locks) == []
 
 
-# it works
+# the bridge works
 
 
 @pytest.mark.parametrize(
@@ -320,7 +318,7 @@ async def test_the_log_tells_what_was_refused_and_never_the_token(folder: Path, 
         assert "wrong-token" not in told
 
 
-# its parts
+# parts of the bridge
 
 
 def test_a_free_port_is_found_in_the_range_that_the_spec_asks_for() -> None:

@@ -295,7 +295,7 @@ async def test_two_agents_on_one_file_are_shown_one_after_the_other(
         await third
 
 
-async def test_a_proposal_that_waits_for_its_turn_can_be_taken_back(
+async def test_a_proposal_that_waits_for_its_turn_can_be_withdrawn(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
     first = propose(reviews, file, owner="claude")
@@ -602,7 +602,7 @@ async def test_code_is_shown_as_code_and_the_person_may_change_it(editor: Watche
     assert not reviews._tasks._tasks
 
 
-async def test_code_that_is_rejected_or_taken_back_is_not_allowed(editor: Watched, reviews: Reviews) -> None:
+async def test_code_that_is_rejected_or_withdrawn_is_not_allowed(editor: Watched, reviews: Reviews) -> None:
     task = asyncio.create_task(reviews.review_code("claude", "Claude Code", "print(1)\n"))
     editor.decide((await shown(editor)).id, Rejected())
     assert await task is None

@@ -161,7 +161,7 @@ async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, s
     assert bridge.editor.terminals == {812: ["Do it"]}
 
 
-async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, file: Path) -> None:
+async def test_a_server_that_starts_later_gets_the_open_proposals(bridge: Bridge, file: Path) -> None:
     task = bridge.propose(file)
     proposal = await bridge.shown()
     async with Server().listening() as server:
@@ -170,7 +170,7 @@ async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, f
         assert await decided(task) == Accepted(NEW)
 
 
-async def test_what_is_open_when_a_server_ends_is_the_same_question_at_the_next(bridge: Bridge, file: Path) -> None:
+async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, file: Path) -> None:
     another = file.with_name("b.py")
     tasks = [bridge.propose(file, "one"), bridge.propose(another, "two")]
     async with Server().listening() as server:
@@ -281,7 +281,7 @@ async def test_the_editor_shows_what_others_propose_and_its_decision_is_told(
     assert [said for said in server.heard if isinstance(said, wire.Proposed)] == []
 
 
-async def test_what_is_decided_elsewhere_is_closed_and_nothing_is_told(
+async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     bridge: Bridge, server: Server, file: Path
 ) -> None:
     server.says(offer(file))

@@ -269,7 +269,7 @@ async def test_open_diff_rejected_says_which(rig: ClaudeRig, agent: Agent, proje
     assert texts(await agent.answer(id)) == ["DIFF_REJECTED", "the tab"]
 
 
-async def test_open_diff_taken_back_is_answered_as_rejected(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_open_diff_that_is_withdrawn_is_answered_as_rejected(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     """If openDiff were answered with TAB_CLOSED, the real CLI would take the change as accepted."""
     id = agent.ask("openDiff", **diff(project / "main.py", tab="the tab"))
     await rig.proposals()
@@ -516,7 +516,7 @@ async def test_every_piece_of_code_is_asked_about(rig: ClaudeRig, agent: Agent, 
     assert not (project / "made").exists()
 
 
-async def test_what_the_person_made_of_the_code_is_what_runs(rig: ClaudeRig, agent: Agent) -> None:
+async def test_code_edited_by_the_user_is_what_runs(rig: ClaudeRig, agent: Agent) -> None:
     assert await run_code(rig, agent, "print('theirs')", Accepted("print('mine')")) == "mine\n"
 
 

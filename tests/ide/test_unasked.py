@@ -1,4 +1,4 @@
-"""A file that a connected agent writes without a proposal is reloaded, and a notice shows why no diff opened."""
+"""If a connected agent writes a file without a proposal, the editor reloads it, and a notice says why no diff opened."""
 
 from __future__ import annotations
 

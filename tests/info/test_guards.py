@@ -189,7 +189,7 @@ async def test_settings_that_are_not_valid_are_named_with_line_and_column(folder
     assert len(said["problems"]) == 2
 
 
-async def test_what_has_not_the_shape_of_hooks_is_passed_over(folder: Path) -> None:
+async def test_settings_without_valid_hooks_are_ignored(folder: Path) -> None:
     oddities: list[Any] = [
         [],
         {"hooks": 1},

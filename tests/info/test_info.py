@@ -273,7 +273,7 @@ async def test_only_what_a_dead_editor_left_is_swept(folder: Path, sockets: Path
     assert os.listdir(sockets) == [os.path.basename(starting)]
 
 
-async def test_what_only_has_the_name_of_an_editor_is_not_ours(folder: Path) -> None:
+async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> None:
     path = Path(f"{launcher.socket_prefix(str(folder))}4711.sock")
     path.write_text("a trap")
     said = await report(folder, "--sweep")
@@ -447,7 +447,7 @@ def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Pa
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
     short_name = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    }  # `drawbridge`, wherever the checkout is
+    }  # so that the command is shown as `drawbridge`, wherever the checkout is
     environment = dict(os.environ) | short_name | ({"NO_COLOR": "1"} if colorless else {})
     with Tmux.server(columns=80, rows=50) as tmux, mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         shell = ["sh", "-c", '"$@"; echo "ended: $?"; read line', "sh"]

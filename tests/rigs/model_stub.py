@@ -1,4 +1,4 @@
-"""What the stand-ins for the models' APIs share: an HTTP server on 127.0.0.1 and a script of what the model answers."""
+"""The common part of the stubs for the models' APIs: an HTTP server on 127.0.0.1 and a script of the model's answers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 T = TypeVar("T")
 
 TERMINAL = {"TERM": "tmux-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
-"""What any terminal reports to the program that runs on it."""
+"""The environment variables that any terminal sets for the program that runs on it."""
 
 OPTIONS = """
 set -g default-terminal tmux-256color

@@ -81,9 +81,7 @@ def test_setup_creates_what_it_needs_and_removes_it_again(agent: str, scope: str
     "agent", ["claude", *(pytest.param(agent, marks=pytest.mark.thorough) for agent in ("codex", "gemini"))]
 )
 @pytest.mark.parametrize("text", PERSONS.values(), ids=PERSONS.keys())
-def test_what_the_person_had_is_there_all_the_time_and_to_the_byte_afterwards(
-    agent: str, text: str, setup: Setup
-) -> None:
+def test_the_users_settings_are_kept_byte_for_byte(agent: str, text: str, setup: Setup) -> None:
     path = settings_file(agent)
     path.write_bytes(text.encode())
     assert setup(agent).code == 0
@@ -205,7 +203,7 @@ def around(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 @pytest.mark.parametrize("record", ["kept", "lost", "damaged"])
-def test_what_the_person_has_put_around_it_stays(agent: str, record: str, setup: Setup) -> None:
+def test_the_users_changes_around_our_hooks_stay(agent: str, record: str, setup: Setup) -> None:
     setup(agent)
     wanted = around(settings_file(agent))
     notes = stub(agent).parent.parent / "setup.json"
@@ -239,7 +237,7 @@ def test_duplicate_hooks_are_removed(setup: Setup) -> None:
     assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"PreCompact": 0}
 
 
-def test_where_its_record_is_lost_no_empty_object_stays(setup: Setup) -> None:
+def test_without_its_record_setup_leaves_no_empty_object(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text('{"a": 1}')
     setup("claude")
@@ -338,7 +336,7 @@ def test_a_byte_order_mark_stays_where_the_agent_takes_it(setup: Setup) -> None:
     assert "line 1, column 1: a byte order mark" in setup("gemini").errors
 
 
-def test_what_is_said_as_json_is_what_was_done(setup: Setup) -> None:
+def test_the_json_output_says_what_was_done(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     would = setup("claude", "--json", "--dry-run").facts
@@ -402,7 +400,7 @@ def test_the_directory_that_an_agent_is_told_to_use_is_used(
         assert "hooks" in json.loads((home / "elsewhere" / agent / file).read_text())
 
 
-def test_where_the_directory_is_gone_that_is_said(setup: Setup) -> None:
+def test_a_deleted_current_directory_is_reported(setup: Setup) -> None:
     Path.cwd().rmdir()
     said = setup("claude")
     assert (said.code, said.output) == (2, "")

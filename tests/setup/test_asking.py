@@ -117,9 +117,7 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     assert "BeforeTool" in path.read_text()
 
 
-def test_what_a_settings_file_brings_along_does_nothing_to_the_terminal(
-    terminal: Callable[..., Terminal], home: Path
-) -> None:
+def test_control_characters_in_settings_are_escaped(terminal: Callable[..., Terminal], home: Path) -> None:
     path = home / ".gemini" / "settings.json"
     path.parent.mkdir()
     path.write_text('{\n\t// \x1b[2J\u202e\n\t"a": 1\n}')
@@ -204,7 +202,7 @@ def test_without_a_terminal_nothing_is_changed(
         '{"permissions": {"disableAutoMode": "no", "allow": []}}',
     ],
 )
-def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: Setup, user: Path) -> None:
+def test_the_mode_is_set_and_removed_byte_for_byte(text: str, setup: Setup, user: Path) -> None:
     user.parent.mkdir()
     user.write_text(text)
     said = setup("claude", "--yes")
@@ -255,7 +253,7 @@ def test_permissions_of_another_kind_are_untouched_and_said(setup: Setup, user: 
 
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("place", ["user", "project", "local", "managed"])
-def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
+def test_disabled_hooks_of_claude_are_reported(
     place: str, setup: Setup, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed = tmp_path / "managed.json"
@@ -271,7 +269,7 @@ def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
 
 
 @pytest.mark.usefixtures("guard")
-def test_what_keeps_other_agents_from_their_hooks_is_said(setup: Setup, home: Path) -> None:
+def test_disabled_hooks_of_other_agents_are_reported(setup: Setup, home: Path) -> None:
     gemini = put(home / ".gemini" / "settings.json", {"hooksConfig": {"enabled": False, "disabled": ["drawbridge"]}})
     said = setup("gemini").errors
     assert f"{gemini} sets hooksConfig.enabled = false" in said
@@ -294,7 +292,7 @@ def test_a_file_that_others_share_is_told_apart(agent: str, setup: Setup) -> Non
 
 
 @pytest.mark.usefixtures("guard")
-def test_what_was_asked_wrongly_shows_the_usage(setup: Setup) -> None:
+def test_invalid_arguments_show_the_usage(setup: Setup) -> None:
     for words in ([], ["cursor"], ["claude", "--scope", "world"], ["claude", "--answer"], ["nvim", "--scope", "user"]):
         with pytest.raises(SystemExit) as stop:
             setup(*words)

@@ -57,7 +57,7 @@ def test_a_hook_that_calls_our_guard_is_ours() -> None:
         assert not hooks.is_guard_hook(handler, "codex")
 
 
-def test_what_only_looks_like_ours_is_the_person_s() -> None:
+def test_a_hook_that_only_looks_like_ours_is_the_users() -> None:
     for handler in (
         {"type": "command", "command": "drawbridge hook"},
         {"type": "command", "command": "cat /home/ada/drawbridge/guard/README.md"},

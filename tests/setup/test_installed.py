@@ -151,7 +151,7 @@ def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit", "Stop"])
-def test_a_guard_that_is_gone_is_said_and_holds_nobody_back(setup: Setup, guard: Path, event: str) -> None:
+def test_a_missing_guard_is_reported_and_blocks_nothing(setup: Setup, guard: Path, event: str) -> None:
     """The guard was removed while the agent ran, or only the agent's settings were copied to another machine. The exit code
     is not 2, which would deny every call and every prompt."""
     setup("claude")

@@ -161,7 +161,7 @@ def test_the_person_s_own_call_is_the_one_that_counts(text: str, newest: Path, s
     assert seen["locks"] == 1
 
 
-def test_where_the_configuration_starts_it_no_starter_is_written(newest: Path, setup: Setup, home: Path) -> None:
+def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup: Setup, home: Path) -> None:
     starter = packages(home) / "drawbridge-setup"
     path = init(home, "-- require('drawbridge').setup{}\n")
     setup("nvim")

@@ -96,7 +96,7 @@ def test_a_service_that_was_stopped_is_started_again(setup: Setup, systemd: Path
     assert asked(systemd)[-1] == "restart drawbridge.service"
 
 
-def test_what_a_person_changed_in_it_is_kept_beside(setup: Setup, home: Path, systemd: Path) -> None:
+def test_the_users_changes_to_the_unit_are_kept_as_a_copy(setup: Setup, home: Path, systemd: Path) -> None:
     setup("serve")
     mine = unit(home).read_text() + "# mine\n"
     unit(home).write_text(mine)
@@ -120,9 +120,7 @@ def test_a_unit_of_somebody_else_is_left_alone(setup: Setup, home: Path, systemd
     assert (left(home), asked(systemd)) == (before, [])
 
 
-def test_where_no_manager_answers_the_file_is_written_and_the_commands_are_named(
-    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_manager_the_file_is_written(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "succeeds", lambda *command: False)
     said = setup("serve")
     assert unit(home).exists()

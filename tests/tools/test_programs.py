@@ -73,7 +73,7 @@ def test_a_damaged_program_is_fetched_again(damage: str) -> None:
     assert install.installs == 2
 
 
-def test_what_python_compiles_for_itself_is_no_damage() -> None:
+def test_bytecode_from_python_is_not_damage() -> None:
     install = Fetched()
     wanted = program(install)
     programs.fetch(wanted)

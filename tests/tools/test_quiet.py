@@ -1,4 +1,4 @@
-"""A proof names the programs that use the processors beside it, and waits for them to end."""
+"""Before a proof, programs that use the processors are named, and it waits for them to end."""
 
 from __future__ import annotations
 

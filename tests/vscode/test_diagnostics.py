@@ -54,7 +54,7 @@ def writes(rig: Workstation, path: Path, text: str) -> None:
     rig.ask("refresh_buffer", file_path=str(path))
 
 
-def test_what_came_with_the_edit_is_told_and_what_was_there_is_not(rig: Workstation, path: Path) -> None:
+def test_only_new_diagnostics_are_reported(rig: Workstation, path: Path) -> None:
     reports(rig, path, (1, "old", "Error", None), (2, "gone soon", "Warning", None))
     rig.snapshot(path, remember=True)
     writes(rig, path, "zero\none\ntwo\nthree\n")
@@ -94,7 +94,7 @@ def test_nothing_is_pending_without_a_language_server(rig: Workstation) -> None:
     assert found(rig, path) == {"new": [], "pending": False}
 
 
-def test_what_was_not_remembered_has_nothing_new(rig: Workstation, path: Path) -> None:
+def test_without_remember_nothing_is_new(rig: Workstation, path: Path) -> None:
     reports(rig, path, (1, "old", "Error", None))
     assert found(rig, path) == {"new": [], "pending": False}
 

@@ -164,7 +164,7 @@ def test_wrong_parameters_are_named_and_change_nothing(rig: Workstation, method:
     assert rig.notices() == []
 
 
-def test_nonsense_is_answered_and_the_connection_goes_on(rig: Workstation) -> None:
+def test_invalid_lines_are_answered_and_the_connection_continues(rig: Workstation) -> None:
     with Lines(rig.socket) as lines:
         lines.send(b'nonsense\n\xff\xfe\n{"id": 4, "method": "explode"}\n{"id": 5, "method": "get_visual_selection"}\n')
         answers = [lines.receive() for _ in range(4)]

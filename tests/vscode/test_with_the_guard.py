@@ -93,7 +93,7 @@ def test_unsaved_work_and_an_edit_are_merged(rig: Workstation) -> None:
     wait_until(lambda: path.read_text() == "mine one\ntwo\n3\n", "the save")
 
 
-def test_what_a_command_wrote_is_noticed(rig: Workstation) -> None:
+def test_changes_by_a_command_are_noticed(rig: Workstation) -> None:
     clean, modified = rig.opens(rig.file("clean.py")), rig.opens(rig.file("modified.py"))
     rig.types("mine ")
     clean.write_text("theirs\n")

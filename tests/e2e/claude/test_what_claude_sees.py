@@ -101,7 +101,7 @@ def test_the_model_gets_the_diagnostics_it_asks_for(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_what_an_edit_broke_is_in_a_later_request(rig: Workstation) -> None:
+def test_new_diagnostics_after_an_edit_are_in_a_later_request(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     claude = rig.claude(recorded_as=("new-diagnostics", "An Edit after which the editor has a new diagnostic."))

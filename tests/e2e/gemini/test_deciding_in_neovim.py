@@ -148,7 +148,7 @@ def test_an_emptied_proposal_is_rejected_and_the_person_is_told(rig: Workstation
 
 
 @pytest.mark.thorough
-def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(rig: Workstation) -> None:
+def test_a_change_to_unsaved_lines_is_left_to_the_cli(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     neovim.command("2s/two/deux/")

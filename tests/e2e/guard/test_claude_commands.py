@@ -92,7 +92,7 @@ def test_what_a_command_changed_is_shown_or_told(rig: GuardedWorkstation, progra
 
 
 @pytest.mark.thorough
-def test_what_a_command_changes_while_it_runs_is_shown_at_once_and_told_at_its_end(rig: GuardedWorkstation) -> None:
+def test_changes_by_a_running_command_are_shown_at_once(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()

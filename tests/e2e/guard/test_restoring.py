@@ -30,7 +30,7 @@ def neovim(rig: GuardedWorkstation, poem: Path) -> Neovim:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("neovim")
-def test_it_lists_what_was_replaced_the_newest_first(rig: GuardedWorkstation, poem: Path) -> None:
+def test_copies_are_listed_with_the_newest_first(rig: GuardedWorkstation, poem: Path) -> None:
     newest, oldest = rig.drawbridge("hook", "--restore").splitlines()
     assert newest.split()[0::5] == ["1", str(poem)]
     assert oldest.split()[0::5] == ["2", str(poem)]
@@ -38,7 +38,7 @@ def test_it_lists_what_was_replaced_the_newest_first(rig: GuardedWorkstation, po
 
 
 @pytest.mark.thorough
-def test_a_number_of_the_list_is_put_back_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+def test_a_copy_chosen_by_number_is_restored_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     said = rig.drawbridge("hook", "--restore", "2")
 
     assert said.startswith(f"{poem} was restored to its text from ")
@@ -48,7 +48,7 @@ def test_a_number_of_the_list_is_put_back_and_shown(rig: GuardedWorkstation, poe
 
 
 @pytest.mark.thorough
-def test_of_a_file_the_newest_copy_is_put_back(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+def test_the_newest_copy_of_a_file_is_restored(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.drawbridge("hook", "--restore", "poem.txt")
 
     assert poem.read_text() == NEW_POEM
@@ -67,7 +67,7 @@ def test_unsaved_changes_are_not_replaced(rig: GuardedWorkstation, poem: Path, n
     assert neovim.buffer(poem) == ["one", "TWO", "3", "mine"]
 
 
-def test_what_was_never_replaced_can_not_be_put_back(rig: GuardedWorkstation) -> None:
+def test_without_a_copy_nothing_is_restored(rig: GuardedWorkstation) -> None:
     assert "no text in an editor has been replaced yet" in rig.drawbridge("hook", "--restore")
     refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2

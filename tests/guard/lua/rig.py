@@ -63,14 +63,14 @@ class Workstation:
         return (await self.asks("snapshot", paths=[str(path)]))["files"][0]
 
     async def text(self, name: str | Path = "%") -> list[str]:
-        """The lines of a buffer."""
+        """The lines of a buffer, by default of the current one."""
         return list(await self.person.lua("return vim.fn.getbufline(vim.fn.bufnr(...), 1, '$')", str(name)))
 
     async def modified(self, name: str | Path = "%") -> bool:
         return bool(await self.person.lua("return vim.fn.getbufvar(vim.fn.bufnr(...), '&modified') == 1", str(name)))
 
     async def ex(self, command: str) -> None:
-        """Runs an Ex command as the person."""
+        """Run an Ex command as the user."""
         await self.person.lua("vim.cmd(...)", command)
 
     async def keys(self, keys: str) -> None:
@@ -116,6 +116,6 @@ async def sooner_or_later(
 
 @contextlib.asynccontextmanager
 async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
-    """A Neovim without configuration in ``folder``."""
+    """Start a Neovim without configuration, with ``folder`` as its current directory."""
     async with headless(program, *QUICK, *arguments, cwd=folder) as person:
         yield Workstation(person, folder, program)

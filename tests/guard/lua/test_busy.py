@@ -57,7 +57,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize(("keys", "out"), WAITS.values(), ids=WAITS)
-async def test_a_neovim_that_waits_for_a_key_is_none_the_worse_for_being_asked(
+async def test_requests_do_not_disturb_a_neovim_that_waits_for_a_key(
     program: Path, tmp_path: Path, keys: str, out: str
 ) -> None:
     """The guard does not wait, so Neovim may answer now, later or not at all."""

@@ -286,7 +286,7 @@ async def test_crlf_stays_crlf_when_the_change_comes_without(at: Workstation) ->
     assert path.read_bytes() == b"ONE\r\nnew\r\nmine\r\ntwo\r\n"
 
 
-# All or nothing.
+# A merge that fails changes nothing.
 
 
 async def refused(at: Workstation, path: Path, reason: str, *, version: int | None = None, change: Any = None) -> None:
@@ -350,7 +350,7 @@ async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None
     assert await at.person.lua("return vim.g.written") is None
 
 
-async def test_what_fails_half_way_is_taken_back(at: Workstation) -> None:
+async def test_a_merge_that_fails_halfway_is_undone(at: Workstation) -> None:
     """The edits are applied from the bottom up, and the topmost fails: no line can contain a line end."""
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     await at.keys("Gomine<Esc>")

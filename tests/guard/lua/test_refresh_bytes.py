@@ -31,7 +31,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize(("before", "after", "saved"), FORMATS.values(), ids=FORMATS)
-async def test_what_was_not_changed_by_hand_is_saved_as_the_agent_wrote_it(
+async def test_a_later_save_keeps_the_agents_format_and_encoding(
     at: Workstation, before: bytes, after: bytes, saved: bytes
 ) -> None:
     path = await at.opened("a.txt", before)

@@ -139,7 +139,7 @@ async def test_neovims_own_warning_is_still_there_after_a_refusal(at: Workstatio
     assert await at.modified()
 
 
-async def test_where_neovim_can_not_be_asked_without_asking_others_nothing_is_saved(at: Workstation) -> None:
+async def test_nothing_is_saved_if_an_autocommand_would_be_asked(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     await at.ex("autocmd FileChangedShell * let g:asked = 1")
@@ -179,7 +179,7 @@ vim.api.nvim_buf_set_lines(0, 1, 1, false, { 'mine' })
 
 async def test_a_change_right_after_the_file_was_written_is_saved(at: Workstation) -> None:
     """A file's time is exact, but Neovim dates a change by the last clock tick: here, in the previous second."""
-    await at.opened("b.py")  # the first file of a kind takes longer to open than a tick
+    await at.opened("b.py")  # the first file of a type takes longer to open than a clock tick
     path = at.folder / "a.py"
     await at.person.lua(CHANGED_AS_A_SECOND_BEGINS, str(path))
 

@@ -55,7 +55,7 @@ async def test_without_a_selection_there_is_none(at: Workstation) -> None:
     assert await selection(at) is None
 
 
-async def test_marks_of_a_selection_from_before_the_session_are_none(at: Workstation) -> None:
+async def test_a_selection_from_before_the_session_does_not_count(at: Workstation) -> None:
     await at.opened("a.py", TEXT)
     await at.keys("Vj<Esc>")
 
@@ -126,7 +126,7 @@ async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Work
     assert await content(at) == "345\n\tin"[:6] + "\n日本"
 
 
-# As long as it is live.
+# How long a selection counts.
 
 
 async def test_a_selection_is_given_once_for_each_session(at: Workstation) -> None:
@@ -150,7 +150,7 @@ async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selecte
     assert (await selection(at))["content"] == "first line"
 
 
-async def test_a_selection_that_was_left_two_minutes_ago_is_none(at: Workstation) -> None:
+async def test_a_selection_left_two_minutes_ago_does_not_count(at: Workstation) -> None:
     await starts(at)
     await at.keys("V<Esc>")
     await at.person.lua("__drawbridge_guard.left.at = __drawbridge_guard.left.at - 119e9")
@@ -170,7 +170,7 @@ async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Workstation)
 
 
 @pytest.mark.parametrize("change", ["x", "ihello<Esc>", "jjdd"])
-async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Workstation, change: str) -> None:
+async def test_a_selection_in_a_text_changed_since_does_not_count(at: Workstation, change: str) -> None:
     await starts(at)
     await at.keys(f"V<Esc>{change}")
 
@@ -178,7 +178,7 @@ async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Workstat
 
 
 @pytest.mark.parametrize("operator", ["d", "cnew<Esc>", "rx", ">", "gU", "J", "p"])
-async def test_a_selection_that_was_worked_on_is_none(at: Workstation, operator: str) -> None:
+async def test_a_selection_that_was_edited_does_not_count(at: Workstation, operator: str) -> None:
     await starts(at)
     await at.ex("let @\" = 'put'")
     await at.keys(f"vj{operator}")
@@ -214,7 +214,7 @@ async def test_a_selection_counts_from_the_terminal_beside_it(at: Workstation) -
     assert await content(at) == "second line"
 
 
-async def test_a_selection_in_a_terminal_or_a_nameless_buffer_is_none(at: Workstation) -> None:
+async def test_a_selection_outside_a_file_does_not_count(at: Workstation) -> None:
     await starts(at)
     await at.ex("new | call setline(1, 'secret')")
     await at.keys("V")
@@ -242,7 +242,7 @@ async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Workstation) -> 
     assert await content(at) is None
 
 
-# Large ones.
+# Large selections.
 
 
 async def test_a_long_selection_is_cut(at: Workstation) -> None:

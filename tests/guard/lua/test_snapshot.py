@@ -75,7 +75,7 @@ async def test_the_lists_are_lists_when_nothing_is_open(at: Workstation) -> None
     assert answer["selection"] is None
 
 
-# What the person works on.
+# Which file counts as the current one.
 
 
 async def test_modified_but_hidden_is_not_current(at: Workstation) -> None:

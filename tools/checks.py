@@ -78,7 +78,7 @@ def _tool(name: str) -> list[str]:
 
 
 def _node() -> str:
-    """The Node.js that the tests use, whatever the system's own is."""
+    """The Node.js that the tests use, even if the system has its own."""
     return str(CACHE / "programs" / "node" / "node")
 
 

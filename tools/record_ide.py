@@ -1,4 +1,4 @@
-"""Records the messages between the ``claude`` CLI and a bridge, as a listener in the middle.
+"""Records the messages between the ``claude`` CLI and a bridge, as a proxy between them.
 
     python tools/record_ide.py LOCK_FILE OUT.jsonl [--what WORDS] [--replace REAL=SHOWN ...]
 
@@ -127,7 +127,7 @@ async def record(arguments: argparse.Namespace) -> None:
             own_lock.touch(mode=0o600)
             own_lock.write_text(json.dumps(lock))
             try:
-                print(json.dumps({"port": port}), flush=True)  # what the caller reads
+                print(json.dumps({"port": port}), flush=True)  # the caller reads this line
                 await ended.wait()
             finally:
                 own_lock.unlink()

@@ -1,4 +1,4 @@
-"""What the verbs of a developer start."""
+"""What the verbs of ``tools/dev.py`` start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import programs
 
 
 def test_make_slow_tries_more_of_any_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs the tests of Hypothesis again, with more examples than ``make test`` has time for."""
+    """It runs the Hypothesis tests with more examples than ``make test`` has time for."""
     started: list[list[str]] = []
     monkeypatch.setattr(verbs, "replace_process", started.append)
     monkeypatch.setattr(verbs, "try_page", lambda: None)
@@ -35,4 +35,6 @@ def test_every_script_in_javascript_or_typescript_is_checked() -> None:
     files = listed.removesuffix("\0").split("\0")
     unchecked = [file for file in files if not any(Path(file).is_relative_to(part) for part in checks.JAVASCRIPT)]
     assert len(files) > 100
-    assert unchecked == ["tools/checkers/lua.mjs"], "Biome takes the directory of its configuration for another project"
+    assert unchecked == ["tools/checkers/lua.mjs"], (
+        "Biome would take the directory of its configuration for another project"
+    )

@@ -1,4 +1,4 @@
-"""What ``snapshot`` and ``buffer_status`` say of files that a person has open in a real VS Code."""
+"""What ``snapshot`` and ``buffer_status`` return for files that the user has open in a real VS Code."""
 
 from __future__ import annotations
 

@@ -480,8 +480,8 @@ async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
     def fails(*_: object) -> None:
         raise RuntimeError("a fault")
 
-    disconnected: list[str] = []
-    monkeypatch.setattr(server.site._entrance, "disconnected", disconnected.append)
+    left: list[str] = []
+    monkeypatch.setattr(server.site._entrance, "left", lambda identity, address: left.append(address))
     async with connected(server.url, TOKEN) as client:
         await until(lambda: list(server.clients))
         monkeypatch.setattr(server.dispatch, "parse", fails)
@@ -489,7 +489,7 @@ async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
         await client.send("hello")
         assert await client.close_code() == 1011
     await until(lambda: not list(server.clients))
-    assert disconnected == ["127.0.0.1"]
+    assert left == ["127.0.0.1"]
 
 
 async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:

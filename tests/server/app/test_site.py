@@ -1,4 +1,4 @@
-"""A server without a page: it runs, and what is in the page's place says why there is none."""
+"""A server without a web UI: it runs, and shows in its place why it is missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Whoever comes with what is wrong gets a code of its own; the owner reads of it, with who it was; the door stays open.
+"""Each kind of bad input has its own code. The owner finds it in the log and the audit log with its sender, and the
+server stays available.
 
-One row for each way. No secret that was shown is in the audit, in the log or in an answer.
+There is one row for each kind. No secret that a client sent appears in the audit log, in the log, or in an answer.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tests.waiting import until
 PHONE = "Ada's phone"
 
 Shown = tuple[str, set[str]]
-"""The code that was answered, and the secrets that were shown."""
+"""The code of the answer, and the secrets that the client has sent."""
 
 
 class Guest:
@@ -196,9 +197,7 @@ async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
         assert [secret for secret in secrets | {OWNER} if secret in kept] == []
 
 
-async def test_nobody_drowns_the_record_of_what_it_did_in_what_it_may_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refusals_do_not_push_out_older_audit_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entrance, "now", Clock())
     async with serving(tmp_path) as server, server.client(server.token(PHONE, "view")) as phone:
         for _ in range(DENIALS[0] + 50):
@@ -208,7 +207,7 @@ async def test_nobody_drowns_the_record_of_what_it_did_in_what_it_may_not(
         assert (limited["what"], limited["device"]) == ("denials", PHONE)
 
 
-async def test_a_device_can_not_push_older_lines_out_by_what_it_may(
+async def test_allowed_commands_do_not_push_out_older_audit_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entrance, "now", Clock())
@@ -228,7 +227,7 @@ async def test_a_device_can_not_push_older_lines_out_by_what_it_may(
             assert code_of(await owner.ask("set_mode", {"mode": "plan"}, project)) == "ok"
 
 
-async def test_nor_by_connecting_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connecting_does_not_push_out_older_audit_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     monkeypatch.setattr(entrance, "CONNECTS", (5, 1.0))
@@ -258,7 +257,7 @@ async def test_refusals_of_many_addresses_are_counted_together(tmp_path: Path, m
         assert limited["what"] == "refusals"
 
 
-async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_refused_connections_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     async with (
@@ -273,7 +272,7 @@ async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypat
         assert len(events(server.data, "refused")) == 2
 
 
-async def test_a_foreign_page_or_name_is_written_down(tmp_path: Path) -> None:
+async def test_a_foreign_origin_or_host_is_audited(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
             assert (await status(server, SOMEWHERE, OWNER, **headers))[0] == 403
@@ -287,8 +286,8 @@ def at_a_server(tmp_path: Path) -> Entrance:
     return Entrance(Access(OWNER, OwnNames(), secure=False), audit=Audit(tmp_path))
 
 
-def test_addresses_that_stay_above_a_limit_are_a_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each attempt that is allowed in between would otherwise lead to another line about the next one that is not."""
+def test_addresses_above_a_limit_cause_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each attempt that is allowed in between would lead to another line about the next one that is not."""
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     monkeypatch.setattr(entrance, "REQUESTS", (5, 1.0))
@@ -307,7 +306,7 @@ def test_addresses_that_stay_above_a_limit_are_a_few_lines(tmp_path: Path, monke
     assert len(lines) <= 2 * 2 * len(addresses)
 
 
-def test_a_device_that_stays_above_a_limit_is_a_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_above_a_limit_causes_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     gate = at_a_server(tmp_path)

@@ -297,9 +297,7 @@ async def test_what_can_not_be_shown_is_declined(bridge: Bridge, server: Server,
     assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 
 
-async def test_proposals_of_a_server_close_with_it_and_it_is_found_again(
-    bridge: Bridge, server: Server, file: Path
-) -> None:
+async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file))
     await bridge.shown()
     server.hang_up()

@@ -35,7 +35,7 @@ class SetupError(Exception):
 
 
 class Unavailable(SetupError):
-    """Something could not be fetched or stored. The code is not to blame, so the exit code (sysexits.h) is not a test's."""
+    """Something could not be fetched or stored. Its exit code (from sysexits.h) differs from that of a failed test."""
 
     code = 69
 

@@ -125,7 +125,7 @@ def claude(place: Place) -> str:
         def noticed() -> bool | None:
             if (
                 time.time() - a.stat().st_mtime > 2
-            ):  # the CLI begins to watch only after a moment, so the file is written until it notices
+            ):  # the CLI begins to watch only after a moment, so the file is written again every 2 s until it notices
                 a.write_text("one = 1\n")
             return any(payload["hook_event_name"] == "FileChanged" for payload in place.payloads()) or None
 

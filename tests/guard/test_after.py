@@ -81,7 +81,7 @@ def test_who_has_changed_a_watched_file_is_not_known(guard: Guard) -> None:
     assert neovim.told == ["a.py changed on disk; your text was not touched"]
 
 
-def test_after_a_command_the_agent_is_informed_of_what_the_person_was_notified_of_before(guard: Guard) -> None:
+def test_after_a_command_the_agent_learns_of_an_earlier_notice(guard: Guard) -> None:
     """The event of a watched file may arrive before the event at the end of the command."""
     noticed = STILL["kept"][0] | {"notified": True}
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL | {"kept": [noticed]}})
@@ -289,9 +289,7 @@ def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) 
     assert len(vscode.told) == 1
 
 
-def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_merging(
-    guard: Guard, project: Path
-) -> None:
+def test_an_unmergeable_file_behind_others_is_let_through(guard: Guard, project: Path) -> None:
     file = project / "a.py"
     file.write_bytes(b"")
     guard.neovim({str(file): {"modified": True}})

@@ -257,9 +257,7 @@ def test_what_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -
     assert process.returncode == 0
 
 
-def test_a_state_directory_that_can_not_be_written_costs_the_log_and_nothing_else(
-    guard: Guard, words: Callable[..., list[str]]
-) -> None:
+def test_without_a_writable_state_directory_only_the_log_is_lost(guard: Guard, words: Callable[..., list[str]]) -> None:
     Path(os.environ["XDG_STATE_HOME"]).parent.mkdir(parents=True)
     Path(os.environ["XDG_STATE_HOME"]).write_text("a file")
     guard.neovim({A: KEPT})

@@ -142,7 +142,7 @@ async def test_a_secret_that_is_in_front_at_the_start_is_not_told(folder: Path) 
         assert agent.notices == []
 
 
-async def test_without_context_nothing_is_volunteered_and_what_the_person_sends_still_goes(folder: Path) -> None:
+async def test_without_context_only_what_the_user_sends_is_passed_on(folder: Path) -> None:
     async with open_bridge(folder, context=False) as rig, claude(rig) as agent:
         rig.editor.select(str(folder / "poem.txt"), cursor(0, 3))
         rig.editor.mention(str(folder / "poem.txt"), (0, 1))

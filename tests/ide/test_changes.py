@@ -224,9 +224,7 @@ async def test_a_review_is_followed_and_others_are_not(desk: Desk) -> None:
         assert [one.project for one in requests] == ["", "p1"]
 
 
-async def test_a_decision_reloads_the_files_of_its_directory_although_no_review_is_shown(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_a_decision_reloads_files_even_if_no_review_is_shown(desk: Desk, tmp_path: Path) -> None:
     inside, unsaved, outside = (tmp_path / name for name in ("one/a.py", "one/b.py", "two/a.py"))
     for file in (inside, unsaved, outside):
         file.parent.mkdir(exist_ok=True)

@@ -52,7 +52,7 @@ def test_the_gate_looks_at_place_and_token(rig: ClaudeRig) -> None:
     assert admit(head(x_claude_code_ide_authorization="wrong")) is BAD_TOKEN
 
 
-async def test_by_setting_a_bad_token_is_refused_with_a_close_and_a_web_page_still_at_once(tmp_path: Path) -> None:
+async def test_a_setting_refuses_bad_tokens_with_a_close_code(tmp_path: Path) -> None:
     async with ClaudeRig(tmp_path, reject="1008") as rig:
         bad = head(x_claude_code_ide_authorization="wrong")
         assert rig.clients.admit(bad) is None
@@ -271,9 +271,7 @@ async def test_notifications_that_a_client_may_miss_are_repeated(
     assert lines(agent) == [(2, 3), (None, None)]
 
 
-async def test_with_one_client_at_a_time_the_newer_one_wins_and_the_older_ones_proposals_go(
-    tmp_path: Path, file: Path
-) -> None:
+async def test_with_a_single_client_the_newer_one_replaces_the_older(tmp_path: Path, file: Path) -> None:
     async with ClaudeRig(tmp_path, single_client=True) as rig:
         old = rig.agent()
         arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}

@@ -313,7 +313,7 @@ async def test_a_proposal_that_waits_for_its_turn_can_be_withdrawn(
     assert await last == Accepted(PROPOSED)
 
 
-async def test_a_first_proposal_that_is_never_written_holds_the_next_one_up_only_for_a_while(
+async def test_an_unwritten_proposal_delays_the_next_one_only_briefly(
     editor: Watched, reviews: Reviews, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(review, "WRITE_SECONDS", 0.05)

@@ -183,9 +183,7 @@ async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, 
         assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
-async def test_unsaved_work_is_in_what_would_be_written_and_not_in_what_the_agent_wants(
-    bridge: Bridge, server: Server, file: Path
-) -> None:
+async def test_unsaved_work_is_in_the_new_text_but_not_the_agents(bridge: Bridge, server: Server, file: Path) -> None:
     bridge.editor.open(str(file))
     bridge.editor.type(str(file), f"zero\n{TEXT}")
     task = bridge.propose(file)
@@ -299,9 +297,7 @@ async def test_what_can_not_be_shown_is_declined(bridge: Bridge, server: Server,
     assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 
 
-async def test_a_server_that_goes_takes_its_proposals_with_it_and_one_that_comes_is_found(
-    bridge: Bridge, server: Server, file: Path
-) -> None:
+async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file))
     await bridge.shown()
     server.hang_up()

@@ -162,7 +162,7 @@ async def test_every_neovim_with_its_open_files(nvim: Path, folder: Path) -> Non
     ]
 
 
-async def test_a_neovim_that_nobody_launched_counts_and_an_editor_elsewhere_comes_last(
+async def test_an_ordinary_neovim_counts_and_one_elsewhere_is_last(
     nvim: Path, folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -341,7 +341,7 @@ def lock_file(port: int, **content: Any) -> Path:
     return directory / f"{port}.lock"
 
 
-async def test_what_a_dead_bridge_left_is_stale_and_swept_and_other_ides_files_are_not(folder: Path) -> None:
+async def test_only_files_of_our_dead_bridges_are_stale_and_removed(folder: Path) -> None:
     pid = gone_pid()
     ours = lock_file(1, pid=pid, workspaceFolders=[str(folder)], ideName="Neovim", drawbridgePid=pid, authToken="t")
     other = lock_file(2, pid=pid, workspaceFolders=["/x"], ideName="WebStorm")
@@ -359,7 +359,7 @@ async def test_what_a_dead_bridge_left_is_stale_and_swept_and_other_ides_files_a
     assert (ours.exists(), other.exists(), broken.exists()) == (False, True, True)
 
 
-async def test_a_bridge_that_has_ended_is_stale_although_another_program_has_its_port(folder: Path) -> None:
+async def test_an_ended_bridge_is_stale_even_if_its_port_is_in_use(folder: Path) -> None:
     """A bridge with another HOME may leave such a file: all bridges of a user share Gemini CLI's directory."""
     directory = Path(gemini_directory())
     directory.mkdir(parents=True)

@@ -170,9 +170,7 @@ def test_claudes_permission_hook_may_wait_for_a_day(setup: Setup) -> None:
     assert handler["timeout"] == 24 * 60 * 60
 
 
-def test_an_edit_of_claude_is_held_back_where_the_guard_can_not_be_started_if_that_is_wanted(
-    setup: Setup, claude_says: Callable[[str], None]
-) -> None:
+def test_claude_blocks_edits_if_a_closed_guard_can_not_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.295")
     setup("claude", "--fail", "closed")
     found = {event: handler.get("onFailure") for event, (handler,) in handlers("claude").items()}

@@ -106,7 +106,7 @@ def test_a_directory_or_what_can_not_be_read_is_no_settings_file(tmp_path: Path)
         read(tmp_path / "loop")
 
 
-def test_a_difference_is_shown_as_every_other_and_says_where_a_line_end_is_missing() -> None:
+def test_a_diff_of_line_ends_and_a_missing_final_newline() -> None:
     change = Change(Path("/s"), b"a\r\nb", b"a\r\nc\r\n")
     assert change.lines() == ["--- /s", "+++ /s", "@@ -1,2 +1,2 @@", " a", "-b", "\\ No newline at end of file", "+c"]
     assert Change(Path("/s"), None, b"x\n").lines()[:2] == ["--- /dev/null", "+++ /s"]

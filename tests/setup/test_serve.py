@@ -152,7 +152,7 @@ def environment_of(content: str) -> dict[str, str]:
     return dict(word.replace("%%", "%").split("=", 1) for word in words)
 
 
-def test_the_service_has_the_settings_of_this_environment_and_none_of_its_secrets(home: Path) -> None:
+def test_the_service_gets_the_settings_but_no_secrets(home: Path) -> None:
     given = {
         "PATH": "/usr/bin:/passing/bin:relative::/opt/50% more/bin:/usr/bin",
         "DRAWBRIDGE_SERVE_PORT": "9000",

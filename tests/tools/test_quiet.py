@@ -1,4 +1,4 @@
-"""Before a proof, programs that use the processors are named, and it waits for them to end."""
+"""Before a proof, other programs that use the processors are named, and the proof waits for them to end."""
 
 from __future__ import annotations
 

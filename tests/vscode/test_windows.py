@@ -72,9 +72,7 @@ def test_a_window_s_socket_goes_with_it_and_no_other(rig: Workstation, vscode: V
 
 
 @pytest.mark.thorough
-def test_a_window_without_a_folder_guards_files_too_and_listens_for_the_home_directory(
-    rig: Workstation, vscode: VSCode
-) -> None:
+def test_a_window_without_a_folder_listens_for_the_home(rig: Workstation, vscode: VSCode) -> None:
     path = rig.file("single.py")
     with contextlib.closing(vscode.window()) as window:
         assert [path.name for path in window.sockets()] == [name(vscode.home, window)]

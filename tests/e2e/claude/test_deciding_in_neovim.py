@@ -58,7 +58,7 @@ def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_a_proposal_opens_once_the_dialog_has_replaced_a_prompt_that_is_being_typed(rig: Workstation) -> None:
+def test_a_proposal_opens_after_a_prompt_that_is_being_typed(rig: Workstation) -> None:
     """The dialog does not show the change, and an Enter that is meant for the prompt would accept it."""
     poem = rig.file("poem.txt", POEM)
     command = f"{{ '{programs.claude()}', '--permission-mode', 'default' }}"

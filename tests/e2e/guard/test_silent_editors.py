@@ -100,9 +100,7 @@ def test_an_editor_that_sleeps_or_is_typed_into_answers(
 
 
 @pytest.mark.thorough
-def test_at_a_hit_enter_prompt_the_edit_goes_through_and_the_text_is_still_the_persons(
-    rig: GuardedWorkstation, poem: Path, neovim: Neovim
-) -> None:
+def test_at_a_hit_enter_prompt_the_edit_passes(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.set_up("claude", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 

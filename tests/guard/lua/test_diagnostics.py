@@ -142,9 +142,7 @@ async def answer_at_last(at: Workstation, path: Path) -> Any:
     return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 
-async def test_the_language_server_gets_what_was_written_and_its_answer_is_waited_for(
-    at: Workstation, served: Path
-) -> None:
+async def test_the_language_server_gets_the_edit_and_is_waited_for(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     served.write_text("new\nfine\nbad\nodd hint\nbad\n")
     await at.asks("refresh_buffer", file_path=served)

@@ -113,7 +113,7 @@ async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_nam
     assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
 
 
-async def test_a_change_that_the_agent_only_noticed_is_reported_once_more_when_it_can_be_informed(
+async def test_a_watched_change_is_reported_again_to_inform_the_agent(
     at: Workstation,
 ) -> None:
     path = await at.opened("a.py", "old\n")
@@ -171,7 +171,7 @@ async def test_saving_by_hand_is_no_change_by_others(at: Workstation) -> None:
     assert kept(await at.asks("refresh_buffer", file_path=path)) == []
 
 
-async def test_a_file_that_changed_after_unsaved_work_began_is_reported_even_at_the_first_question(
+async def test_a_later_file_is_reported_at_the_first_request(
     at: Workstation,
 ) -> None:
     path = await at.opened("a.py")

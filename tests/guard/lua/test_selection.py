@@ -140,7 +140,7 @@ async def test_a_selection_is_given_once_for_each_session(at: Workstation) -> No
     assert await selection(at, "two") is not None
 
 
-async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selected_again(at: Workstation) -> None:
+async def test_a_selection_made_again_is_given_again(at: Workstation) -> None:
     await starts(at)
     await at.keys("V")
     assert (await selection(at))["content"] == "first line"

@@ -135,7 +135,7 @@ async def test_a_special_buffer_in_front_leaves_the_last_file_current(at: Workst
     assert other["current"] is False
 
 
-async def test_a_terminal_that_fills_the_tab_page_leaves_the_file_behind_it_current(at: Workstation) -> None:
+async def test_a_full_screen_terminal_leaves_the_last_file_current(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py")
     await at.keys("x")
@@ -165,7 +165,7 @@ async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: W
     assert (await at.stands(old))["current"] is False
 
 
-async def test_files_used_in_the_same_second_are_all_current_beside_special_buffers(at: Workstation) -> None:
+async def test_files_used_in_the_same_second_are_all_current(at: Workstation) -> None:
     await at.person.until("return vim.loop.gettimeofday and select(2, vim.loop.gettimeofday()) < 3e5")
     first = await at.opened("1.py")
     await at.ex("split 2.py")

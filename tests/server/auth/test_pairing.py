@@ -175,7 +175,7 @@ async def test_requests_sent_right_after_a_wrong_code_are_not_executed(server: S
     assert stranger.close_code == 4401
 
 
-async def test_a_connected_client_can_not_pair(server: Server, owner: WireClient) -> None:
+async def test_pairing_does_not_change_a_connected_client(server: Server, owner: WireClient) -> None:
     code = new_code(server.devices, "view")
     assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "paired"
     assert (await owner.ask("hello"))["data"]["device"]["scope"] == "admin"

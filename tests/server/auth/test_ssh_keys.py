@@ -394,7 +394,7 @@ async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file:
 
 
 def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's owner can change its mode. Files of root are accepted only if the server runs as root."""
+    """A file's owner can change its mode, so only files of root and of the server's own user are used."""
     keys = Keys(file)
     keys.look()
     blob = base64.b64decode(line(ADA).split()[1])

@@ -1,4 +1,4 @@
-"""What agents in terminals change is reviewed by directory: one review for all sessions in it. With the real git."""
+"""The changes of agents in terminals are reviewed by directory: one review for all sessions in it. With the real git."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def place(rig: SocketRig) -> Path:
 
 
 class At:
-    """A session in a directory, by what its hooks report and its agent does."""
+    """A session in a directory. The test sends the reports of its hooks, and changes the files."""
 
     def __init__(self, rig: SocketRig, place: Path) -> None:
         self.rig = rig
@@ -68,7 +68,7 @@ class At:
         await self.may_write()
 
     async def may_write(self, tool: str = "Edit", **more: Any) -> None:
-        """The hook before a tool, until it lets the agent continue."""
+        """Sends the report of the hook before a tool, and returns once it lets the agent continue."""
         async with Line.open() as line:
             payload = self.session.payload("PreToolUse", tool_name=tool, **more)
             line.send(type="hook", pid=self.session.pid, payload=payload)
@@ -81,7 +81,7 @@ class At:
         await self.settled()
 
     async def settled(self) -> None:
-        """Until all checkpoints were taken."""
+        """Returns once all checkpoints were taken."""
         await self.rig.idle()
         await until(lambda: not self.directory._is_working, "the checkpoints")
 
@@ -104,7 +104,7 @@ class At:
 
 
 @pytest.mark.parametrize("kind", ["git", "no git"])
-async def test_what_a_run_changed_is_decided_hunk_by_hunk(kind: str, rig: SocketRig, place: Path) -> None:
+async def test_the_changes_of_a_run_are_decided_hunk_by_hunk(kind: str, rig: SocketRig, place: Path) -> None:
     if kind == "no git":
         shutil.rmtree(place / ".git")
     at = At(rig, place)
@@ -125,7 +125,7 @@ async def test_what_a_run_changed_is_decided_hunk_by_hunk(kind: str, rig: Socket
     assert (place / "old.txt").read_text() == "old\n"
 
 
-async def test_what_was_kept_is_committed_and_pushed(rig: SocketRig, place: Path, tmp_path: Path) -> None:
+async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path, tmp_path: Path) -> None:
     """Clients of another session in the directory are notified, too."""
     rig.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
     git(place, "config", "user.name", "Ada")
@@ -161,7 +161,7 @@ async def test_what_was_kept_is_committed_and_pushed(rig: SocketRig, place: Path
 
 
 @pytest.mark.thorough
-async def test_clients_are_notified_of_what_is_to_be_decided(rig: SocketRig, place: Path) -> None:
+async def test_clients_are_notified_of_the_review(rig: SocketRig, place: Path) -> None:
     at = At(rig, place)
     await at.begins()
     await rig.does("project_join", at.session.project)
@@ -175,7 +175,7 @@ async def test_clients_are_notified_of_what_is_to_be_decided(rig: SocketRig, pla
 
 
 @pytest.mark.thorough
-async def test_what_a_person_changes_between_runs_is_not_in_it(rig: SocketRig, place: Path) -> None:
+async def test_a_persons_changes_between_runs_are_not_reviewed(rig: SocketRig, place: Path) -> None:
     at = At(rig, place)
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
@@ -227,7 +227,7 @@ async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, m
 
 
 async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, place: Path) -> None:
-    """The end of the first run is not the end of what the agents do."""
+    """The review stays in progress after the end of the first run, until the second one ends."""
     one, two, elsewhere = At(rig, place), At(rig, place), At(rig, rig.folder)
     await elsewhere.session.reports("SessionStart", source="startup")
     await one.begins()
@@ -248,7 +248,7 @@ async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, plac
 
 
 @pytest.mark.thorough
-async def test_the_last_run_ends_the_review_also_without_a_checkpoint_of_its_own(
+async def test_the_last_run_is_reviewed_without_its_own_checkpoint(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(self: Checkpoints, run: str) -> bool:
@@ -268,7 +268,7 @@ async def test_the_last_run_ends_the_review_also_without_a_checkpoint_of_its_own
 
 
 @pytest.mark.thorough
-async def test_a_link_to_a_directory_leads_to_its_review(rig: SocketRig, place: Path) -> None:
+async def test_a_link_to_a_directory_shares_its_review(rig: SocketRig, place: Path) -> None:
     (rig.folder / "link").symlink_to(place)
     one, two = At(rig, place), At(rig, rig.folder / "link")
     await one.begins()
@@ -282,11 +282,11 @@ async def test_a_link_to_a_directory_leads_to_its_review(rig: SocketRig, place: 
 
 @pytest.mark.thorough
 async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place: Path) -> None:
-    """The end of the run before is processed after the agent has begun to work on the next one."""
+    """The server processes the end of the first run after the agent has begun to work on the next one."""
     at = At(rig, place)
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
-    async with Line.open() as line:  # its last words are not in the transcript yet, and are waited for
+    async with Line.open() as line:  # its last text is not in the transcript yet, and the server waits for it
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload("Stop", last_assistant_message="Done."))
         line.end()
         assert await line.receive() is None
@@ -305,7 +305,7 @@ async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place
 
 @pytest.mark.thorough
 async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig, place: Path) -> None:
-    """A prompt that was queued in the terminal begins a run without a hook of its own."""
+    """A prompt that was queued in the terminal begins a run without its own hook."""
     at = At(rig, place)
     await at.may_write()
     at.replace("line 3\n", "LINE 3\n")
@@ -316,7 +316,7 @@ async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig
 async def test_a_tool_waits_for_the_checkpoint_before_its_run(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hook of the prompt does not."""
+    """The prompt's own hook does not wait."""
     held = asyncio.Event()
     begin = Checkpoints.begin
 
@@ -358,7 +358,7 @@ async def test_a_tool_waits_for_a_limited_time(
     await at.may_write()
     assert "the checkpoint before the run was late" in caplog.text
     monkeypatch.setattr(directories, "READY_SECONDS", 600.0)
-    await at.may_write()  # once for each run
+    await at.may_write()  # only once for each run
     held.set()
 
 
@@ -366,7 +366,7 @@ async def test_a_tool_waits_for_a_limited_time(
 async def test_an_error_of_git_stops_nobody(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged once."""
+    """The error is logged once."""
 
     async def fails(self: Checkpoints, run: str) -> bool:
         raise GitFailed("no such luck")
@@ -408,7 +408,7 @@ async def test_old_turns_of_a_transcript_cost_no_checkpoints(
 
 
 @pytest.mark.thorough
-async def test_outside_of_the_allowed_directories_there_is_none(
+async def test_outside_of_the_allowed_directories_is_no_review(
     rig: SocketRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_repository(tmp_path / "outside")
@@ -423,7 +423,7 @@ async def test_outside_of_the_allowed_directories_there_is_none(
 
 
 @pytest.mark.thorough
-async def test_a_run_and_its_review_outlive_the_server(tmp_path: Path) -> None:
+async def test_a_run_and_its_review_survive_a_restart(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")
         at = At(rig, rig.folder / "one")
@@ -447,7 +447,7 @@ async def test_a_run_and_its_review_outlive_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_last_session_of_a_directory_takes_its_checkpoints_along(tmp_path: Path) -> None:
+async def test_the_last_session_of_a_directory_removes_checkpoints(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")
         one, two = At(rig, rig.folder / "one"), At(rig, rig.folder / "one")

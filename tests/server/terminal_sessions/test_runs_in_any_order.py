@@ -1,5 +1,6 @@
-"""However late hooks and the conversation's file are: each run begins at most once and ends exactly once, with its own
-messages inside."""
+"""However late hooks and the conversation's file are: each run begins at most once, ends exactly once, and contains its
+messages.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ Hook = tuple[str, Message]
 
 
 def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
-    """What the hooks report of a turn, and what the file contains of it."""
+    """The reports of a turn's hooks, and the lines of the file about it."""
     text, failure = random.choice(TEXTS), "API Error: 529"
     hooks: list[Hook] = [("UserPromptSubmit", {"prompt": id})]
     lines: list[Message] = [prompt(id)]
@@ -50,7 +51,7 @@ def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
 
 
 def runs_in(records: list[Message]) -> list[tuple[str, str]]:
-    """The events of runs, and the prompts, with the run's id."""
+    """The starts and ends of runs, and the prompts, each with the id of its run."""
     found = []
     for record in records:
         message: Any = record["message"]
@@ -159,7 +160,7 @@ def check(events: list[tuple[str, str]], *where: object) -> None:
 
 @ROUNDS
 async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) -> None:
-    """The lines behind the last call of a turn may come after the hook that reports its end."""
+    """The lines after the last call of a turn may be written after the hook that reports its end."""
     seed = SystemRandom().randrange(2**32)
     random = Random(seed)
     async with socket_rig(tmp_path) as rig:
@@ -190,7 +191,7 @@ async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) 
 
 
 async def goes_on(random: Random, session: Session, hooks: list[Hook], lines: list[Message]) -> None:
-    """One turn, whose hooks and lines come in any order; if a hook reports its end, some lines come after that."""
+    """Plays one turn, whose hooks and lines arrive in any order. If a hook reports its end, some lines arrive later."""
     late: list[Message] = []
     ends = [hooks.pop()] if hooks[-1][0] in ("Stop", "StopFailure") else []
     if ends:

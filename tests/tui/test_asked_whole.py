@@ -570,6 +570,47 @@ async def test_a_long_reason_leaves_the_choices() -> None:
         assert "^s Answer" in app.text
         assert "Do not answer" in app.text
 
+@pytest.mark.parametrize("many", [False, True], ids=["one", "several"])
+@pytest.mark.parametrize("field", ["label", "description"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 16)])
+async def test_no_word_of_an_option_is_cut(width: int, height: int, field: str, many: bool) -> None:
+    words = [f"w{number:02}x" for number in range(60)]
+    options = [{"label": "Ash"}, {"label": "Oak", field: " ".join(words)}, {"label": "Elm"}]
+    asked = [{"question": "Which wood?", "multiSelect": many, "options": options}]
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": asked}})
+    async with alone(app, width, height) as pilot:
+        shown = app.text
+        for _ in range(10):
+            await pilot.press("pagedown")
+            await pilot.wait_for_animation()
+            shown += app.text
+        assert [word for word in words if word not in shown] == []
+        assert "Elm" in shown
+
+
+async def test_a_long_option_can_not_imitate_another_option() -> None:
+    label = "Oak" + " " * 68 + "▐●▌ 2 Ash"
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"options": [{"label": label}]}]}})
+    async with alone(app):
+        assert "▐●▌ 2 Ash" in app.text
+        assert not re.search("^│ ▐●▌ 2 Ash", app.text, re.MULTILINE)
+
+
+async def test_a_long_question_is_shown_from_its_top() -> None:
+    asked = {"question": "Which wood?", "options": [{"label": "oak " * 90}, {"label": "ash"}]}
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [asked]}})
+    async with alone(app, 40, 16):
+        assert "Which wood?" in app.text
+
+
+async def test_the_option_that_the_arrow_keys_reach_is_on_the_screen() -> None:
+    options = [{"label": f"wood {number}"} for number in range(40)]
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"options": options}]}})
+    async with alone(app) as pilot:
+        await pilot.press(*["down"] * 30)
+        await pilot.pause()
+        assert "wood 30" in app.text
+
 
 SEVERAL = [
     {"question": "Which wood?", "options": [{"label": "oak"}, {"label": "ash"}]},

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
+from textual.content import Content, ContentText
+from textual.geometry import Size
 from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
+from textual.widgets._toggle_button import ToggleButton
 
 from drawbridge.tui.call_parts import Part
 from drawbridge.tui.wording import block, one_line
@@ -89,6 +91,53 @@ def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, s
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+class _Option(ToggleButton):
+    """A button with a label of several lines. They are indented, so that a label can't look like another option."""
+
+    INDENT: ClassVar[int] = 4
+
+    def _make_label(self, label: ContentText) -> Content:
+        return Content.from_text(label)
+
+    def _wrapped(self, width: int) -> list[Content]:
+        return self._label.wrap(max(1, width - self.INDENT))
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._wrapped(width))
+
+    def render(self) -> Content:
+        style = self.get_visual_style("toggle--label")
+        rows = [row.pad_left(1).stylize_before(style) for row in self._wrapped(self.size.width)]
+        return Content("\n" + " " * (self.INDENT - 1)).join([Content.assemble(self._button, rows[0]), *rows[1:]])
+
+    def bring(self) -> None:
+        """Scrolls to the option; to its start if it does not fit."""
+        form = next((one for one in self.ancestors if isinstance(one, QuestionForm)), None)
+        if form is not None:
+            form.scroll_to_widget(self, animate=False, top=self.outer_size.height > form.size.height)
+
+
+class _Radio(RadioButton, _Option):  # Textual's selectors only know the first base of a class
+    pass
+
+
+class _Check(Checkbox, _Option):
+    pass
+
+
+class _Radios(RadioSet):
+    def _scroll_to_selected(self) -> None:
+        """RadioSet itself would scroll only within the set, which is as tall as its buttons. Without the focus, the first
+        button has just been selected by itself, and the question is read from its top."""
+        if self._selected is not None and self.has_focus:
+            button = self.children[self._selected]
+            assert isinstance(button, _Radio)
+            self.call_after_refresh(button.bring)
+
+
 class _Group(Vertical):
     def __init__(self, asked: Mapping[str, Any], number: int, count: int) -> None:
         """``number``: the question's position among ``count`` questions, from 1."""
@@ -107,7 +156,7 @@ class _Group(Vertical):
             strange["options"] = [one for one in options if not isinstance(one, dict)]
         self._more = [*_unknown({**asked, **strange}, OF_QUESTION.keys() - strange.keys())]
         self._own = Input(placeholder="Other…", compact=True, classes="own")
-        kind = Checkbox if self._many else RadioButton
+        kind = _Check if self._many else _Radio
         self._buttons = [kind(content, compact=True) for content in self._labels()]
 
     def compose(self) -> ComposeResult:
@@ -121,18 +170,20 @@ class _Group(Vertical):
         if self._many:
             yield from self._buttons
         elif self._buttons:
-            yield RadioSet(*(button for button in self._buttons if isinstance(button, RadioButton)), compact=True)
+            yield _Radios(*(button for button in self._buttons if isinstance(button, _Radio)), compact=True)
         yield self._own
 
     def look(self) -> None:
         """Takes the focus."""
-        next(iter(self.query("RadioSet, Checkbox, .own"))).focus()
+        # A question is read from its top, which the focus of a tall list of options would scroll away.
+        next(iter(self.query("RadioSet, Checkbox, .own"))).focus(scroll_visible=False)
 
     def choose(self, number: int) -> None:
         """Selects the option with this number, from 1. If several options can be selected, toggles it."""
         if number <= len(self._buttons):
             button = self._buttons[number - 1]
             button.value = not button.value if self._many else True
+            button.bring()
 
     def chosen(self) -> str:
         labels = [

@@ -570,6 +570,7 @@ async def test_a_long_reason_leaves_the_choices() -> None:
         assert "^s Answer" in app.text
         assert "Do not answer" in app.text
 
+
 @pytest.mark.parametrize("many", [False, True], ids=["one", "several"])
 @pytest.mark.parametrize("field", ["label", "description"])
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 16)])
@@ -610,6 +611,96 @@ async def test_the_option_that_the_arrow_keys_reach_is_on_the_screen() -> None:
         await pilot.press(*["down"] * 30)
         await pilot.pause()
         assert "wood 30" in app.text
+
+
+def asks(question: str = "Which wood?", **fields: Any) -> dict[str, Any]:
+    options = fields.pop("options", [{"label": "oak"}, {"label": "ash"}])
+    return {
+        "tool_name": "AskUserQuestion",
+        "input": {"questions": [{"question": question, "options": options}]},
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asks("Which? " + "word " * 600),
+        asks(options=[{"label": "oak " * 600}, {"label": "ash"}]),
+        asks(options=[{"label": "oak", "description": "word " * 600}, {"label": "ash"}]),
+        asks(options=[{"label": "oak", "preview": "word\n" * 60}, {"label": "ash"}]),
+        asks(reason="word " * 600),
+    ],
+    ids=["the question", "the label", "the description", "a preview", "the reason"],
+)
+async def test_an_answer_is_sent_once_all_of_it_was_on_the_screen(request_: dict[str, Any]) -> None:
+    app = Alone(request_)
+    async with alone(app) as pilot:
+        await pilot.press("1", "a")
+        await pilot.click(".accept")
+        await pilot.pause()
+        assert app.given == []
+        assert "There is more to see" in app.text
+        assert "more lines" in app.text
+        for _ in range(20):
+            await pilot.press("pagedown")
+            await pilot.pause()
+        assert "There is more to see" not in app.text
+        assert "more line" not in app.text
+        await pilot.press("a")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_an_answer_needs_no_look_at_other_options() -> None:
+    app = Alone(asks(options=[{"label": "oak"}, *({"label": f"wood {number}"} for number in range(60))]))
+    async with alone(app) as pilot:
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_a_free_answer_replaces_an_option_that_was_not_seen() -> None:
+    app = Alone(asks(options=[{"label": "oak " * 600}]))
+    async with alone(app) as pilot:
+        await pilot.press("1")
+        app.view.query_one(".own").focus()
+        await pilot.press("e", "l", "m", "enter")
+        await pilot.pause()
+        assert [answer.input and answer.input["answers"] for answer in app.given] == [{"Which wood?": "elm"}]
+
+
+async def test_each_of_several_questions_must_be_seen() -> None:
+    long = {"question": "Which? " + "word " * 600, "options": [{"label": "oak"}]}
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [*CHOICE, long]}})
+    async with alone(app) as pilot:
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert "2 of 2" in app.text
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert app.given == []
+        for _ in range(5):
+            await pilot.press("pagedown")
+            await pilot.pause()
+        await pilot.press("a")
+        await pilot.pause()
+        assert len(app.given) == 1
+
+
+async def test_what_a_notice_covers_of_a_question_was_not_seen() -> None:
+    app = Alone(asks("Which? " + "word " * 100))
+    async with app.run_test(size=(80, 20), notifications=True) as pilot:
+        app.notify("word " * 60, timeout=3600)
+        app.view.fit(20)
+        app.view.look()
+        await until(lambda: "word word" in app.text and app.query("Toast"))
+        await app.view.query_one(QuestionForm).recompose()
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert app.given == []
+        app.clear_notifications()
+        await until(lambda: not app.view.query_one(".accept").disabled)
 
 
 SEVERAL = [

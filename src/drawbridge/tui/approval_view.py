@@ -51,6 +51,8 @@ class ApprovalView(Vertical, can_focus=True):
         Binding("space", "more", show=False),
         Binding("j,down", "scroll(1)", show=False),
         Binding("k,up", "scroll(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
     ]
 
     class Answered(Message):
@@ -141,6 +143,11 @@ class ApprovalView(Vertical, can_focus=True):
     def _can_be_answered(self) -> bool:
         return self.may_answer and not self.is_busy and not self.is_settled
 
+    @property
+    def _body(self) -> LinesView | QuestionForm:
+        """What the request says, which must have been on the screen before it can be accepted."""
+        return self.query_one(QuestionForm) if answers.questions(self.request) else self.query_one(LinesView)
+
     # Called from outside.
 
     def count(self, waiting: int) -> None:
@@ -165,13 +172,13 @@ class ApprovalView(Vertical, can_focus=True):
     def resume(self) -> None:
         """Restarts ``READING_SECONDS`` after another view was in front."""
         self._shown_at = time.monotonic()
-        for view in self.query(LinesView):
-            view.look()
+        self._body.look()
 
     def look(self) -> None:
         """Takes the focus."""
         first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
-        (first if first.display else self).focus()
+        # A question is read from its top, which the focus of a tall list of options would scroll away.
+        (first if first.display else self).focus(scroll_visible=not answers.questions(self.request))
 
     def fit(self, height: int) -> None:
         """Sets the total height in lines."""
@@ -223,7 +230,7 @@ class ApprovalView(Vertical, can_focus=True):
 
     def _is_seen(self) -> bool:
         """Whether the whole request has been on the screen: only then can it be accepted."""
-        self.query_one(LinesView).look()
+        self._body.look()
         self._note_seen()
         if not why_not_accepted(self.request, self._state):
             return True
@@ -232,10 +239,10 @@ class ApprovalView(Vertical, can_focus=True):
 
     def page(self, by: int) -> bool:
         """Scrolls by a page; returns whether there was anything to scroll."""
-        view = next(iter(self.query(LinesView)), None)
-        if view is None or not view.display or view.max_scroll_y == 0:
+        body = self._body
+        if not body.display or body.max_scroll_y == 0:
             return False
-        (view.scroll_page_down if by > 0 else view.scroll_page_up)(animate=False)
+        body.page(by)
         return True
 
     def action_more(self) -> None:
@@ -244,16 +251,22 @@ class ApprovalView(Vertical, can_focus=True):
         else:
             self.page(1)
 
+    def action_page(self, by: int) -> None:
+        self.page(by)
+
     def action_scroll(self, by: int) -> None:
-        for view in self.query(LinesView):
-            view.scroll_relative(y=by, animate=False)
+        self._body.scroll_relative(y=by, animate=False)
 
     def on_lines_view_seen(self, event: LinesView.Seen) -> None:
         event.stop()
         self._note_seen()
 
+    def on_question_form_seen(self, event: QuestionForm.Seen) -> None:
+        event.stop()
+        self._note_seen()
+
     def _note_seen(self) -> None:
-        unseen = self.query_one(LinesView).unseen
+        unseen = self._body.unseen
         if unseen != self._state.unseen:
             self._set_state(unseen=unseen)
 
@@ -306,6 +319,8 @@ class ApprovalView(Vertical, can_focus=True):
         form = self.query_one(QuestionForm)
         if not form.is_answered:
             self._say(f"Choose an answer to “{wording.one_line(form.question)}”, or write one.")
+        elif not self._is_seen():
+            return
         elif form.is_last:
             self._give(Answer(allow=True, input=answers.answered_input(self.request, form.answers())))
         else:
@@ -315,7 +330,7 @@ class ApprovalView(Vertical, can_focus=True):
         """Goes to the agent's next question (1) or to the previous one (-1)."""
         form = self.query_one(QuestionForm)
         form.go(by)
-        self._set_state(next_question=not form.is_last)
+        self._set_state(next_question=not form.is_last, unseen=form.unseen, hasty=False)
 
     @property
     def _is_at_later_question(self) -> bool:

@@ -64,7 +64,9 @@ def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     if state.busy:
         return {"accept": Content("Sending…")}
     if answers.questions(request):
-        return {"accept": _label("^s", "Next" if state.next_question else "Answer"), "reject": Content("Do not answer")}
+        answer = _label("^s", "Next" if state.next_question else "Answer")
+        more = {"more": _label("PgDn", _lines(state.unseen))} if state.unseen else {}
+        return {"accept": answer, "reject": Content("Do not answer"), **more}
     if state.mode == "edit":
         return {"accept": _label("^s", "Accept edited version"), "back": _label("Esc", "Back")}
     if state.mode == "reject":
@@ -85,7 +87,7 @@ def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str
     if request.get("truncated"):
         found["more"] = _label("Space", f"Show all ({size(request['truncated']['bytes'])})")
     elif state.unseen:
-        found["more"] = _label("Space", f"{state.unseen} more line{'' if state.unseen == 1 else 's'}")
+        found["more"] = _label("Space", _lines(state.unseen))
     always = always_words(request)
     if always and state.may_remember and not state.edited:
         found["always"] = _label("w", always)
@@ -107,6 +109,8 @@ def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
         return "This is only a part: Space shows all of it. Accept works once you have seen it."
     if not state.unseen:
         return ""
+    if answers.questions(request):
+        return "There is more to see: PgDn shows it. An answer is sent once you have seen the question and your choice."
     if state.mode == "edit":
         return "You have not seen all of this change: Esc shows it. Accept works once you have."
     return "There is more below: Space shows it. Accept works once you have seen all of it."
@@ -147,6 +151,10 @@ def risks(request: answers.Request) -> list[Part]:
         if piece and piece not in pieces:
             pieces.append(piece)
     return [Part("warning", f"{text}: {', '.join(pieces)}" if pieces else text) for text, pieces in marked.items()]
+
+
+def _lines(count: int) -> str:
+    return f"{count} more line{'' if count == 1 else 's'}"
 
 
 def _label(key: str, words: str) -> Content:

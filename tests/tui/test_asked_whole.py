@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import re
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.pilot import OutOfBounds
 
 from drawbridge.tui import approval_view
 from drawbridge.tui.approval_view import ApprovalView
@@ -143,6 +145,70 @@ async def test_a_click_as_the_request_appears_answers_nothing(monkeypatch: pytes
             await pilot.click(button)
             await pilot.pause()
         assert app.given == []
+
+
+def rule(*contents: str) -> dict[str, Any]:
+    rules = [{"toolName": "Bash", "ruleContent": content} for content in contents]
+    return {"type": "addRules", "behavior": "allow", "destination": "userSettings", "rules": rules}
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 16), (24, 30), (60, 8)])
+async def test_a_rule_is_remembered_once_all_of_it_was_on_the_screen(width: int, height: int) -> None:
+    words = [f"w{number:03}x" for number in range(400)]
+    app = Alone(bash(command="true") | {"suggestions": [rule(*words)]}, may_remember=True)
+    async with alone(app, width, height) as pilot:
+        shown = app.text
+        await pilot.press("w")
+        with suppress(OutOfBounds):  # in the smallest window, there is no button
+            await pilot.click(".always", offset=(1, 0))
+        await pilot.pause()
+        assert app.given == []
+        for _ in range(500):
+            await pilot.press("space")
+            await pilot.pause()
+            shown += app.text
+            if words[-1] in shown:
+                break
+            await pilot.press("w")
+            await pilot.pause()
+            assert app.given == []
+        assert [word for word in words if word not in shown] == []
+        await pilot.pause()
+        await pilot.press("w")
+        await pilot.pause()
+        assert [answer.remember for answer in app.given] == [True]
+
+
+async def test_a_rule_without_room_for_its_button_is_read_in_the_request() -> None:
+    app = Alone(bash(command="true") | {"suggestions": [rule("ls w000x")]}, may_remember=True)
+    async with alone(app, 100, 4) as pilot:
+        shown = app.text
+        for _ in range(10):
+            await pilot.press("w")
+            await pilot.pause()
+            if app.given:
+                break
+            await pilot.press("space")
+            await pilot.pause()
+            shown += app.text
+        assert [answer.remember for answer in app.given] == [True]
+        assert "w000x" in shown
+
+
+async def test_a_rule_is_no_part_of_an_edited_request() -> None:
+    app = Alone(bash(command="true") | {"suggestions": [rule(*["word"] * 60)]}, may_remember=True)
+    async with alone(app, 80, 40) as pilot:
+        assert "Always (w):" in app.text
+        assert "w Always (see above)" in app.text
+        app.view.edit()
+        await pilot.press("x")
+        app.view.back()
+        await pilot.pause()
+        assert "Always" not in app.text
+        app.view.undo()
+        await pilot.pause()
+        assert "Always (w):" in app.text
+        assert "w Always (see above)" in app.text
 
 
 CALL = {"toolCallId": "1", "title": "Only lists files", "kind": "execute"}

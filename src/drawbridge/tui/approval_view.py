@@ -14,10 +14,21 @@ from textual.message import Message
 from textual.widgets import Button, Input, Static, TextArea
 
 from drawbridge.tui import answers, wording
-from drawbridge.tui.approval_words import WAYS, ApprovalState, circumstances, notice, title, ways, why_not_accepted
-from drawbridge.tui.call_parts import of_request
+from drawbridge.tui.approval_words import (
+    LONGEST_LABEL,
+    WAYS,
+    ApprovalState,
+    always_words,
+    circumstances,
+    notice,
+    offers_always,
+    title,
+    ways,
+    why_not_accepted,
+)
+from drawbridge.tui.call_parts import Part, of_request
 from drawbridge.tui.code import DiffLines
-from drawbridge.tui.diff_view import Headed, Lines, LinesView
+from drawbridge.tui.diff_view import Joined, Lines, LinesView, is_covered, on_screen
 from drawbridge.tui.difference import Difference, difference
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
@@ -80,7 +91,9 @@ class ApprovalView(Vertical, can_focus=True):
         self.request = request
         self._agent = agent
         self._painter = painter
-        self._state = state._replace(next_question=len(answers.questions(request)) > 1)
+        self._state = state._replace(
+            next_question=len(answers.questions(request)) > 1, told_above=len(always_words(request)) > LONGEST_LABEL
+        )
         self._text: str | None = None
         self._message = ""
         self._draft = ""
@@ -193,6 +206,8 @@ class ApprovalView(Vertical, can_focus=True):
         # A widget that does not fit has no size yet: count one line.
         others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
         most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
+        if self._height - others - FRAME_LINES < FEWEST_LINES and self.query_one("Button.always").display:
+            self._tell_above()
         if most == self._most:
             return
         self._most = most
@@ -205,6 +220,8 @@ class ApprovalView(Vertical, can_focus=True):
     def show_whole(self, request: answers.Request) -> None:
         """Replaces the preview with the whole request."""
         self.request = request
+        told_above = self._state.told_above or len(always_words(request)) > LONGEST_LABEL
+        self._state = self._state._replace(told_above=told_above)
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
@@ -225,8 +242,27 @@ class ApprovalView(Vertical, can_focus=True):
             self._give(Answer(allow=True, input=changed))
 
     def always(self) -> None:
-        if "always" in ways(self.request, self._state) and self._is_seen():
+        if "always" not in ways(self.request, self._state):
+            return
+        if not self._state.told_above and not self._shows_always():
+            self._tell_above()
+        if self._is_seen():
             self._give(Answer(allow=True, remember=True))
+
+    def _shows_always(self) -> bool:
+        """Whether the button that says what ``remember`` would change is on the screen, all of it."""
+        button = self.query_one("Button.always")
+        shown = on_screen(button, button.region)
+        return bool(
+            shown and shown == button.region and not any(is_covered(self, shown, row) for row in range(shown.height))
+        )
+
+    def _tell_above(self) -> None:
+        """Shows what ``remember`` would change as the last part of the request, if it is not there yet."""
+        if not self._state.told_above and not answers.questions(self.request):
+            self._set_state(told_above=True)
+            self.query_one(LinesView).grow()
+            self._note_seen()
 
     def _is_seen(self) -> bool:
         """Whether the whole request has been on the screen: only then can it be accepted."""
@@ -439,9 +475,12 @@ class ApprovalView(Vertical, can_focus=True):
             given = {**given, name: self._text}
         above = of_request(request, given)
         head = painter.call([*circumstances(request), *above], width)
+        state = self._state._replace(edited=self._text is not None)
+        shows_always = state.told_above and offers_always(request, state)
+        tail = painter.call([Part("field", always_words(request), "Always (w)")], width) if shows_always else []
         if found is None or proposal is None:
-            return head
+            return [*head, *tail]
         if not found.lines:
-            return [*head, *painter.plain("No changes.", width, painter.palette.soft)]
+            return [*head, *painter.plain("No changes.", width, painter.palette.soft), *tail]
         texts = str(proposal["path"]), proposal["old_text"], self._new_text()
-        return Headed(head, DiffLines(found, texts, painter.palette, width))
+        return Joined(head, DiffLines(found, texts, painter.palette, width), tail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from textual.content import Content
 
@@ -14,6 +14,10 @@ from drawbridge.tui.difference import Difference
 
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
+LONGEST_LABEL: Final = 120
+"""The maximum length of the label of ``always`` in characters. What a longer one says is shown in the request instead,
+where it scrolls."""
+
 WAYS = ("accept", "edit", "reject", "undo", "back")
 """The possible buttons, in order; ``more`` and ``always`` have their own lines."""
 
@@ -22,6 +26,7 @@ class ApprovalState(NamedTuple):
     """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
     answer, or the withdrawal. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user
     tried to accept anyway. ``next_question``: another question from the agent follows the one that is shown.
+    ``told_above``: what ``remember`` would change is shown in the request, since its button has no room for it.
     """
 
     mode: Mode = "read"
@@ -33,6 +38,7 @@ class ApprovalState(NamedTuple):
     unseen: int = 0
     next_question: bool = False
     hasty: bool = False
+    told_above: bool = False
 
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
@@ -88,10 +94,13 @@ def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str
         found["more"] = _label("Space", f"Show all ({size(request['truncated']['bytes'])})")
     elif state.unseen:
         found["more"] = _label("Space", _lines(state.unseen))
-    always = always_words(request)
-    if always and state.may_remember and not state.edited:
-        found["always"] = _label("w", always)
+    if offers_always(request, state):
+        found["always"] = _label("w", "Always (see above)" if state.told_above else always_words(request))
     return found
+
+
+def offers_always(request: answers.Request, state: ApprovalState) -> bool:
+    return bool(state.may_answer and state.may_remember and not state.edited and always_words(request))
 
 
 def always_words(request: answers.Request) -> str:

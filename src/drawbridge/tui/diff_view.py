@@ -39,21 +39,24 @@ def is_covered(widget: Widget, shown: Region, row: int) -> bool:
     return any(toast.region.overlaps(line) for toast in widget.screen.query("Toast"))
 
 
-class Headed:
-    """A diff with lines above it."""
+class Joined:
+    """Lines of several sources, one below the other."""
 
-    def __init__(self, head: Sequence[Strip], rest: DiffLines) -> None:
-        self._head = head
-        self._rest = rest
+    def __init__(self, *parts: Sequence[Strip] | DiffLines) -> None:
+        self._parts = parts
 
     def __len__(self) -> int:
-        return len(self._head) + len(self._rest)
+        return sum(len(part) for part in self._parts)
 
     def __getitem__(self, at: int) -> Strip:
-        return self._head[at] if at < len(self._head) else self._rest[at - len(self._head)]
+        for part in self._parts:
+            if at < len(part):
+                return part[at]
+            at -= len(part)
+        raise IndexError
 
 
-Lines: TypeAlias = Sequence[Strip] | DiffLines | Headed
+Lines: TypeAlias = Sequence[Strip] | DiffLines | Joined
 
 
 class LinesView(ScrollView, can_focus=True):
@@ -65,7 +68,7 @@ class LinesView(ScrollView, can_focus=True):
     ]
 
     class Seen(Message):
-        """More lines have been on the screen."""
+        """More lines have been on the screen, or are still to be seen."""
 
     def __init__(self, draw: Callable[[int], Lines]) -> None:
         super().__init__(classes="asked")
@@ -118,6 +121,14 @@ class LinesView(ScrollView, can_focus=True):
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
         self.call_after_refresh(self.look)
+
+    def grow(self) -> None:
+        """Shows what ``draw`` returns now: the same lines, and others below them."""
+        if self._width:
+            self._lines = self._draw(self._width)
+            self._lay_out()
+            self.post_message(self.Seen())
+            self.call_after_refresh(self.look)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         self._fit(width - self.styles.scrollbar_size_vertical)

@@ -26,7 +26,7 @@ from drawbridge.tui.approval_words import (
     ways,
     why_not_accepted,
 )
-from drawbridge.tui.call_parts import Part, of_request
+from drawbridge.tui.call_parts import Part, is_said, of_request
 from drawbridge.tui.code import DiffLines
 from drawbridge.tui.diff_view import Joined, Lines, LinesView, is_covered, on_screen
 from drawbridge.tui.difference import Difference, difference
@@ -474,10 +474,12 @@ class ApprovalView(Vertical, can_focus=True):
         if name is not None and self._text is not None:
             given = {**given, name: self._text}
         above = of_request(request, given)
-        head = painter.call([*circumstances(request), *above], width)
+        said = [part for part in above if is_said(part)]
+        head = painter.call([*circumstances(request), *(part for part in above if not is_said(part))], width)
         state = self._state._replace(edited=self._text is not None)
         shows_always = state.told_above and offers_always(request, state)
-        tail = painter.call([Part("field", always_words(request), "Always (w)")], width) if shows_always else []
+        rule = [Part("field", always_words(request), "Always (w)")] if shows_always else []
+        tail = painter.call([*said, *rule], width)
         if found is None or proposal is None:
             return [*head, *tail]
         if not found.lines:

@@ -211,6 +211,27 @@ async def test_a_rule_is_no_part_of_an_edited_request() -> None:
         assert "w Always (see above)" in app.text
 
 
+async def test_a_click_on_a_button_that_has_just_moved_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key is not meant for a place on the screen, so it answers."""
+    now = 1000.0
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 0.5)
+    monkeypatch.setattr(approval_view, "time", SimpleNamespace(monotonic=lambda: now))
+    app = Alone(bash(command="true"))
+    async with alone(app) as pilot:
+        now += 10
+        before = app.view.query_one(".accept").region
+        app.view.request = {**app.view.request, "asked_by": {"agent_type": "word " * 30}}
+        app.view.count(2)
+        await pilot.pause()
+        assert app.view.query_one(".accept").region != before
+        await pilot.click(".accept")
+        await pilot.pause()
+        assert app.given == []
+        app.view.decide("accept")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
 CALL = {"toolCallId": "1", "title": "Only lists files", "kind": "execute"}
 PLAN = [{"type": "content", "content": {"type": "text", "text": "Delete it all."}}]
 CHANGE = [
@@ -644,6 +665,16 @@ async def test_every_field_of_a_question_is_shown() -> None:
         more = ("then: saw it", 'options: ["Elm"]', 'metadata: {"source": "x"}')
         for words in ("Which wood?", "Oak, preview: brown", "and heavy", *more):
             assert words in app.text
+
+
+async def test_a_call_of_another_agent_is_not_a_question() -> None:
+    """Its answer would always be refused: such a call takes no changed input."""
+    given = {"toolCallId": "t", "title": "x", "questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]}
+    app = Alone({"tool_name": "AskUserQuestion", "form": "acp", "input": given})
+    async with alone(app):
+        assert "Which wood?" in app.text
+        assert "a Accept" in app.text
+        assert "Answer" not in app.text
 
 
 async def test_a_question_without_a_text_is_not_left_out() -> None:

@@ -10,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Button, Input, Static, TextArea
 
 from drawbridge.tui import answers, wording
@@ -35,8 +37,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Keys and buttons do not answer a request for this long after it has appeared: they may be meant for something
-else."""
+"""Keys and buttons do not answer a request for this long after it has appeared, nor does a button that has just moved:
+they may be meant for something else."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -99,6 +101,8 @@ class ApprovalView(Vertical, can_focus=True):
         self._draft = ""
         self._found = self._difference()
         self._shown_at = time.monotonic()
+        self._places: dict[str | None, tuple[Region, float]] = {}
+        """The name of a button → where it is on the screen, and since when (``time.monotonic``)."""
         self._waiting = 1
         self._height = FEWEST_LINES
         self._most = 0
@@ -118,6 +122,7 @@ class ApprovalView(Vertical, can_focus=True):
         yield Button("", name="always", classes="always", compact=True)
 
     def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._note_places)
         self.call_later(self._draw)
 
     @property
@@ -395,9 +400,20 @@ class ApprovalView(Vertical, can_focus=True):
         else:
             self._answer_questions()
 
+    def _note_places(self, _: Screen[Any]) -> None:
+        """Records which buttons have moved."""
+        for button in self.query(Button):
+            place, name = button.region, button.name
+            if name not in self._places or self._places[name][0] != place:
+                self._places[name] = place, time.monotonic()
+
+    def _has_just_moved(self, button: Button) -> bool:
+        since = self._places.get(button.name, (None, 0.0))[1]
+        return time.monotonic() - since < READING_SECONDS
+
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
-        if not self.is_ready and event.button.name not in ("back", "more"):
+        if event.button.name not in ("back", "more") and (not self.is_ready or self._has_just_moved(event.button)):
             return  # the click may have been meant for what was there before
         acts: dict[str | None, Callable[[], object]] = {
             "accept": self.accept,

@@ -116,11 +116,14 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """The questions of AskUserQuestion. Empty for any other tool, for a preview, which has only a part of them, and if one
-    of them has no text: a form would leave that one out, and the answer would still contain it."""
+    """The questions of AskUserQuestion. Empty for any other tool, for a call of the Agent Client Protocol, which takes no
+    answers, for a preview, which has only a part of them, and if one of them has no text: a form would leave that one
+    out, and the answer would still contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
-    if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list) or request.get("truncated"):
+    if request["tool_name"] != "AskUserQuestion" or request.get("form") == "acp" or request.get("truncated"):
+        return []
+    if not isinstance(asked, list):
         return []
     have_text = all(isinstance(one, dict) and isinstance(one.get("question"), str) for one in asked)
     return asked if have_text else []

@@ -247,6 +247,59 @@ def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str
         assert 0 <= shown.index("rm -rf all") < shown.index("Only lists files")
 
 
+def table(columns: int) -> str:
+    """A table with a word in each of its cells that is in no other."""
+    head, row = ("| " + " | ".join(f"q{first + n}z" for n in range(columns)) + " |\n" for first in (1_000, 2_000))
+    return f"{head}|{'---|' * columns}\n{row}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"),
+    [
+        (5, 375),
+        *(
+            pytest.param(columns, width, marks=pytest.mark.thorough)
+            for columns, width in [(4, 320), (8, 375), (12, 768), (16, 1280), (60, 375), (60, 1280)]
+        ),
+    ],
+)
+def test_every_column_of_a_plan_is_on_the_screen(browser: Browser, address: str, columns: int, width: int) -> None:
+    plan = f"# Plan\n\n{table(columns)}\n- In a list:\n\n" + table(columns).replace("|", "  |", 1)
+    with browser.person(address, width=width, height=800) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": plan}})
+        person.sees(f"{CURRENT} footer")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_a_table_that_a_narrower_window_cuts_is_shown_as_text(browser: Browser, address: str) -> None:
+    with browser.person(address, width=1280, height=800) as person:
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": table(12)}})
+        person.sees(f"{CARD} .plan table")
+        person("resize", width=375, height=800)
+        person.sees(f"{CARD} .plan .raw", "q2011z |")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", [".asked", ".proposed"])
+def test_what_is_beyond_the_edge_of_a_card_is_not_in_sight(
+    browser: Browser, address: str, directory: Path, part: str
+) -> None:
+    """Whatever has made the content wider than its card."""
+    with browser.person(address) as person:
+        person.runs(f"document.styleSheets[0].insertRule('{part} > * {{ width: 200% !important }}')")
+        sends(person, bash("ls") if part == ".asked" else edit(directory / "notes.md", "up", "down"))
+        person.sees(f"{CARD} .beyond", "wider than the card")
+        assert person.reads(f"{CURRENT} footer .accepts") == []
+        person.runs("document.styleSheets[0].deleteRule(0)")
+        person.sees(ACCEPTS)
+        person.loses(f"{CARD} .beyond")
+
+
 @pytest.mark.thorough
 def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
     """Enter is held down, and pressed again after all was in sight."""

@@ -95,7 +95,12 @@ function ReadOn({ card }: CardProps) {
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
   return (
     <>
-      {card.isCut.value && <p class="hint zoomed">Zoom out to see the full width.</p>}
+      {card.cut.value === 'zoomed' && <p class="hint zoomed">Zoom out to see the full width.</p>}
+      {card.cut.value === 'wide' && (
+        <p class="hint beyond">
+          Part of this request is wider than the card. Make the window wider, or answer on another device.
+        </p>
+      )}
       <Button
         label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
         icon="down"

@@ -10,7 +10,7 @@ import * as kept from '../state/kept.ts';
 import { canBeEdited, editedInput } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
-import { LOOK_AGAIN, Sight } from './current.ts';
+import { type Cut, LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { isChoiceCut } from './question.tsx';
 import { Questions } from './questions.ts';
@@ -60,8 +60,8 @@ export class ApprovalCard {
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
-  /** Whether the user has zoomed in so far that part of the card's width is out of view. */
-  isCut: Signal<boolean> = signal(false);
+  /** Why nothing counts as seen now; undefined if it does. */
+  cut: Signal<Cut> = signal(undefined);
   /** How many lines of the proposal have not been in sight; undefined if none, or before all above them has been. */
   unread: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
@@ -161,11 +161,10 @@ export class ApprovalCard {
   /**
    * Called after measuring what is in sight.
    * @param isInSight whether everything drawn in the card is in sight, or was, one part after the other
-   * @param isCut whether the user has zoomed in, so that the screen shows only part of the card's width, which does not
-   *   count as seen
+   * @param cut why nothing counts as seen; undefined if it does
    */
-  looked(isInSight: boolean, isCut: boolean) {
-    this.isCut.value = isCut;
+  looked(isInSight: boolean, cut: Cut) {
+    this.cut.value = cut;
     if (this.isSeen.peek() || this.answered || !this.isWhole) return;
     if (this.mode === 'edit') this._lookedAtEdit(isInSight);
     else {

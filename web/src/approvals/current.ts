@@ -2,6 +2,7 @@
 // sight. A key decides only if all of the card has been in view for a moment, and the user has not just clicked into a
 // text to type. A click decides only once the button has been in its place for a moment.
 
+import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';
 
 /** Milliseconds for which a card has to be in sight before a key counts as an answer to it. */
@@ -12,6 +13,9 @@ const AFTER_CLICK = 1000;
 
 /** Height in pixels of the slices in which a tall card is marked as seen. */
 const SLICE = 40;
+
+/** The parts of a card that are as wide as the card. What reaches beyond its edge is not drawn. */
+const CONTENT = '.asked, .proposed, .questions';
 
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
@@ -111,13 +115,16 @@ export class Sight {
   }
 }
 
+/** Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or some
+ * of its content is wider than the card. */
+export type Cut = 'zoomed' | 'wide' | undefined;
+
 /** What keys decide on: a card with a header and a footer. `answered` is set once it can no longer be decided on. */
 export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  /** @param isCut whether the user has zoomed in, so that the screen shows only part of the card's width */
-  looked(isInSight: boolean, isCut: boolean): void;
+  looked(isInSight: boolean, cut: Cut): void;
 };
 
 /**
@@ -277,9 +284,10 @@ export class Current<Card extends Decidable> {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
     card.sight.laidOut(card.element.clientWidth);
-    const sees = card.sight.look(isDrawn, ...places);
+    const isWide = [...card.element.children].some((part) => part.matches(CONTENT) && isBeyond(part));
+    const sees = card.sight.look(isDrawn && !isWide, ...places) && !isWide;
     const [{ top, bottom }, view] = places;
-    card.looked(sees, isCut(card.element.getBoundingClientRect()));
+    card.looked(sees, isCut(card.element.getBoundingClientRect()) ? 'zoomed' : isWide ? 'wide' : undefined);
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }

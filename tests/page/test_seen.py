@@ -301,6 +301,24 @@ def test_what_is_beyond_the_edge_of_a_card_is_not_in_sight(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("evil", ['"source": ["q1z"], "source"', '"q1z": 1, "source"', '"id": "q1z q2z", "source"'])
+def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
+    browser: Browser, address: str, directory: Path, evil: str
+) -> None:
+    cell = '{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null, "source": ["print(1)"]}'
+    book = '{"cells": [%s], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    (directory / "a.ipynb").write_text(book % cell)
+    with browser.person(address) as person:
+        person.runs(WATCH)
+        sends(person, write(directory / "a.ipynb", book % f"{cell}, {cell.replace('"source"', evil)}"))
+        person.sees(f"{CARD} .proposed", "q1z")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
 def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
     """Enter is held down, and pressed again after all was in sight."""
     with browser.person(address, **SMALL) as person:

@@ -319,6 +319,27 @@ def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
 
 
 @pytest.mark.thorough
+def test_what_the_button_that_leads_to_the_end_covers_is_not_in_sight(browser: Browser, address: str) -> None:
+    """Each part of the second request is on the screen once; the button is over it only there."""
+    second = f"{CARD}:nth-of-type(2)"
+    with browser.person(address, width=900, height=600) as person:
+        sends(person, bash("ls"), bash("\n".join(f"echo {number} {'word ' * 10}" for number in range(45))))
+        person.sees(f"{second} .reads")
+        covered = person.runs(
+            "(async () => { const box = document.querySelector('.scroller'); let covered = 0;"
+            " const drawn = () => new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)));"
+            f" box.scrollBy(0, document.querySelector('{second}').getBoundingClientRect().top"
+            " - box.getBoundingClientRect().top);"
+            " for (let at = -1; box.scrollTop > at; ) { await drawn(); at = box.scrollTop;"
+            " covered += document.querySelector('.jump').checkVisibility(); box.scrollBy(0, box.clientHeight - 40) }"
+            " await drawn(); return covered })()"
+        )
+        assert covered > 1
+        assert person.reads(f"{second} footer .accepts") == []
+        person.sees(f"{second} .reads")
+
+
+@pytest.mark.thorough
 def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
     """Enter is held down, and pressed again after all was in sight."""
     with browser.person(address, **SMALL) as person:

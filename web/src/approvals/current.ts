@@ -37,7 +37,7 @@ const OVERLAP = 24;
 const DRIFT = 20;
 
 /** Classes of elements that can cover a card. */
-const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
+const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side', 'jump'];
 
 /** The event that makes the editor of a file measure again which part of its text is in sight. */
 export const LOOK_AGAIN = 'look';

@@ -209,12 +209,26 @@ def test_a_change_is_accepted_unread_by_a_button_that_says_so(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_what_runs_is_above_its_description(browser: Browser, address: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "field"),
+    [("Bash", "command"), ("Monitor", "command"), ("mcp__shell__run", "command"), ("Agent", "prompt"), ("Skill", "1")],
+)
+def test_what_runs_is_above_its_description(browser: Browser, address: str, tool: str, field: str) -> None:
+    given = {"description": "ls -la" + "\nwords" * 300, field: TAIL}
     with browser.person(address) as person:
-        asks(person, bash(TAIL, description="ls -la" + "\nwords" * 300))
+        asks(person, {"name": tool, "input": given})
         person.sees(f"{CARD} button.must", "Show all (301 lines")
-        top = "document.querySelector('.approval {}').getBoundingClientRect().top"
-        assert person.runs(f"{top.format('pre')} < {top.format('.fields')}")
+        shown = person.runs(f"document.querySelector('{CARD} .asked').innerText")
+        assert 0 <= shown.index(TAIL) < shown.index("ls -la")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tool", ["Monitor", "mcp__shell__run"])
+def test_risky_parts_of_a_command_are_marked_for_any_tool(browser: Browser, address: str, tool: str) -> None:
+    with browser.person(address) as person:
+        asks(person, {"name": tool, "input": {"description": "Watches", "command": "tail -f log; sudo reboot"}})
+        person.sees(f"{CARD} .risks")
+        assert any("sudo" in part for part in person.reads(f"{CARD} .asked > div > .value mark.risk"))
 
 
 @pytest.mark.thorough
@@ -224,6 +238,19 @@ def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, 
     with browser.person(address) as person:
         asks(person, {"name": "mcp__shell__run", "input": fields})
         assert person.reads(f"{CARD} .fields dt") == ["run", "b", "a", "0", "17"]
+
+
+@pytest.mark.thorough
+def test_the_fields_of_an_object_are_in_their_order_too(browser: Browser, address: str) -> None:
+    short = {"run": "rm -rf all", "0": "Only lists"}
+    long = {"run": "rm -rf all", "0": {"b": [], "1": {}}, "more": ["word " * 30]}
+    with browser.person(address) as person:
+        asks(person, {"name": "mcp__shell__run", "input": {"short": short, "long": long}})
+        long = {"run": long["run"], "more": long["more"], "0": long["0"]}
+        assert person.reads(f"{CARD} .fields dd") == [
+            json.dumps(short, separators=(",", ":")),
+            json.dumps(long, indent=2),
+        ]
 
 
 @pytest.mark.thorough

@@ -39,7 +39,7 @@ WATCH = r"""(() => {
   // Lines of texts, each with the rectangles in which it is drawn now.
   const pieces = (card) => {
     const found = [];
-    for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed')) {
+    for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed, :scope > .questions')) {
       const walk = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
       let text;
       let at = 0; // of the node, in the text of its owner
@@ -81,12 +81,24 @@ WATCH = r"""(() => {
     requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
+  const wordsIn = (value) => JSON.stringify(value).match(/q\d+z/g) ?? [];
   const requests = {}; // of each request: the words in it
+  const rules = {}; // of each request: the words in what "Always" would save
+  // What is answered: the questions, and the options that are chosen.
+  const answered = ({ questions, answers }) =>
+    questions.map(({ question, header, options }) => [
+      question,
+      header,
+      options.filter(({ label }) => answers[question].includes(label)),
+    ]);
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
     if (typeof text !== 'string' || !text.includes('permission_request')) return;
     const { type, data } = JSON.parse(text);
-    if (type === 'permission_request') requests[data.approval_id] = new Set(text.match(/q\d+z/g) ?? []);
+    if (type !== 'permission_request') return;
+    const { suggestions, always, ...rest } = data;
+    requests[data.approval_id] = wordsIn(rest);
+    rules[data.approval_id] = wordsIn(suggestions ?? []);
   };
   window.accepted = [];
   const { send } = WebSocket.prototype;
@@ -94,13 +106,16 @@ WATCH = r"""(() => {
     if (!sockets.has(this)) this.addEventListener('message', receive);
     sockets.add(this);
     const { type, data } = typeof text === 'string' ? JSON.parse(text) : {};
-    const isEdited = 'updated_input' in (data ?? {}); // that an edit was seen is for test_editing.py
-    if (type === 'permission_response' && data.decision === 'allow' && !isEdited) {
+    const edited = data?.updated_input;
+    // That an edit was seen is for test_editing.py.
+    if (type === 'permission_response' && data.decision === 'allow' && (!edited || edited.answers)) {
       const id = data.approval_id;
       const card = document.querySelector(`[data-approval="${id}"]`);
-      const missing = pieces(card).filter((one) => !isSeen(one)).map(({ line }) => line);
-      const hidden = requests[id] ? [...requests[id]].filter((word) => !words[id]?.has(word)) : ['unknown'];
-      window.accepted.push({ missing: [...new Set(missing)], hidden, must: card.querySelectorAll('button.must').length });
+      const all = edited ? wordsIn(answered(edited)) : [...(requests[id] ?? ['unknown']), ...(data.remember ? rules[id] : [])];
+      const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
+      const missing = edited ? [] : pieces(card).filter((one) => !isSeen(one)).map(({ line }) => line);
+      const must = edited ? 0 : card.querySelectorAll('button.must').length;
+      window.accepted.push({ missing: [...new Set(missing)], hidden, must });
     }
     return send.call(this, text);
   };
@@ -364,6 +379,121 @@ def test_what_the_button_that_leads_to_the_end_covers_is_not_in_sight(browser: B
         assert covered > 1
         assert person.reads(f"{second} footer .accepts") == []
         person.sees(f"{second} .reads")
+
+
+def ask(*options: dict[str, str], question: str = "Which wood?", **more: Any) -> dict[str, Any]:
+    return {"question": question, "header": "Wood", "options": [*options, {"label": "Elm"}], **more}
+
+
+def words(count: int) -> str:
+    return " ".join(f"word{number}" for number in range(count))
+
+
+SUBMIT = f"{CURRENT} form footer .yes"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param([ask({"label": f"Oak {words(600)}"})], id="a label"),
+        *(
+            pytest.param(asked, id=name, marks=pytest.mark.thorough)
+            for name, asked in {
+                "a description": [ask({"label": "Oak", "description": words(600)})],
+                "a question": [ask({"label": "Oak"}, question=words(600))],
+                "another field": [ask({"label": "Oak"}, more="\n".join(words(40).split()))],
+                "several, one at a time": [ask({"label": f"Oak {words(600)}"}), ask({"label": "Ash"}, question="And?")],
+            }.items()
+        ),
+    ],
+)
+def test_an_answer_is_sent_once_all_of_it_was_in_sight(browser: Browser, address: str, asked: list[Any]) -> None:
+    with browser.person(address, **SMALL) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
+        for question in asked:
+            person.sees(f"{CARD} legend", question["question"][:20])
+            person.until(f"!document.querySelector('{CARD} .moved')")
+            person.runs(f"document.querySelector('{CARD} .option').click()")
+            presses = 0
+            while presses < 100:
+                person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
+                if person.reads(SUBMIT) != ["Read on"]:
+                    break
+                presses += 1
+                person.runs(f"document.querySelector('{SUBMIT}').click()")
+                person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
+            assert (len(str(question)) > 1_000) <= presses < 100
+            stays(person, 1)
+            person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
+            person.runs(f"document.querySelector('{SUBMIT}').click()")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_only_what_is_answered_has_to_be_in_sight(browser: Browser, address: str) -> None:
+    """Not an option below that is not chosen."""
+    asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
+    with browser.person(address, **SMALL) as person:
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})
+        person.clicks(f"{CARD} .option:not(.moved)")
+        person.until(f"document.querySelector('{SUBMIT}')?.innerText === 'Submit'")
+        person.presses("Control+Enter")
+        person.clicks(f"{SUBMIT}:not(.moved)")
+        assert answers(person)[0]["updatedInput"]["answers"] == {"Which wood?": "Oak"}
+
+
+@pytest.mark.thorough
+def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
+    """In a narrow window, only one is; what is chosen may come from a wider one."""
+    asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
+    with browser.person(address, width=1280, height=500) as person:
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
+        person.until(f"!document.querySelector('{CARD} .moved')")
+        for number in range(2):
+            person.runs(f"document.querySelectorAll('{CARD} fieldset')[{number}].querySelector('.option').click()")
+        person.runs(f"document.querySelector('{CARD} fieldset:last-of-type').focus()")
+        person("resize", **SMALL)
+        person.until(f"document.querySelector('{SUBMIT}')?.innerText === 'Submit'")
+        person.clicks(f"{SUBMIT}:not(.moved)")
+        person.sees(f"{CARD} legend", "word0")
+        stays(person, 1)
+
+
+def rule(content: str) -> dict[str, Any]:
+    rules = [{"toolName": "Bash", "ruleContent": content}]
+    return {"type": "addRules", "behavior": "allow", "destination": "userSettings", "rules": rules}
+
+
+@pytest.mark.parametrize("what", ["command", pytest.param("change", marks=pytest.mark.thorough)])
+def test_a_long_rule_is_saved_once_all_of_it_was_in_sight(
+    browser: Browser, address: str, directory: Path, what: str
+) -> None:
+    call = bash("true") if what == "command" else edit(directory / "notes.md", "up", "down")
+    content = " && ".join(f"q{number}z" for number in range(250))
+    with browser.person(address, **SMALL) as person:
+        person.runs(WATCH)
+        sends(person, {**call, "suggestions": [rule(content)]})
+        person.sees(READS)
+        assert person.reads(f"{CURRENT} .always:enabled") == []
+        reads_all(person)
+        person.sees(f"{CARD} .remembered", "q249z")
+        assert person.reads(f"{CURRENT} .always") == ["Always (see above)"]
+        person.clicks(f"{CURRENT} .always:not(.moved)")
+        assert answers(person)[0]["updatedPermissions"] == [rule(content)]
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str) -> None:
+    """Its input can't be changed, so that answers would be refused."""
+    call = {"toolCallId": "t", "title": "Ask", "kind": "AskUserQuestion", "questions": [ask({"label": "Oak"})]}
+    with browser.person(address) as person:
+        asks(person, {"name": "acp:AskUserQuestion", "input": call})
+        person.sees(f"{CARD} .fields", "Which wood?")
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
 
 
 @pytest.mark.thorough

@@ -56,9 +56,9 @@ export class Sight {
     this._width = width;
   }
 
-  /** Pixels from the top of the card to its first part that has not been in sight. */
-  get next() {
-    for (let n = 0; n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
+  /** Pixels from the top of the card to its first part at or below `from` that has not been in sight. */
+  next(from = 0) {
+    for (let n = Math.floor(from / SLICE); n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
     return this._height;
   }
 
@@ -92,6 +92,7 @@ export class Sight {
     const height = card.bottom - card.top;
     if (Math.abs(height - this._height) > 2) this._seen = [];
     this._height = height;
+    if (height <= 0) return false; // it is not drawn
     const count = Math.ceil(height / SLICE);
     if (isDrawn && card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
       this._seen = Array(count).fill(true);
@@ -221,10 +222,11 @@ export class Current<Card extends Decidable> {
     this._buttons.clear();
   }
 
-  /** Scrolls to the first part of the card that has not been in sight. It counts as seen once a frame is drawn. */
-  readOn(card: Card) {
+  /** Scrolls to the first part of the card, or of what is below `from`, that has not been in sight. It counts as seen once a
+   * frame is drawn. */
+  readOn(card: Card, from = 0) {
     const [{ top }, view, head] = this._places(card, []);
-    this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });
+    this._scroller.scrollBy({ top: top + card.sight.next(from) - view.top - head - OVERLAP, behavior: 'instant' });
     this.look();
   }
 

@@ -144,9 +144,14 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether the agent asks the user its own questions, and all of them are here: a preview has only a part. */
-export const asksQuestions = ({ tool_name: tool, input, truncated }: any) =>
-  tool === 'AskUserQuestion' && !truncated && Array.isArray(input?.questions) && input.questions.every(isObject);
+/** Whether the agent asks the user its own questions, and all of them are here: a preview has only a part. An ACP tool
+ * call with such a name is like any other call, because its input can't be changed. */
+export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) =>
+  tool === 'AskUserQuestion' &&
+  form !== 'acp' &&
+  !truncated &&
+  Array.isArray(input?.questions) &&
+  input.questions.every(isObject);
 
 /** What the agent wants, and the file; undefined if there isn’t one. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {

@@ -39,7 +39,7 @@ WATCH = r"""(() => {
   // Lines of texts, each with the rectangles in which it is drawn now.
   const pieces = (card) => {
     const found = [];
-    for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed')) {
+    for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed, :scope > .questions')) {
       const walk = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
       let text;
       let at = 0; // of the node, in the text of its owner
@@ -81,12 +81,24 @@ WATCH = r"""(() => {
     requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
+  const wordsIn = (value) => JSON.stringify(value).match(/q\d+z/g) ?? [];
   const requests = {}; // of each request: the words in it
+  const rules = {}; // of each request: the words in what "Always" would save
+  // What is answered: the questions, and the options that are chosen.
+  const answered = ({ questions, answers }) =>
+    questions.map(({ question, header, options }) => [
+      question,
+      header,
+      options.filter(({ label }) => answers[question].includes(label)),
+    ]);
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
     if (typeof text !== 'string' || !text.includes('permission_request')) return;
     const { type, data } = JSON.parse(text);
-    if (type === 'permission_request') requests[data.approval_id] = new Set(text.match(/q\d+z/g) ?? []);
+    if (type !== 'permission_request') return;
+    const { suggestions, always, ...rest } = data;
+    requests[data.approval_id] = wordsIn(rest);
+    rules[data.approval_id] = wordsIn(suggestions ?? []);
   };
   window.accepted = [];
   const { send } = WebSocket.prototype;
@@ -94,13 +106,16 @@ WATCH = r"""(() => {
     if (!sockets.has(this)) this.addEventListener('message', receive);
     sockets.add(this);
     const { type, data } = typeof text === 'string' ? JSON.parse(text) : {};
-    const isEdited = 'updated_input' in (data ?? {}); // that an edit was seen is for test_editing.py
-    if (type === 'permission_response' && data.decision === 'allow' && !isEdited) {
+    const edited = data?.updated_input;
+    // That an edit was seen is for test_editing.py.
+    if (type === 'permission_response' && data.decision === 'allow' && (!edited || edited.answers)) {
       const id = data.approval_id;
       const card = document.querySelector(`[data-approval="${id}"]`);
-      const missing = pieces(card).filter((one) => !isSeen(one)).map(({ line }) => line);
-      const hidden = requests[id] ? [...requests[id]].filter((word) => !words[id]?.has(word)) : ['unknown'];
-      window.accepted.push({ missing: [...new Set(missing)], hidden, must: card.querySelectorAll('button.must').length });
+      const all = edited ? wordsIn(answered(edited)) : [...(requests[id] ?? ['unknown']), ...(data.remember ? rules[id] : [])];
+      const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
+      const missing = edited ? [] : pieces(card).filter((one) => !isSeen(one)).map(({ line }) => line);
+      const must = edited ? 0 : card.querySelectorAll('button.must').length;
+      window.accepted.push({ missing: [...new Set(missing)], hidden, must });
     }
     return send.call(this, text);
   };
@@ -209,12 +224,26 @@ def test_a_change_is_accepted_unread_by_a_button_that_says_so(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_what_runs_is_above_its_description(browser: Browser, address: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "field"),
+    [("Bash", "command"), ("Monitor", "command"), ("mcp__shell__run", "command"), ("Agent", "prompt"), ("Skill", "1")],
+)
+def test_what_runs_is_above_its_description(browser: Browser, address: str, tool: str, field: str) -> None:
+    given = {"description": "ls -la" + "\nwords" * 300, field: TAIL}
     with browser.person(address) as person:
-        asks(person, bash(TAIL, description="ls -la" + "\nwords" * 300))
+        asks(person, {"name": tool, "input": given})
         person.sees(f"{CARD} button.must", "Show all (301 lines")
-        top = "document.querySelector('.approval {}').getBoundingClientRect().top"
-        assert person.runs(f"{top.format('pre')} < {top.format('.fields')}")
+        shown = person.runs(f"document.querySelector('{CARD} .asked').innerText")
+        assert 0 <= shown.index(TAIL) < shown.index("ls -la")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tool", ["Monitor", "mcp__shell__run"])
+def test_risky_parts_of_a_command_are_marked_for_any_tool(browser: Browser, address: str, tool: str) -> None:
+    with browser.person(address) as person:
+        asks(person, {"name": tool, "input": {"description": "Watches", "command": "tail -f log; sudo reboot"}})
+        person.sees(f"{CARD} .risks")
+        assert any("sudo" in part for part in person.reads(f"{CARD} .asked > div > .value mark.risk"))
 
 
 @pytest.mark.thorough
@@ -224,6 +253,19 @@ def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, 
     with browser.person(address) as person:
         asks(person, {"name": "mcp__shell__run", "input": fields})
         assert person.reads(f"{CARD} .fields dt") == ["run", "b", "a", "0", "17"]
+
+
+@pytest.mark.thorough
+def test_the_fields_of_an_object_are_in_their_order_too(browser: Browser, address: str) -> None:
+    short = {"run": "rm -rf all", "0": "Only lists"}
+    long = {"run": "rm -rf all", "0": {"b": [], "1": {}}, "more": ["word " * 30]}
+    with browser.person(address) as person:
+        asks(person, {"name": "mcp__shell__run", "input": {"short": short, "long": long}})
+        long = {"run": long["run"], "more": long["more"], "0": long["0"]}
+        assert person.reads(f"{CARD} .fields dd") == [
+            json.dumps(short, separators=(",", ":")),
+            json.dumps(long, indent=2),
+        ]
 
 
 @pytest.mark.thorough
@@ -245,6 +287,213 @@ def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str
         person.sees(f"{CARD} .asked", "Only lists files")
         shown = person.runs(f"document.querySelector('{CARD} .asked').innerText")
         assert 0 <= shown.index("rm -rf all") < shown.index("Only lists files")
+
+
+def table(columns: int) -> str:
+    """A table with a word in each of its cells that is in no other."""
+    head, row = ("| " + " | ".join(f"q{first + n}z" for n in range(columns)) + " |\n" for first in (1_000, 2_000))
+    return f"{head}|{'---|' * columns}\n{row}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"),
+    [
+        (5, 375),
+        *(
+            pytest.param(columns, width, marks=pytest.mark.thorough)
+            for columns, width in [(4, 320), (8, 375), (12, 768), (16, 1280), (60, 375), (60, 1280)]
+        ),
+    ],
+)
+def test_every_column_of_a_plan_is_on_the_screen(browser: Browser, address: str, columns: int, width: int) -> None:
+    plan = f"# Plan\n\n{table(columns)}\n- In a list:\n\n" + table(columns).replace("|", "  |", 1)
+    with browser.person(address, width=width, height=800) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": plan}})
+        person.sees(f"{CURRENT} footer")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_a_table_that_a_narrower_window_cuts_is_shown_as_text(browser: Browser, address: str) -> None:
+    with browser.person(address, width=1280, height=800) as person:
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": table(12)}})
+        person.sees(f"{CARD} .plan table")
+        person("resize", width=375, height=800)
+        person.sees(f"{CARD} .plan .raw", "q2011z |")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", [".asked", ".proposed"])
+def test_what_is_beyond_the_edge_of_a_card_is_not_in_sight(
+    browser: Browser, address: str, directory: Path, part: str
+) -> None:
+    """Whatever has made the content wider than its card."""
+    with browser.person(address) as person:
+        person.runs(f"document.styleSheets[0].insertRule('{part} > * {{ width: 200% !important }}')")
+        sends(person, bash("ls") if part == ".asked" else edit(directory / "notes.md", "up", "down"))
+        person.sees(f"{CARD} .beyond", "wider than the card")
+        assert person.reads(f"{CURRENT} footer .accepts") == []
+        person.runs("document.styleSheets[0].deleteRule(0)")
+        person.sees(ACCEPTS)
+        person.loses(f"{CARD} .beyond")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("evil", ['"source": ["q1z"], "source"', '"q1z": 1, "source"', '"id": "q1z q2z", "source"'])
+def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
+    browser: Browser, address: str, directory: Path, evil: str
+) -> None:
+    cell = '{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null, "source": ["print(1)"]}'
+    book = '{"cells": [%s], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    (directory / "a.ipynb").write_text(book % cell)
+    with browser.person(address) as person:
+        person.runs(WATCH)
+        sends(person, write(directory / "a.ipynb", book % ", ".join([cell, cell.replace('"source"', evil)])))
+        person.sees(f"{CARD} .proposed", "q1z")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        person.until("!document.querySelector('.approval')")
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_what_the_button_that_leads_to_the_end_covers_is_not_in_sight(browser: Browser, address: str) -> None:
+    """Each part of the second request is on the screen once; the button is over it only there."""
+    second = f"{CARD}:nth-of-type(2)"
+    with browser.person(address, width=900, height=600) as person:
+        sends(person, bash("ls"), bash("\n".join(f"echo {number} {'word ' * 10}" for number in range(45))))
+        person.sees(f"{second} .reads")
+        covered = person.runs(
+            "(async () => { const box = document.querySelector('.scroller'); let covered = 0;"
+            " const drawn = () => new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)));"
+            f" box.scrollBy(0, document.querySelector('{second}').getBoundingClientRect().top"
+            " - box.getBoundingClientRect().top);"
+            " for (let at = -1; box.scrollTop > at; ) { await drawn(); at = box.scrollTop;"
+            " covered += document.querySelector('.jump').checkVisibility(); box.scrollBy(0, box.clientHeight - 40) }"
+            " await drawn(); return covered })()"
+        )
+        assert covered > 1
+        assert person.reads(f"{second} footer .accepts") == []
+        person.sees(f"{second} .reads")
+
+
+def ask(*options: dict[str, str], question: str = "Which wood?", **more: Any) -> dict[str, Any]:
+    return {"question": question, "header": "Wood", "options": [*options, {"label": "Elm"}], **more}
+
+
+def words(count: int) -> str:
+    return " ".join(f"word{number}" for number in range(count))
+
+
+SUBMIT = f"{CURRENT} form footer .yes"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param([ask({"label": f"Oak {words(600)}"})], id="a label"),
+        *(
+            pytest.param(asked, id=name, marks=pytest.mark.thorough)
+            for name, asked in {
+                "a description": [ask({"label": "Oak", "description": words(600)})],
+                "a question": [ask({"label": "Oak"}, question=words(600))],
+                "another field": [ask({"label": "Oak"}, more="\n".join(words(40).split()))],
+                "several, one at a time": [ask({"label": f"Oak {words(600)}"}), ask({"label": "Ash"}, question="And?")],
+            }.items()
+        ),
+    ],
+)
+def test_an_answer_is_sent_once_all_of_it_was_in_sight(browser: Browser, address: str, asked: list[Any]) -> None:
+    with browser.person(address, **SMALL) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
+        for question in asked:
+            person.sees(f"{CARD} legend", question["question"][:20])
+            person.until(f"!document.querySelector('{CARD} .moved')")
+            person.runs(f"document.querySelector('{CARD} .option').click()")
+            presses = 0
+            while presses < 100:
+                person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
+                if person.reads(SUBMIT) != ["Read on"]:
+                    break
+                presses += 1
+                person.runs(f"document.querySelector('{SUBMIT}').click()")
+                person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
+            assert (len(str(question)) > 1_000) <= presses < 100
+            stays(person, 1)
+            person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
+            person.runs(f"document.querySelector('{SUBMIT}').click()")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_only_what_is_answered_has_to_be_in_sight(browser: Browser, address: str) -> None:
+    """Not an option below that is not chosen."""
+    asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
+    with browser.person(address, **SMALL) as person:
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})
+        person.clicks(f"{CARD} .option:not(.moved)")
+        person.until(f"document.querySelector('{SUBMIT}')?.innerText === 'Submit'")
+        person.presses("Control+Enter")
+        person.clicks(f"{SUBMIT}:not(.moved)")
+        assert answers(person)[0]["updatedInput"]["answers"] == {"Which wood?": "Oak"}
+
+
+@pytest.mark.thorough
+def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
+    """In a narrow window, only one is; what is chosen may come from a wider one."""
+    asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
+    with browser.person(address, width=1280, height=500) as person:
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
+        person.until(f"!document.querySelector('{CARD} .moved')")
+        for number in range(2):
+            person.runs(f"document.querySelectorAll('{CARD} fieldset')[{number}].querySelector('.option').click()")
+        person.runs(f"document.querySelector('{CARD} fieldset:last-of-type').focus()")
+        person("resize", **SMALL)
+        person.until(f"document.querySelector('{SUBMIT}')?.innerText === 'Submit'")
+        person.clicks(f"{SUBMIT}:not(.moved)")
+        person.sees(f"{CARD} legend", "word0")
+        stays(person, 1)
+
+
+def rule(content: str) -> dict[str, Any]:
+    rules = [{"toolName": "Bash", "ruleContent": content}]
+    return {"type": "addRules", "behavior": "allow", "destination": "userSettings", "rules": rules}
+
+
+@pytest.mark.parametrize("what", ["command", pytest.param("change", marks=pytest.mark.thorough)])
+def test_a_long_rule_is_saved_once_all_of_it_was_in_sight(
+    browser: Browser, address: str, directory: Path, what: str
+) -> None:
+    call = bash("true") if what == "command" else edit(directory / "notes.md", "up", "down")
+    content = " && ".join(f"q{number}z" for number in range(250))
+    with browser.person(address, **SMALL) as person:
+        person.runs(WATCH)
+        sends(person, {**call, "suggestions": [rule(content)]})
+        person.sees(READS)
+        assert person.reads(f"{CURRENT} .always:enabled") == []
+        reads_all(person)
+        person.sees(f"{CARD} .remembered", "q249z")
+        assert person.reads(f"{CURRENT} .always") == ["Always (see above)"]
+        person.clicks(f"{CURRENT} .always:not(.moved)")
+        assert answers(person)[0]["updatedPermissions"] == [rule(content)]
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str) -> None:
+    """Its input can't be changed, so that answers would be refused."""
+    call = {"toolCallId": "t", "title": "Ask", "kind": "AskUserQuestion", "questions": [ask({"label": "Oak"})]}
+    with browser.person(address) as person:
+        asks(person, {"name": "acp:AskUserQuestion", "input": call})
+        person.sees(f"{CARD} .fields", "Which wood?")
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
 
 
 @pytest.mark.thorough

@@ -41,6 +41,36 @@ test('a notebook whose cells do not show all of the change is not shown by cells
   assert.equal(cellsOf('', before), undefined);
   assert.equal(cellsOf(before, '{"cells": [1]}'), undefined);
   assert.equal(cellsOf(before, 'null'), undefined);
+  for (const more of [{ evil: 'x' }, { id: 'not an id' }, { id: ['evil'] }, { metadata: null, cell_type: { evil: 1 } }])
+    assert.equal(cellsOf(before, book([cell('a'), cell('b', more)])), undefined, JSON.stringify(more));
+  for (const source of [['b', { evil: 1 }], [['b']], { evil: 1 }, 1])
+    assert.equal(cellsOf(before, book([cell(source)])), undefined, JSON.stringify(source));
+});
+
+test('a notebook with text that parsing drops is not shown by cells', () => {
+  const before = book([cell('a')]);
+  const after = book([cell('b')], { more: { size: 1 } });
+  const old = book([cell('a')], { more: { size: 1 } });
+  assert.notEqual(cellsOf(old, after), undefined);
+  const changes = {
+    'a field of a cell twice': ['"source":', '"source":["evil"],"source":'],
+    'the same name in other letters': ['"source":', '"sourc\\u0065":["evil"],"source":'],
+    'the cells twice': ['{"cells":', '{"cells":[{"evil":1}],"cells":'],
+    'a field of the notebook twice': ['"nbformat":', '"nbformat":"evil","nbformat":'],
+    'a field inside twice': ['"size":', '"size":"evil","size":'],
+    'a name that every object has': ['"size":1', '"size":1,"__proto__":"evil","__proto__":1'],
+    'a number that is too large': ['"size":1', '"size":1e999'],
+    'a number with too many digits': ['"size":1', '"size":1.00000000000000000666'],
+    'a number that is too small': ['"size":1', '"size":1e-999'],
+  };
+  for (const [name, [part, other]] of Object.entries(changes)) {
+    assert.ok(after.includes(part), name);
+    assert.equal(cellsOf(old, after.replace(part, other)), undefined, name);
+    assert.equal(cellsOf(old.replace(part, other), after), undefined, name);
+  }
+  assert.notEqual(cellsOf(before, book([cell('"source": \\ {"a": 1, "a": 1e999}')])), undefined);
+  for (const size of ['1.0', '1e-05', '0.30000000000000004', '1E+22', '-0.0', '5e-324', '1000000'])
+    assert.notEqual(cellsOf(...[old, after].map((one) => one.replace('"size":1', `"size":${size}`))), undefined, size);
 });
 
 test('comments are in the order of the lines', () => {

@@ -8,11 +8,16 @@ import { alwaysWords, approvesMode } from '../state/projects.ts';
 import { counted, single } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
+import type { ApprovalCard } from './card.tsx';
 import type { CardProps } from './card-view.tsx';
 import { type Always, changesFiles } from './input.ts';
 import { type Reason, reasonsFor } from './reasons.ts';
+import { Value } from './value.tsx';
 
 const COMMAND_KEY = /Mac|iP(hone|ad)/.test(globalThis.navigator?.platform ?? '') ? '⌘↵' : 'Ctrl+↵';
+
+/** The maximum length of what the "Always" button itself says, in characters. */
+const LONGEST = 120;
 
 /** Whether single letters are shortcuts. */
 const hasKeys = () => kept.setting('keys') !== 'off';
@@ -89,13 +94,24 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
+/** Why nothing counts as seen now, and what to do. */
+export function Beyond({ card }: Pick<CardProps, 'card'>) {
+  if (card.cut.value === 'zoomed') return <p class="hint zoomed">Zoom out to see the full width.</p>;
+  if (card.cut.value !== 'wide') return null;
+  return (
+    <p class="hint beyond">
+      Part of this request is wider than the card. Make the window wider, or answer on another device.
+    </p>
+  );
+}
+
 /** Shown until all of the request has been in view: instead of Accept or, while fields are edited, above it. */
 function ReadOn({ card }: CardProps) {
   const { unread } = card;
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
   return (
     <>
-      {card.isCut.value && <p class="hint zoomed">Zoom out to see the full width.</p>}
+      <Beyond card={card} />
       <Button
         label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
         icon="down"
@@ -126,7 +142,7 @@ function Choices({ card, version }: CardProps) {
   const isUnread = !isUnopened && !card.isSeen.value;
   const isClosed = isUnopened || isUnread;
   const asksFirst = isPlan && mayRemember && approvesMode(request.suggestions, 'acceptEdits');
-  const always = mayRemember && !asksFirst ? alwaysLabel(request) : '';
+  const always = alwaysOf(card);
   return (
     <footer>
       {isUnopened && <Unread />}
@@ -170,13 +186,29 @@ function Choices({ card, version }: CardProps) {
       />
       {always && (
         <Button
-          label={always}
+          label={always.length > LONGEST ? 'Always (see above)' : always}
           class="quiet always accepts"
           disabled={disabled || isClosed}
           onClick={single(() => card.accept(true))}
         />
       )}
     </footer>
+  );
+}
+
+/** What "Always" would save; '' if it is not offered. */
+const alwaysOf = ({ request, world, isPlan }: ApprovalCard) =>
+  !world.may('execute') || (isPlan && approvesMode(request.suggestions, 'acceptEdits')) ? '' : alwaysLabel(request);
+
+/** What "Always" would save, if that is too long for the button: it has to be read like the rest of the request. */
+export function LongAlways({ card }: CardProps) {
+  const always = card.canAnswer && card.mode !== 'edit' ? alwaysOf(card) : '';
+  if (always.length <= LONGEST) return null;
+  return (
+    <div class="asked remembered">
+      <p>“Always” would save this:</p>
+      <Value text={always} />
+    </div>
   );
 }
 

@@ -92,7 +92,7 @@ export function Asked({ request, root, comments, whole, edited = NONE }: Context
 function Fields({ request, comments, edited }: { request: any; comments?: Comments; edited: readonly string[] }) {
   const { tool_name: tool, input, proposal } = request;
   const plan = planIn(request);
-  const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
+  const main = typeof input.command === 'string' ? 'command' : '';
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
     ...flagsIn(input),

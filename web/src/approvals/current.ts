@@ -2,6 +2,7 @@
 // sight. A key decides only if all of the card has been in view for a moment, and the user has not just clicked into a
 // text to type. A click decides only once the button has been in its place for a moment.
 
+import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';
 
 /** Milliseconds for which a card has to be in sight before a key counts as an answer to it. */
@@ -12,6 +13,9 @@ const AFTER_CLICK = 1000;
 
 /** Height in pixels of the slices in which a tall card is marked as seen. */
 const SLICE = 40;
+
+/** The parts of a card that are as wide as the card. What reaches beyond its edge is not drawn. */
+const CONTENT = '.asked, .proposed, .questions';
 
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
@@ -33,7 +37,7 @@ const OVERLAP = 24;
 const DRIFT = 20;
 
 /** Classes of elements that can cover a card. */
-const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
+const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side', 'jump'];
 
 /** The event that makes the editor of a file measure again which part of its text is in sight. */
 export const LOOK_AGAIN = 'look';
@@ -52,9 +56,9 @@ export class Sight {
     this._width = width;
   }
 
-  /** Pixels from the top of the card to its first part that has not been in sight. */
-  get next() {
-    for (let n = 0; n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
+  /** Pixels from the top of the card to its first part at or below `from` that has not been in sight. */
+  next(from = 0) {
+    for (let n = Math.floor(from / SLICE); n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
     return this._height;
   }
 
@@ -88,6 +92,7 @@ export class Sight {
     const height = card.bottom - card.top;
     if (Math.abs(height - this._height) > 2) this._seen = [];
     this._height = height;
+    if (height <= 0) return false; // it is not drawn
     const count = Math.ceil(height / SLICE);
     if (isDrawn && card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
       this._seen = Array(count).fill(true);
@@ -111,13 +116,16 @@ export class Sight {
   }
 }
 
+/** Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or some
+ * of its content is wider than the card. */
+export type Cut = 'zoomed' | 'wide' | undefined;
+
 /** What keys decide on: a card with a header and a footer. `answered` is set once it can no longer be decided on. */
 export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  /** @param isCut whether the user has zoomed in, so that the screen shows only part of the card's width */
-  looked(isInSight: boolean, isCut: boolean): void;
+  looked(isInSight: boolean, cut: Cut): void;
 };
 
 /**
@@ -214,10 +222,11 @@ export class Current<Card extends Decidable> {
     this._buttons.clear();
   }
 
-  /** Scrolls to the first part of the card that has not been in sight. It counts as seen once a frame is drawn. */
-  readOn(card: Card) {
+  /** Scrolls to the first part of the card, or of what is below `from`, that has not been in sight. It counts as seen once a
+   * frame is drawn. */
+  readOn(card: Card, from = 0) {
     const [{ top }, view, head] = this._places(card, []);
-    this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });
+    this._scroller.scrollBy({ top: top + card.sight.next(from) - view.top - head - OVERLAP, behavior: 'instant' });
     this.look();
   }
 
@@ -280,9 +289,10 @@ export class Current<Card extends Decidable> {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
     card.sight.laidOut(card.element.clientWidth);
-    const sees = card.sight.look(isDrawn, ...places);
+    const isWide = [...card.element.children].some((part) => part.matches(CONTENT) && isBeyond(part));
+    const sees = card.sight.look(isDrawn && !isWide, ...places) && !isWide;
     const [{ top, bottom }, view] = places;
-    card.looked(sees, isCut(card.element.getBoundingClientRect()));
+    card.looked(sees, isCut(card.element.getBoundingClientRect()) ? 'zoomed' : isWide ? 'wide' : undefined);
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }

@@ -29,7 +29,6 @@ class _Option(Struct):
 
 
 class _ToolCall(Struct):
-    title: Any = None
     kind: Any = None
     content: Raw = Raw(b"null")
 
@@ -50,9 +49,9 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
         return None
     if call.kind == "switch_mode":
         call.kind = LEAVING_PLAN
-    named = next((word for word in (call.kind, call.title) if isinstance(word, str) and word), "other")
-    name = readable(named)[:LONGEST_NAME] or "other"
-    return Question(id, name, params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp")
+    # Not its title: that is the agent's description of the call, and would be the heading.
+    name = readable(call.kind)[:LONGEST_NAME] if isinstance(call.kind, str) else ""
+    return Question(id, name or "other", params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp")
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:

@@ -36,6 +36,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Write": "overwrite",
     "NotebookEdit": "notebook",
     "Bash": "command",
+    "Monitor": "command",
     "ExitPlanMode": "plan",
     "AskUserQuestion": "question",
     "WebFetch": "fetch",
@@ -135,7 +136,7 @@ def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -
         tuple(_risks(given, kind, paths, root, resolve, is_acp=is_acp))[:MOST_RISKS],
         _always(request.suggestions, resolve(root), resolve),
         _editable(request.tool_name, given) if request.changeable else (),
-        SUMMARIES.get(kind) or f"Use {_tool(request.tool_name)}",
+        SUMMARIES.get(kind) or f"Use {_used(request)}",
     )
 
 
@@ -160,7 +161,7 @@ def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, age
             count = len(questions) if isinstance(questions, list) else 1
             return Title(f"{agent} has {count} questions" if count > 1 else f"{agent} has a question")
         case "tool":
-            return Title(f"{agent} wants to use {_tool(request.tool_name)}", paths[0] if len(paths) == 1 else None)
+            return Title(f"{agent} wants to use {_used(request)}", paths[0] if len(paths) == 1 else None)
         case "search" if request.tool_name == "WebSearch":
             return Title(f"{agent} wants to search the web")
         case "command" | "fetch" | "search":
@@ -170,6 +171,11 @@ def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, age
     if len(paths) > 1:
         return Title(f"{agent} {VERBS[kind]} {counted(len(paths), 'file')}")
     return Title(f"{agent} {VERBS[kind]}" if paths else f"{agent} {VERBS[kind]} a file", paths[0] if paths else None)
+
+
+def _used(request: ApprovalRequested) -> str:
+    """The tool of a call for people. The Agent Client Protocol calls what is no other kind of tool "other"."""
+    return "a tool" if request.form == "acp" and request.tool_name == "other" else _tool(request.tool_name)
 
 
 def _tool(name: str) -> str:
@@ -205,7 +211,8 @@ def _risks(
         if plain.startswith("dangerous") and value:
             words = risks.TEXTS["no_sandbox"] if "sandbox" in plain else f"Dangerous: {name.removeprefix(prefix)[:100]}"
             yield Risk("no_sandbox", words, name)
-    if kind == "command":
+    runs = kind == "command" or (kind == "tool" and isinstance(fields.get("command"), str | list))
+    if runs:
         yield from _risks_of_command(given, fields, prefix, root, resolve)
     if kind in ("edit", "create", "overwrite", "notebook", "delete", "move"):
         named = {value: name for name, value in given.items() if isinstance(value, str)}
@@ -214,7 +221,7 @@ def _risks(
                 yield from risks.in_path(path, root, resolve, named.get(path, ""))
     if kind in ("fetch", "search", "tool"):
         for name, value in fields.items():
-            if isinstance(value, str):
+            if isinstance(value, str) and not (runs and name == "command"):
                 yield from risks.in_text(value, prefix + name)
 
 

@@ -51,7 +51,9 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
         call.kind = LEAVING_PLAN
     # Not its title: that is the agent's description of the call, and would be the heading.
     name = readable(call.kind)[:LONGEST_NAME] if isinstance(call.kind, str) else ""
-    return Question(id, name or "other", params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp")
+    return Question(
+        id, name or "other", params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp"
+    )
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:

@@ -133,11 +133,12 @@ class SessionIdentified(Struct, frozen=True):
 
 
 class ModeOffer(Struct, frozen=True, omit_defaults=True):
-    """A permission mode that only this agent has, as the agent describes it."""
+    """A permission mode, as clients show it. ``asks``: false if the agent changes files in this mode without asking."""
 
     name: str
     title: str | None = None
     text: str | None = None
+    asks: bool = True
 
 
 class ModeChanged(Struct, frozen=True):

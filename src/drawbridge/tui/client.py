@@ -8,7 +8,7 @@ import getpass
 import json
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -59,6 +59,8 @@ class Client:
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
         """The permission modes that this server accepts; None until it has reported them, or if it reports none."""
+        self.mode_offers: Sequence[Mapping[str, Any]] = ()
+        """The modes that the server describes: each with a ``name`` and, if it has one, a ``title``."""
         self._ids: set[str] = set()
         """The ids that the server has given this client: a new one on every connection."""
         self.scope = ""
@@ -100,6 +102,7 @@ class Client:
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
         self.features = frozenset(hello["features"])
         self.modes = frozenset(hello["modes"]) if "modes" in hello else None
+        self.mode_offers = hello.get("mode_offers", ())
         self.agents = list(hello["agents"])
         self.name = hello["device"]["name"] or self.name
         self.scope = str(hello["device"].get("scope", ""))

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from drawbridge.tui.wording import MODES, mode, one_line
+from drawbridge.tui.wording import mode, one_line
 
 KEYS: Final = (
     ("a", "accept"),
@@ -63,19 +63,26 @@ class ModeDialog(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
-    def __init__(self, current: str, project: Mapping[str, Any], allowed: frozenset[str] | None) -> None:
-        """``allowed``: the modes that the server accepts, as far as it has reported them. An agent with its own modes
-        lists them in ``project``."""
+    def __init__(
+        self,
+        current: str,
+        project: Mapping[str, Any],
+        allowed: frozenset[str] | None,
+        offers: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """``allowed``: the modes that the server accepts, as far as it has reported them; ``offers``: those that it
+        describes. An agent with its own modes lists them in ``project``."""
         super().__init__()
         self._current = current or "default"
         self._project = project
-        of_agent = project.get("modes")
-        self._modes = [str(one) for one in of_agent or MODES if of_agent or allowed is None or one in allowed]
+        self._offers = offers
+        described = [one["name"] for one in offers if allowed is None or one["name"] in allowed]
+        self._modes = [str(one) for one in project.get("modes") or described or [self._current]]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content("Permission mode"), classes="title")
-            words = [one_line(mode(self._project, name)) for name in self._modes]
+            words = [one_line(mode(self._project, name, self._offers)) for name in self._modes]
             yield OptionList(*map(Content, words))
 
     def on_mount(self) -> None:

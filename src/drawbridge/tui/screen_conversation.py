@@ -145,7 +145,7 @@ class ConversationScreen(Screen[None]):
         cost = project.get("cost_usd") or conversation.cost
         parts.append(wording.money(cost) if cost else "")
         parts.append(wording.context_words(conversation.agent))
-        mode = wording.mode(project, _mode(project))
+        mode = wording.mode(project, _mode(project), self._client.mode_offers)
         below = "" if self.query_one(History).follows and conversation.at_end else "  ↓ G: latest"
         review = self._client.reviews.open(conversation.id)
         self.query_one("#status", Static).update(
@@ -155,7 +155,7 @@ class ConversationScreen(Screen[None]):
                 ("".join(f" · {part}" for part in parts if part), color),
                 (
                     f"  {wording.one_line(mode)}",
-                    "$no" if mode == wording.MODES["bypassPermissions"] or project.get("asks") is False else "$soft",
+                    "$no" if _mode(project) == "bypassPermissions" or project.get("asks") is False else "$soft",
                 ),
                 (below, "$accent"),
             )
@@ -331,12 +331,15 @@ class ConversationScreen(Screen[None]):
     def action_mode(self) -> None:
         project = self._client.project
         if project is not None:
-            self.app.push_screen(ModeDialog(_mode(project), project, self._client.modes), self._set_mode)
+            self.app.push_screen(
+                ModeDialog(_mode(project), project, self._client.modes, self._client.mode_offers), self._set_mode
+            )
 
     def _set_mode(self, mode: str | None) -> None:
         async def set_it() -> None:
             await self._client.command("set_mode", {"mode": mode})
-            self.notify(f"Permission mode: {wording.mode(self._client.project or {}, mode or '')}.", markup=False)
+            words = wording.mode(self._client.project or {}, mode or "", self._client.mode_offers)
+            self.notify(f"Permission mode: {words}.", markup=False)
             self.tick()
 
         if mode is not None:

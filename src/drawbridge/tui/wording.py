@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,13 +13,6 @@ from drawbridge.text.counts import counted
 
 TAB: Final = 4
 
-MODES: Final = {
-    "default": "Ask first",
-    "acceptEdits": "Auto-accept edits",
-    "plan": "Plan",
-    "bypassPermissions": "Bypass permissions",
-    "auto": "Auto",
-}
 OUTCOMES: Final = {
     "completed": "Finished",
     "failed": "Failed",
@@ -43,12 +36,13 @@ IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled"
 does: such a request is not shown as withdrawn."""
 
 
-def mode(project: Mapping[str, Any], name: str) -> str:
-    """A permission mode in words. An agent that can't ask doesn't, whatever its mode is called."""
+def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
+    """A permission mode in words. An agent that can't ask doesn't, whatever its mode is called. ``offers``: the modes
+    that the server describes."""
     if project.get("asks") is False:
         return f"{name} · doesn’t ask"
-    own = {one["name"]: one.get("title") for one in project.get("own_modes", ())}
-    return MODES.get(name) or own.get(name) or name
+    titles = {one["name"]: one.get("title") for one in (*project.get("own_modes", ()), *offers)}
+    return titles.get(name) or name
 
 
 def one_line(text: object) -> str:

@@ -32,11 +32,15 @@ test('how a project stands is said in the word that matters most', () => {
 
 test('a mode shows that its agent does not ask', () => {
   assert.equal(modeWords({ asks: false }, 'default'), 'default · doesn’t ask');
-  assert.equal(modeWords({}, 'default'), 'Ask first');
+  const offers = [
+    { name: 'default', title: 'Ask first' },
+    { name: 'plan', title: 'Plan' },
+  ];
+  assert.equal(modeWords({}, 'default', offers), 'Ask first');
   assert.equal(modeWords({ modes: ['workspace-write'] }, 'workspace-write'), 'workspace-write');
   const own_modes = [{ name: 'review', title: 'Review only', text: 'Reads.' }];
   assert.equal(modeWords({ own_modes }, 'review'), 'Review only');
-  assert.equal(modeWords({ own_modes }, 'plan'), 'Plan');
+  assert.equal(modeWords({ own_modes }, 'plan', offers), 'Plan');
 });
 
 test('a limit has the time at which it resets', () => {
@@ -104,11 +108,8 @@ test('a warning about a project has its name and not its id', () => {
 });
 
 test('only modes that the server accepts are offered', () => {
-  assert.deepEqual(modesOf({}, ['plan', 'default']), ['default', 'plan']);
-  assert.deepEqual(
-    modesOf({ modes: ['read-only'] }, ['default']),
-    ['read-only'],
-    'the server has chosen these already',
-  );
-  assert.ok(modesOf({}).includes('bypassPermissions'), 'an older server does not say what it accepts');
+  const hello = { modes: ['plan', 'default'], mode_offers: [{ name: 'default' }, { name: 'auto' }, { name: 'plan' }] };
+  assert.deepEqual(modesOf({}, hello), ['default', 'plan']);
+  assert.deepEqual(modesOf({ modes: ['read-only'] }, hello), ['read-only'], 'the server has chosen these already');
+  assert.deepEqual(modesOf({}), [], 'an older server does not describe its modes');
 });

@@ -5,7 +5,7 @@ import { createRef, render } from 'preact';
 
 import { ApprovalCard } from '../approvals/card.tsx';
 import { Current } from '../approvals/current.ts';
-import { agentName, asksFirst, MODES } from '../projects/words.ts';
+import { agentName, asksFirst, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import { RequestError } from '../protocol/connection.ts';
 import { Foot } from '../run/foot.tsx';
@@ -254,7 +254,7 @@ export class ConversationView {
       () => this._drawMode(),
       () =>
         this._show({
-          isCareless: !asksFirst(this._project),
+          isCareless: !asksFirst(this._project, this.client.hello?.mode_offers),
           isCut: conversation.beginsLate(this._project),
           isEmpty:
             joined &&
@@ -312,7 +312,7 @@ export class ConversationView {
     const { desk } = this._project ?? {};
     if (!desk) return;
     const isCareless = desk.asks === false;
-    const mode = isCareless ? 'Asks rarely' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
+    const mode = isCareless ? 'Asks rarely' : modeWords({}, desk.permission_mode ?? '', this.client.hello?.mode_offers);
     this._show({ mode, modeIsCareless: isCareless });
   }
 

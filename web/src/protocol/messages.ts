@@ -85,8 +85,8 @@ export type Handover = { project_id: string; by: string; prompt: string; state: 
 /** `status` "degraded" if `problems` (texts for people) is not empty. `subscriptions`: the number of subscriptions of all clients to projects and topics. */
 export type Health = { status: "degraded" | "ok"; version: string; uptime_seconds: number; clients: number; projects: number; running: number; disk_free_mb: number; problems: string[]; subscriptions: number; runs: Runs };
 
-/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents that can be run; `pictures`: those that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). */
-export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; machine: string };
+/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents that can be run; `pictures`: those that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes in words, including those that `set_mode` does not accept here. */
+export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; machine: string };
 
 /** `next`: the `after_seq` (or `before_seq`) of the next page; null if `has_more` is false. `first_seq`: the first record that the history still has. */
 export type HistoryPage = { messages: Record[]; next: number | null; has_more: boolean; first_seq?: number };
@@ -99,8 +99,8 @@ export type Lines = { added: number; removed: number };
 
 export type McpServer = { name: string; status?: string | null };
 
-/** A permission mode that only this agent has, as the agent describes it. */
-export type ModeOffer = { name: string; title?: string | null; text?: string | null };
+/** A permission mode, as clients show it. `asks`: false if the agent changes files in this mode without asking. */
+export type ModeOffer = { name: string; title?: string | null; text?: string | null; asks?: boolean };
 
 /** A model that can be chosen. `resolved`: its full name, if `name` is an alias. `efforts`: the levels of effort that it supports. */
 export type ModelOffer = { name: string; title?: string | null; text?: string | null; resolved?: string | null; efforts?: string[] };

@@ -232,7 +232,7 @@ export class Foot {
     if (agent.model && !(hasChips && may('set_model') && offers.models?.length)) found.push(modelTitle(agent, offers));
     // The mode of a terminal session is shown above its conversation.
     if (!project.desk && !(hasChips && may('set_mode')))
-      found.push(modeWords(project, project.permission_mode || 'default'));
+      found.push(modeWords(project, project.permission_mode || 'default', this.client.hello?.mode_offers));
     return found;
   }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.agents import catalog
+from drawbridge.agents.modes import OFFERS
 from drawbridge.agents.registry import Program
 from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
@@ -149,6 +150,7 @@ class ServerCommands:
                 ),
                 limits=replies.Limits(),
                 modes=self._core.modes,
+                mode_offers=OFFERS,
                 machine=self._machine,
             ),
         )

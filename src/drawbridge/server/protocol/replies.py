@@ -6,10 +6,12 @@ is the reply to ``run_revert``, and the other clients that have joined the proje
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Raw, Struct
 
+from drawbridge.agents.base import ModeOffer
 from drawbridge.server.protocol.commands import Kind
 from drawbridge.server.protocol.messages import (
     BLOB_BYTES,
@@ -593,7 +595,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
     the agents that can be run; ``pictures``: those that accept images with a prompt. ``features``: the message types
     that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here, in
-    addition to an agent's own modes (``modes`` of a project).
+    addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the protocol's modes in words, including
+    those that ``set_mode`` does not accept here.
     """
 
     server: str
@@ -606,6 +609,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     features: list[str]
     limits: Limits
     modes: list[str]
+    mode_offers: Sequence[ModeOffer]
     machine: str
 
 

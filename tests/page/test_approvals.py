@@ -26,6 +26,7 @@ from .test_approving import (
     bash,
     edit,
     reads_all,
+    reads_question,
     stays,
     write,
 )
@@ -422,6 +423,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
         for _ in range(2):  # once by the button, once by the key, also where the preview was closed
+            reads_question(person)
             person.clicks("button:has-text('Submit'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")
@@ -431,6 +433,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         person.clicks(".preview.chosen summary")
         person.clicks(".preview.chosen button.must")
         person.sees(".preview.chosen pre", "row 199")
+        reads_question(person)
         person.clicks("button:has-text('Submit'):not(.moved)")
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black"}
 

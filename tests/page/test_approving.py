@@ -18,6 +18,7 @@ CURRENT = ".approval.current"
 ACCEPT = f"{CURRENT} footer .yes"
 ACCEPTS = f"{CURRENT} footer .yes.accepts"
 READS = f"{CURRENT} footer .reads"
+SUBMIT = f"{CURRENT} form footer .yes"
 PHONE = {"width": 390, "height": 844}
 
 OPEN = "document.querySelectorAll('.approval').length === {}"
@@ -105,6 +106,17 @@ def reads_all(person: Person) -> None:
         if not person.reads(READS):
             return
         person.runs(f"document.querySelector({json.dumps(READS)})?.click()")
+    raise AssertionError("there is no end")
+
+
+def reads_question(person: Person) -> int:
+    """Presses "Read on" of a question until it can be submitted. Returns how often."""
+    for presses in range(100):
+        person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
+        if person.reads(SUBMIT) != ["Read on"]:
+            return presses
+        person.runs(f"document.querySelector('{SUBMIT}').click()")
+        person.runs("new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))")
     raise AssertionError("there is no end")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -576,53 +577,116 @@ SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 8
 def hostile(random: Random, directory: Path) -> dict[str, Any]:
     """A request that tries to have something out of sight."""
     numbers = itertools.count(random.randrange(1_000_000) * 10_000)
-    lines = random.choice([1, 3, 20, 60, 200])
     between = random.choice(["\n", " ", "\n\n\n", "\u00a0", " \\\n  ", "\t"])
 
-    def some(count: int = lines) -> str:
+    def some(count: int, between: str = between) -> str:
         """Words that are in no other text."""
         return between.join(f"q{next(numbers)}z" for _ in range(count))
 
-    words = some()
-    file = directory / f"file{random.randrange(1000)}.py"
-    match random.randrange(9):
-        case 0:
-            return bash(f"echo {words}; {TAIL}")
-        case 7:
-            diff = {"type": "diff", "path": str(file), "oldText": None, "newText": words}
-            raw = {
-                "toolCallId": "t",
-                "title": some(min(lines, 20)),
-                "kind": "edit",
-                "content": [diff],
-                "rawInput": {"why": some()},
-            }
-            return {"name": "acp:edit", "input": raw}
-        case 8:
-            raw = {"toolCallId": "t", "title": "ls -la", "kind": "execute", "rawInput": {"command": f"{words}; {TAIL}"}}
-            return {"name": "acp:execute", "input": raw}
-        case 1:
-            return bash(f"{TAIL} {some(1)}", description=words)
-        case 2:
-            return write(file, "".join(f"line {some(1)}\n" for _ in range(lines * 2)))
-        case 3:
-            return edit(directory / "notes.md", "up", words)
-        case 4:
-            table = "| a | b |\n|---|---|\n" + "".join(f"| {'wide ' * 30} | {some(1)} |\n" for _ in range(lines // 4))
-            return {
-                "name": "ExitPlanMode",
-                "input": {"plan": f"# Plan\n\n{words}\n\n{table}\n```sh\n{TAIL * 5}\n```\n"},
-            }
-        case 5:
-            return {
-                "name": "mcp__x__y",
-                "input": {f"field {n} {some(1)}": some(min(n, lines)) for n in range(random.choice([1, 30]))},
-            }
-        case _:
-            return {
-                "name": "WebFetch",
-                "input": {"url": f"https://example.org/{'a' * lines * 10}{some(1)}", "prompt": words},
-            }
+    kind = random.choice([_runs, _runs, _writes, _writes, _plans, _plans, _of_acp, _of_acp, _other, _asks, _notebook])
+    call = kind(random, directory, some)
+    if random.random() < 0.4:
+        call["suggestions"] = [rule(some(random.choice([1, 5, 30, 200]), " && "))]
+    return call
+
+
+Some = Callable[..., str]
+
+LINES = [1, 3, 20, 60, 200]
+
+
+def _runs(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    if random.random() < 0.3:
+        return {"name": "Monitor", "input": {"description": some(lines), "command": f"{TAIL} {some(1)}"}}
+    if random.random() < 0.5:
+        return bash(f"{TAIL} {some(1)}", description=some(lines))
+    return bash(f"echo {some(lines)}; {TAIL}")
+
+
+def _writes(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    if random.random() < 0.5:
+        return edit(directory / "notes.md", "up", some(lines))
+    return write(_file(random, directory), "".join(f"line {some(1)}\n" for _ in range(lines * 2)))
+
+
+def _plans(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    columns = random.choice([1, 2, 3, 5, 8, 13, 30, 60])
+    wide = random.choice(["", "wide " * 30, "w" * 40])
+    rows = [f"|{'|'.join(f' {wide}{some(1)} ' for _ in range(columns))}|\n" for _ in range(min(lines // 4, 8) + 1)]
+    table = rows[0] + "|---" * columns + "|\n" + "".join(rows[1:])
+    if random.random() < 0.3:
+        table = "- In a list:\n\n" + "".join(f"  {row}" for row in table.splitlines(keepends=True))
+    return {"name": "ExitPlanMode", "input": {"plan": f"# Plan\n\n{some(lines)}\n\n{table}\n```sh\n{TAIL * 5}\n```\n"}}
+
+
+def _of_acp(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    call: dict[str, Any] = {"toolCallId": "t", "title": some(min(lines, 20))}
+    if random.random() < 0.3:
+        raw = {"command": f"{some(lines)}; {TAIL}"}
+        return {"name": "acp:execute", "input": {**call, "kind": "execute", "rawInput": raw}}
+    diffs = [
+        {"type": "diff", "path": str(_file(random, directory)), "oldText": None, "newText": some(lines)}
+        for _ in range(random.choice([1, 2, 3]))
+    ]
+    text = {"type": "content", "content": {"type": "text", "text": some(lines)}}
+    content = random.sample([*diffs, text], len(diffs) + 1)
+    return {"name": "acp:edit", "input": {**call, "kind": "edit", "content": content, "rawInput": {"why": some(lines)}}}
+
+
+def _other(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    if random.random() < 0.5:
+        url = f"https://example.org/{'a' * lines * 10}{some(1)}"
+        return {"name": "WebFetch", "input": {"url": url, "prompt": some(lines)}}
+    fields = {f"field {n} {some(1)}": some(min(n, lines)) for n in range(random.choice([1, 30]))}
+    return {"name": "mcp__x__y", "input": fields}
+
+
+def _asks(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    def option() -> dict[str, str]:
+        found = {"label": some(random.choice([1, 3, 100]), " ")}
+        for name in ("description", "preview"):
+            if random.random() < 0.4:
+                found[name] = some(random.choice(LINES))
+        return found
+
+    def question() -> dict[str, Any]:
+        more = {"more": some(random.choice(LINES))} if random.random() < 0.2 else {}
+        options = [option() for _ in range(random.choice([1, 2, 4]))]
+        text = some(random.choice([1, 3, 20, 200]), " ")
+        return {"question": text, "header": some(1), "multiSelect": random.random() < 0.3, "options": options, **more}
+
+    return {"name": "AskUserQuestion", "input": {"questions": [question() for _ in range(random.choice([1, 1, 2, 3]))]}}
+
+
+def _notebook(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    """It adds a cell, and may have text that no cell has."""
+    cell = json.dumps({"cell_type": "code", "source": some(random.choice(LINES)), "metadata": {}, "outputs": []})
+    hidden = [f'"source": "{some(3, " ")}",', f'"{some(1)}": 1,', f'"id": "{some(2, " ")}",', ""]
+    cell = "{" + random.choice(hidden) + cell[1:]
+    old = json.loads(NOTEBOOK)["cells"]
+    cells = [*map(json.dumps, old), cell] if random.random() < 0.5 else [cell, *map(json.dumps, old)]
+    more = random.choice(["", f'"metadata": {{"{some(1)}": 1}},', f'"cells": ["{some(1)}"],'])
+    after = f'{{{more}"cells": [{", ".join(cells)}], "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5}}'
+    return write(directory / "book.ipynb", after)
+
+
+NOTEBOOK = json.dumps(
+    {
+        "cells": [{"cell_type": "code", "source": ["print(1)"], "metadata": {}, "outputs": []}],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+)
+
+
+def _file(random: Random, directory: Path) -> Path:
+    return directory / f"file{random.randrange(1000)}.py"
 
 
 def acts(random: Random, person: Person) -> str:
@@ -639,9 +703,10 @@ def acts(random: Random, person: Person) -> str:
             )
             return f"clicks {name}"
         case 0 | 1 | 2 | 3:
-            button = random.choice([".reads", ".yes.accepts", ".always", "button.must"])
+            button = random.choice([".reads", ".yes.accepts", ".always", "button.must", ".option", "form .yes"])
             at = person.runs(
-                f"(() => {{ const box = document.querySelector('{CARD} {button}')?.getBoundingClientRect();"
+                f"(() => {{ const all = document.querySelectorAll('{CARD} {button}');"
+                f" const box = all[Math.floor(all.length * {random.random()})]?.getBoundingClientRect();"
                 " return box && [box.left + box.width / 2, box.top + box.height / 2] })()"
             )
             touches = random.random() < 0.5 and person.runs("navigator.maxTouchPoints > 0")
@@ -649,7 +714,7 @@ def acts(random: Random, person: Person) -> str:
                 person("tap", x=at[0], y=at[1], touches=touches)
             return f"{'taps' if touches else 'clicks'} {button}"
         case 4 | 5:
-            key = random.choice(["a", "Control+Enter", "Enter", "Tab", "PageDown", "End", "Home", "Escape"])
+            key = random.choice(["a", "Control+Enter", "Enter", "Tab", "PageDown", "End", "Home", "Escape", "1", "2"])
             person.presses(key)
             return f"presses {key}"
         case 6 | 7:
@@ -697,6 +762,7 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
     width, height = random.choice(SCREENS)
     calls = [hostile(random, directory) for _ in range(random.choice([1, 1, 2]))]
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
+    (directory / "book.ipynb").write_text(NOTEBOOK)
     settings = {"wrap": random.choice(["", "off"]), "diff": random.choice(["", "unified"])}
     story += [(width, height), settings, calls]
     with browser.person(address, width=width, height=height) as person:

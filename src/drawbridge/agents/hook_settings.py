@@ -21,7 +21,7 @@ except for subagents, whose questions wait far less (``guard.report.SUBAGENT_SEC
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]
-"""The names that lead to a value in a settings file."""
+"""The keys that lead to a value in a settings file, from the outermost to the innermost."""
 
 
 class Switch(NamedTuple):
@@ -83,7 +83,7 @@ class AgentHooks(NamedTuple):
     asks_person: tuple[str, ...] = ()
     """Events whose hook waits for a person."""
     blocks_since: tuple[int, ...] = ()
-    """The first version that supports ``onFailure``. Empty: none does."""
+    """The first version that supports ``onFailure``. Empty: no version does."""
     ask_mode: AskMode | None = None
 
     @property
@@ -102,7 +102,7 @@ class AgentHooks(NamedTuple):
         return Path(os.environ.get(variable) or usual).expanduser().absolute() / self.user_file
 
     def settings_files(self, directory: Path) -> dict[Path, Scope]:
-        """All files that apply in a directory, existing or not, those with the lowest precedence first."""
+        """All settings files that apply in a directory, whether they exist or not, in ascending order of precedence."""
         files: dict[Path, Scope] = {self.settings_file(None): "user"}
         if self.shared_file:
             files.setdefault(directory / self.shared_file, "project")

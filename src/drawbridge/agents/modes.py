@@ -17,7 +17,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("plan", "read-only"),
     BYPASS: (BYPASS, "yolo", "full-access", "agent-full-access"),
 }
-"""A mode of the client protocol → the names that agents have for it. Any other name is an agent's own mode."""
+"""A mode of the client protocol → the names that agents have for it. Any other name is passed on unchanged."""
 
 OFFERS: Final = (
     ModeOffer("default", "Ask first", "Asks before it changes files or runs commands."),

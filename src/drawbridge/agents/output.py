@@ -1,4 +1,4 @@
-"""An agent's output: split into lines, checked to be JSON, repaired if it is not, made readable for people. Pure."""
+"""Splits an agent's output into lines, checks and repairs their JSON, and makes text readable for people. Pure."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def valid(text: str) -> str:
 
 
 def _null(_: str) -> None:
-    """Replaces NaN and Infinity, which JSON does not have."""
+    """Replaces NaN and Infinity, which are not valid JSON, with null."""
 
 
 def _finite(digits: str) -> float | None:

@@ -58,7 +58,7 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agent → its program, for those whose program is not installed. They can be installed while the server runs."""
+    """Agent → its program, for agents whose program is not installed. They can be installed while the server runs."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 
 

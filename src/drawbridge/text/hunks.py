@@ -1,4 +1,4 @@
-"""Diffs of texts, by lines: hunks, and the merge of two changes to one text. Pure."""
+"""Line-based diffs of texts: hunks, and the merge of two changes to one text. Pure."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _span(start: int, end: int) -> str:
 
 
 def _regions(ours: Sequence[Hunk], theirs: Sequence[Hunk]) -> Iterator[tuple[list[Hunk], list[Hunk]]]:
-    """The hunks of both sides in order; those that touch or overlap across the sides form one group."""
+    """The hunks of both sides in order. Hunks of the two sides that touch or overlap form one group."""
     our_at = their_at = 0
     while our_at < len(ours) or their_at < len(theirs):
         our_from, their_from = our_at, their_at

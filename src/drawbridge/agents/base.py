@@ -162,8 +162,8 @@ class Proposal(Struct, frozen=True):
 
 
 class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """The subagent that asks a question. A question from the main agent has none. ``agent_type``: its kind, for example
-    "general-purpose"."""
+    """The subagent that asks a question; a question from the main agent does not have one. ``agent_type``: its kind,
+    for example "general-purpose"."""
 
     agent_id: str
     agent_type: str | None = None
@@ -214,7 +214,7 @@ class Tokens(Struct, frozen=True):
 class TurnEnded(Struct, frozen=True):
     """The turn has ended: exactly one event for each prompt, even if the process died or sent invalid output.
 
-    ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended.
+    ``session_id``: the conversation, if it can be resumed, which is possible once its first turn has ended.
     ``cost_usd``: the cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and
     ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit is reset, in seconds
     since 1970, if the agent reported it.
@@ -263,7 +263,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
-    """What an agent currently reports about itself. ``context_tokens``: the last known size of its context, out of
+    """The state that an agent currently reports. ``context_tokens``: the last known size of its context, out of
     ``context_window``. ``tasks``: only running ones.
     """
 
@@ -523,7 +523,7 @@ class Sessions(Protocol):
         ...
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations for this directory, the newest first."""
+        """The conversations for this directory, at most ``limit``, newest first."""
         ...
 
     def known(self, path: Path, session_id: str) -> bool: ...
@@ -587,7 +587,7 @@ class Remembers(Protocol):
     """An agent that lists its own conversations."""
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations for this directory, the newest first. Raises ``AgentUnusable``."""
+        """The conversations for this directory, at most ``limit``, newest first. Raises ``AgentUnusable``."""
         ...
 
 

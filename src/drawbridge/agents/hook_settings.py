@@ -38,7 +38,7 @@ class AskMode(NamedTuple):
 
     ``mode`` with the value ``asking`` selects the mode. ``lasting`` with the value ``disabled`` stops the agent from
     offering to switch to another mode; the agent also reads that setting at ``also_lasting``. ``unasked``,
-    ``not_kept``: what happens without the first and without the second setting.
+    ``not_kept``: texts for people about what happens without the first and the second setting.
     """
 
     mode: Keys
@@ -72,7 +72,7 @@ class AgentHooks(NamedTuple):
     """Finds the switches in a settings file, from its path and value."""
     takes_effect: str
     or_else: str = ""
-    """Text for the shell that may follow the words of a command."""
+    """Shell code that may follow the words of a command."""
     shared_file: str = ""
     """The project's settings file that is under version control, if ``project_file`` is the user's own."""
     managed: tuple[str, str] | None = None

@@ -36,10 +36,10 @@ OFFERS: Final = (
     ),
     ModeOffer("auto", "Auto", "Works without asking. The agent's own check stops risky actions.", asks=False),
 )
-"""The modes of the client protocol, as clients list them."""
+"""The modes of the client protocol that clients list."""
 
 _CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger|skip[-_ ]?permission", re.IGNORECASE)
-"""Names that agents give to a mode that never asks. It is safer to match too many than too few."""
+"""Matches names that agents give to a mode that never asks. It is safer to match too many than too few."""
 
 
 def word(name: str) -> str:

@@ -89,7 +89,7 @@ def run_agent(open_files: str, nice: str, confined: str, program: str, *argument
         with suppress(OSError):  # some signals can't be set, such as SIGKILL
             signal.signal(
                 number, signal.SIG_DFL
-            )  # Python ignores some, and a shell has its background jobs ignore others
+            )  # Python ignores some, and a shell makes its background jobs ignore others
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if LINUX:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # in case the supervisor is killed

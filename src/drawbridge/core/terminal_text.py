@@ -28,11 +28,11 @@ _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
 # Characters that would control a terminal, reorder the text, or can't be seen. Some are judged by their neighbors,
-# because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks stay
-# where nothing precedes them. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both agree.
-# These are escaped everywhere: controls, direction marks, invisible format characters, overlays, blanks that are not a
-# space, lone surrogates and tags. Joiners and variation selectors after them are escaped too, since they have nothing
-# to act on.
+# because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks are
+# kept at the beginning of a text. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both
+# agree. These are escaped everywhere: controls, direction marks, invisible format characters, overlays, blanks that are
+# not a space, lone surrogates and tags. Joiners and variation selectors after them are escaped too, since they have
+# nothing to act on.
 _HIDDEN: Final = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
     "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"

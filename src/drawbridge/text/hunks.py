@@ -221,7 +221,8 @@ def _best_shift(lines: list[str], start: int, size: int, up: int, down: int) -> 
 
 
 def _break_cost(lines: list[str], at: int) -> int:
-    """The cost of a cut before line ``at``: low before a line with little indentation, lower after a blank line."""
+    """The cost of a cut before line ``at``: lower before a line with little indentation, and lower after a blank
+    line."""
     if at >= len(lines):
         return 0
     after_blank = at == 0 or not lines[at - 1].strip()

@@ -18,7 +18,8 @@ from operator import lt, ne, not_
 from typing import TypeAlias
 
 LARGE = 5_000
-"""The number of lines from which texts are first compared side by side, which is fast but less precise."""
+"""From this number of lines in both texts together, they are first compared side by side, which is fast but less
+precise."""
 
 # In that comparison: how many lines ahead the other side is searched for a line, and how many equal lines in a row are
 # a match.

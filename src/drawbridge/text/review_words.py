@@ -85,7 +85,7 @@ def title(hunk: Hunk) -> str:
 
 
 def file_words(file: File) -> str:
-    """The label beside a file's path, such as "new" or "renamed · binary"; empty if there is none."""
+    """The label beside a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
     change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
     tags = [change, "binary" if file.get("binary") else ""]
     return " · ".join(filter(None, tags))
@@ -188,7 +188,7 @@ LONGEST_SUBJECT: Final = 72
 """The maximum number of characters in the first line of a commit message."""
 
 SHORTEST_SUBJECT: Final = 20
-"""The minimum number of characters that are left when a subject is cut at a word."""
+"""A subject is cut at a word only if more than this number of characters are left."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (

@@ -83,7 +83,7 @@ def _result(session_id: str, id: str, fields: Mapping[str, Any], *, is_error: bo
     if not blocks and not diffs and isinstance(output, str):
         blocks = [_words(output)]
     if is_error:
-        diffs = []  # nothing was changed
+        diffs = []  # a failed call has changed nothing
     patches = [lines.patch_of(text_in(one.get("oldText")), text_in(one.get("newText"))) for one in diffs]
     if len(patches) > 1:  # a result contains the change to one file only
         for one, patch in zip(diffs, patches, strict=True):

@@ -58,8 +58,8 @@ EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_
 
 
 class Message(Struct, gc=False):
-    """The fields that decide what a line is. Their values may be anything; other fields are only checked to be JSON.
-    JSON values have no reference cycles, so the garbage collector need not track them."""
+    """The fields that determine the kind of a line. Their values may be anything; other fields are only checked to be
+    JSON. JSON values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
     subtype: Any = None

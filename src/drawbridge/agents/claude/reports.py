@@ -29,7 +29,8 @@ from drawbridge.agents.base import (
 from drawbridge.agents.reported import LONGEST_DESCRIPTION, MOST, count_of, decoded, each, name_of, text_of, todo_of
 
 STEERS: Final = "interrupt_cancel_queued_v1"
-"""Without this capability, an interrupt would begin a turn with a message that was sent into the interrupted turn."""
+"""The capability that ``steer`` requires. Without it, an interrupt would begin a turn with a message that was sent into
+the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"
 """The model name in a message that Claude Code itself has written, such as an error."""

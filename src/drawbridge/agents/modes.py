@@ -17,7 +17,8 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("plan", "read-only"),
     BYPASS: (BYPASS, "yolo", "full-access", "agent-full-access"),
 }
-"""A mode of the client protocol → the names that agents have for it. Any other name is an agent's own mode."""
+"""A mode of the client protocol → the names that agents have for it. Other names are passed on unchanged, unless they
+match ``_CARELESS``."""
 
 OFFERS: Final = (
     ModeOffer("default", "Ask first", "Asks before it changes files or runs commands."),
@@ -36,10 +37,10 @@ OFFERS: Final = (
     ),
     ModeOffer("auto", "Auto", "Works without asking. The agent's own check stops risky actions.", asks=False),
 )
-"""The modes of the client protocol, as clients list them."""
+"""The modes of the client protocol that clients list."""
 
 _CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger|skip[-_ ]?permission", re.IGNORECASE)
-"""Names that agents give to a mode that never asks. It is safer to match too many than too few."""
+"""Matches names that agents give to a mode that never asks. It is safer to match too many than too few."""
 
 
 def word(name: str) -> str:

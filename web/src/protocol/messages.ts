@@ -14,13 +14,13 @@ export type AgentMessage = { messages: any[]; session_id: string; direction: "cl
 /** What an agent offers. `commands`: their names have no "/". `steer`: whether a message can be sent into a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
-/** What an agent currently reports about itself. `context_tokens`: the last known size of its context, out of `context_window`. `tasks`: only running ones. */
+/** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
 /** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
-/** The subagent that asks a question. A question from the main agent has none. `agent_type`: its kind, for example "general-purpose". */
+/** The subagent that asks a question; a question from the main agent does not have one. `agent_type`: its kind, for example "general-purpose". */
 export type AskedBy = { agent_id: string; agent_type?: string | null };
 
 /** A blob that is attached to a prompt. */
@@ -111,7 +111,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run, named as in the client protocol. None or empty: the agent's default; without `permission_mode`, the agent's equivalent of the "default" mode, if it has one. */
+/** The options of a run, named as in the client protocol. An option that is None or empty leaves the agent's default. Without `permission_mode`, the agent runs in its equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */

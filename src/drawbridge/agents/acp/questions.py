@@ -15,7 +15,8 @@ from drawbridge.core.errors import UnusableFile
 CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 
 NARROW: Final = ("proceed_always_tool", "proceed_always")
-"""Among several ``allow_always`` options, those of Gemini CLI (0.61.0) that cover only this session and tool."""
+"""The ids of the ``allow_always`` options of Gemini CLI (0.61.0) that cover only this session and tool. They are
+preferred if it offers several."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 """The name by which the owner can forbid an agent to leave plan mode; it is the name of Claude Code's tool."""
@@ -49,7 +50,7 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
         return None
     if call.kind == "switch_mode":
         call.kind = LEAVING_PLAN
-    # Not its title: that is the agent's description of the call, and would be the heading.
+    # The title is not used as the name: the agent writes it, and clients would show it as the heading.
     name = readable(call.kind)[:LONGEST_NAME] if isinstance(call.kind, str) else ""
     return Question(
         id, name or "other", params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp"

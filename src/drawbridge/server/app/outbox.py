@@ -24,8 +24,8 @@ EPHEMERAL_LIMIT: Final = 256 * 1024
 """If more bytes than this wait for a client, further ephemeral frames are left out."""
 
 BATCH: Final = 256 * 1024
-"""After this many bytes, an outbox passes nothing more to its connection in one iteration of the loop, so that
-ephemeral frames among the remaining ones can still be left out."""
+"""After this many bytes, an outbox passes nothing more to its connection in this iteration of the event loop, so that
+ephemeral frames can still be left out of the rest."""
 
 ROOM: Final = 512 * 1024
 """``room`` returns once no more bytes than this wait and the connection is not congested."""

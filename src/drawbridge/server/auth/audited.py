@@ -33,11 +33,11 @@ def _nothing(command: object, reply: object, asked: ApprovalRequested | None) ->
 
 
 class Audit(Struct, Generic[C, R], frozen=True):
-    """The audit log entry for a command that was executed: its ``event``, and ``fields`` in addition to the project and
-    the sender.
+    """The audit log entry for a command that was executed: its ``event``, and ``fields``, which returns the fields that
+    it has in addition to the project and the sender.
 
-    ``fields`` is called with the command, the data of its reply, and the approval request that it decides on, if that
-    is open.
+    ``fields`` is called with the command, the data of its reply, and the approval request that the command decides on
+    (None if there is none).
     """
 
     event: str

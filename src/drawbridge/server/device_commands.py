@@ -1,5 +1,6 @@
-"""The owner's commands for devices, whether the server is running or not: ``drawbridge token`` creates, lists and revokes
-tokens, ``drawbridge pair`` shows a code that connects one device, as text and as a QR code for its camera.
+"""The owner's commands for devices. ``drawbridge token`` creates, lists and revokes tokens, whether the server is
+running or not; ``drawbridge pair`` shows a code that connects one device, as text and as a QR code for the device's
+camera.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ class PromptAccepted(Struct, frozen=True):
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
-    """An agent waits for a person's decision. The fields are those of ``PermissionRequest``. ``known_as``: identifies
-    the request of a terminal session when its hook sends it again.
+    """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as`` identifies the
+    request of a terminal session when its hook sends it again.
     """
 
     approval_id: str
@@ -143,7 +143,7 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
-    """The complete decision: it contains all that an agent that has not received it yet has to be sent.
+    """The complete decision, so that an agent that has not received it yet can still be answered from the history.
 
     ``client_id``, ``edited`` and ``new_text`` (at most ``SHOWN_TEXT`` characters) are as in ``PermissionResolved``.
     """
@@ -161,7 +161,7 @@ class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
     @property
     def shown(self) -> messages.PermissionResolved:
         """The part for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an edit that
-        does not fit into the rest is left out.
+        does not fit into the remaining space is left out.
         """
         message = shortened(_encode(self.message), messages.FRAME_BYTES - messages.ROOM)
         room = messages.FRAME_BYTES - messages.ROOM - len(message)

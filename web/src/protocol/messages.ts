@@ -200,7 +200,7 @@ export type ReviewCommented = { comment_id: string; by: string; comment?: Review
 /** A person has committed what was kept in the review. `commit`: the id of the commit; `branch`: the commit's branch (`created`: the branch is new); `files`: the paths of the committed files. `output`: the end of what git and its hooks printed. */
 export type ReviewCommitted = { commit: string; branch: string; files: string[]; output: string; by: string; client_id?: string | null; created?: boolean };
 
-/** A person has decided on hunks of the review. `hunks`, `files`: how many, and in how many files; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
+/** A person has decided on hunks of the review. `hunks`: the number of hunks; `files`: the number of files with these hunks; `left`: the number of hunks that still wait for a decision. `by` null: nobody has decided anything in Drawbridge, but nothing is left to decide. */
 export type ReviewDecided = { files: number; hunks: number; left: number; by?: string | null; decision?: "edit" | "keep" | "undo" | null; client_id?: string | null };
 
 /** A file with changes to decide. `old_path`: the previous path, if it was renamed. `added`, `removed`: numbers of lines. `old_mode`, `new_mode`: as in git, null where the file does not exist. `binary`: its lines are not compared, and it is decided on as a whole. `old_image`, `new_image`: the versions of the image, if the file is named like one. `too_large`: the file's hunks do not fit into the message, and are left out. */
@@ -261,7 +261,7 @@ export type SessionList = { sessions: SessionInfo[] };
 /** Records, in order. Records that only the agent itself has stored have the `seq` 0. `before`: the position with which to request the preceding records; null if there are none. */
 export type SessionMessagesPage = { session_id: string; messages: Record[]; before?: string | null };
 
-/** A piece of the exported file, which is all pieces joined in order. `next`: the position after it; null at the end. */
+/** A piece of an exported file. The file consists of all pieces, joined in order. `next`: the position of the next piece; null after the last one. */
 export type SessionPiece = { name: string; media_type: string; text: string; next?: string | null };
 
 /** A person has named the session; an empty `name` removes its name. */

@@ -283,7 +283,7 @@ class Core:
     # The sessions in the histories.
 
     def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The sessions whose histories a command of this client is about: one, or all that the client may see."""
+        """The sessions whose histories a command from this client covers: one, or all that the client may see."""
         if project_id:
             return [self.all_sessions.get(project_id)]
         return [session for session in self.all_sessions if client.sees(session.path)]

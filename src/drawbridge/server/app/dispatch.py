@@ -55,8 +55,8 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     audit: Audit[C, R] | None = None
     """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
-    """True if the client's next requests do not wait for the command. If only some commands of this type run that way,
-    a function that returns whether this one does."""
+    """Whether the command runs concurrently with the client's next requests, instead of delaying them. A function
+    decides that for each command."""
     signs_in: bool = False
     """Whether the command is accepted before the client has signed in. Requests that the client sends right after it
     wait until it is done."""
@@ -158,8 +158,8 @@ class Dispatch:
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
         """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
-        count against the rate limits. Returns the approval request that the command decides on; None if there is none
-        or it is not open. Raises ``ClientError``.
+        count against the rate limits. Returns the open approval request that the command decides on, otherwise None.
+        Raises ``ClientError``.
         """
         identity = client.known
         scopes.check_only(identity, command, row.name)

@@ -1,6 +1,5 @@
-"""Numbers about the server: its health on request, statistics about the server and its child processes every ten
-seconds for clients that follow them, and metrics for Prometheus on a separate port of the loopback interface, without a
-token.
+"""Numbers about the server: its health on request, statistics about its process tree every ten seconds for clients that
+follow them, and metrics for Prometheus on a separate port of the loopback interface, without a token.
 
 The metrics do not contain the names of projects or clients, or any paths.
 """
@@ -97,7 +96,7 @@ class Monitor:
 
     def _measure(self) -> tuple[float, int]:
         """CPU use in percent of one core since the last call (0 in the first one), and resident memory in MB, of the
-        server and all processes below it."""
+        server's process tree."""
         used: dict[tuple[int, float], float] = {}
         memory = 0
         with contextlib.suppress(psutil.Error):

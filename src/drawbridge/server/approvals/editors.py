@@ -43,7 +43,7 @@ class Editor(Protocol):
 
 
 class Person:
-    """The person at an editor, as a ``Subscriber``: decides like a client, but receives no frames."""
+    """The person at an editor, as a ``Subscriber`` that decides like a client but receives no frames."""
 
     id = "editor"
     decides = runs = owns = True

@@ -141,8 +141,8 @@ def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -
 
 
 def is_question(request: ApprovalRequested) -> bool:
-    """Whether the agent asks the user questions of its own. The kind is determined again if it is missing, because
-    earlier versions did not store it."""
+    """Whether the agent asks the user questions, instead of asking for approval of a call. Requests that earlier
+    versions stored have no kind, so it is determined here."""
     return (request.kind or _kind(request, {}, is_acp=request.form == "acp")) == "question"
 
 
@@ -247,9 +247,9 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
-    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or as an ACP option.
-    Directories in ``root`` are left out because they change nothing: the agent can use them anyway, and would ask
-    again.
+    """What a decision with ``remember`` would change, in words: Claude Code's suggestions, or the name of an ACP
+    option. Directories in ``root`` are left out because they change nothing: the agent can use them anyway, and would
+    ask again.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])

@@ -25,7 +25,7 @@ FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
 
 TEXT: Final = 300
-"""The maximum number of bytes of a field that is text; longer texts are cut."""
+"""The maximum number of bytes of a text field; longer texts are cut."""
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -36,8 +36,8 @@ class Audit(Struct, Generic[C, R], frozen=True):
     """The audit log entry for a command that was executed: its ``event``, and ``fields``, which returns the fields that
     it has in addition to the project and the sender.
 
-    ``fields`` is called with the command, the data of its reply, and the approval request that the command decides on
-    (None if there is none).
+    ``fields`` is called with the command, the data of its reply, and the open approval request that the command decides
+    on, otherwise None.
     """
 
     event: str

@@ -30,8 +30,8 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""WebSockets that one address may open without a valid token: at once, and per second in the long run (as in all
-limits here). WebSockets from this machine are not counted, so a proxy on it should be configured
+"""WebSockets that one address may open without a valid token: at once, and per second in the long run (like the other
+pairs below). WebSockets from this machine are not counted, so a proxy on it should be configured
 (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
@@ -49,8 +49,8 @@ ALL_WRONG_CODES: Final = (1_000, 10.0)
 others out:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, in which at most 1,000 + 600 * 10 = 7,000 guesses are
-  possible: one code in 157 million is found. Somebody who tries for a whole year, while there always is a valid code,
-  finds one with a probability of 0.03 %.
+  possible: one code in 157 million is found. Somebody who tries for a whole year in which a code is always valid finds
+  one with a probability of 0.03 %.
 - Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
   seconds). With a total limit of 10, one address would be enough.
 """
@@ -60,8 +60,8 @@ DENIALS: Final = (30, 1 / 6)
 limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
-"""Audited commands from one device. With its connections and prompts, it causes at most about seven entries a second in
-the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
+"""Audited commands from one device. With its connections and prompts, a device causes at most about seven entries a
+second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)
@@ -343,7 +343,7 @@ class Entrance:
         # A connection with a valid token is not counted: a neighbor must not lock a device out.
         if identity is None:
             return self._over(self._handshakes, "handshakes", head)
-        # A client that sends its token later is checked then.
+        # Room for a client that sends its token in its first message is checked when that arrives.
         full = self._full(identity, self.address(head))
         if full is None:
             return None

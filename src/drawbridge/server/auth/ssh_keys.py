@@ -1,7 +1,7 @@
 """Sign-in with an SSH key: ``authorized_keys`` in OpenSSH's format, signatures in the format of ``ssh-keygen -Y``.
 
 OpenSSH's own tools create signatures in that format (PROTOCOL.sshsig), from a key file or through ssh-agent. The
-namespace in a signature prevents one for Drawbridge from being used for anything else.
+format's namespace prevents a signature for Drawbridge from being used for anything else.
 """
 
 from __future__ import annotations

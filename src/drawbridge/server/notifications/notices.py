@@ -38,9 +38,9 @@ RIGHT_TO_LEFT: Final = frozenset({"R", "AL", "AN"})
 
 
 class Notice(Struct, frozen=True):
-    """``approval_id``: the approval request that an agent waits for; empty if there is none. ``command``: the command
-    that the request is about, if a notification can show it in full. ``review``: whether the notification is about the
-    review, and opens it.
+    """A notification. ``approval_id``: the open approval request that it is about; empty for other notifications.
+    ``command``: the command that the request is about, if a notification can show it in full. ``review``: whether the
+    notification is about the review, and opens it.
     """
 
     project_id: str
@@ -57,7 +57,7 @@ class Notice(Struct, frozen=True):
 
 def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged | None = None) -> Notice | None:
     """The notification for an event of the project in ``directory``; None if nobody has to be notified. ``review``:
-    what there is to review after a run; None if there is nothing.
+    what there is to review after a run; None if nothing has to be reviewed.
     """
     project = _name(directory.name)
     match event:

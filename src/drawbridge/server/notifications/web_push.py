@@ -208,7 +208,7 @@ def _is_point(data: bytes) -> bool:
 
 
 LIFETIME: Final = {True: 3_600, False: 600}
-"""Seconds for which a service keeps a push for a device that is offline; True: for an urgent push."""
+"""Seconds for which a service keeps a push for a device that is offline, by whether the push is urgent."""
 
 SIGNED_SECONDS: Final = 12 * 3_600
 """Seconds for which a signature is valid; services accept at most 24 hours."""

@@ -428,9 +428,9 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has decided on hunks of the review. ``hunks``, ``files``: how many, and in how many files; ``left``: the
-    number of hunks that still wait for a decision. ``by`` null: nobody has decided anything in Drawbridge, but nothing
-    is left to decide.
+    """A person has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
+    in Drawbridge, but nothing is left to decide.
     """
 
     files: int

@@ -306,8 +306,8 @@ class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionPiece(Struct, frozen=True, omit_defaults=True):
-    """A piece of the exported file, which is all pieces joined in order. ``next``: the position after it; null at the
-    end."""
+    """A piece of an exported file. The file consists of all pieces, joined in order. ``next``: the position of the next
+    piece; null after the last one."""
 
     name: str
     media_type: str

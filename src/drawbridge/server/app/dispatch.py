@@ -66,8 +66,8 @@ AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """``rows``: the commands that the server accepts. A row's ``owner`` determines whether ``core`` or ``server`` has
-    the handler."""
+    """Executes the commands of all clients. ``rows``: the commands that the server accepts. A row's ``owner``
+    determines whether ``core`` or ``server`` has the handler."""
 
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs

@@ -51,8 +51,8 @@ def of_this_machine() -> set[Address]:
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
     """The names and addresses at which other machines can reach the server: first ``public``, then the addresses that
-    it listens on. If ``host`` stands for all addresses, link-local ones are left out; if it is a loopback address, only
-    ``public`` is returned."""
+    it listens on. If ``host`` is one of ``EVERYWHERE``, link-local addresses are left out; if it is a loopback address,
+    only ``public`` is returned."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
     else:

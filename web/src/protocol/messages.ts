@@ -94,7 +94,7 @@ export type HistoryPage = { messages: Record[]; next: number | null; has_more: b
 /** Limits in bytes: a client's message, a message from the server, a piece of a blob (before base64), a blob. */
 export type Limits = { message_bytes?: number; frame_bytes?: number; piece_bytes?: number; blob_bytes?: number };
 
-/** Numbers of lines. */
+/** The numbers of lines that were added and removed. */
 export type Lines = { added: number; removed: number };
 
 export type McpServer = { name: string; status?: string | null };

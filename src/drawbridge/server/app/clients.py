@@ -161,7 +161,8 @@ class Client:
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the connection. Drops what waits to be sent; requests that have already arrived are still executed."""
+        """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
+        executed."""
         if not self.is_closed:
             logger.info("%s: closing, %d %s", self.id, code, reason)
             self.end()

@@ -306,7 +306,7 @@ class ServerCommands:
         return Answer(type="agent_list", data=replies.AgentList(listed))
 
     def _agent(self, name: str, program: Program | None) -> replies.AgentInfo:
-        """``program``: None for an agent that does not need a program."""
+        """Describes the agent ``name`` to clients. ``program``: None for an agent that does not need a program."""
         title = catalog.title(name)
         installed = program is None or program.path is not None
         by_path = f", or start the server with --agent-path {name}=PATH" if name in catalog.AGENTS else ""

@@ -159,7 +159,7 @@ ONLY_WEBSOCKET: Final = Refusal(400, "This path serves WebSockets only.")
 
 
 class ServerSite:
-    """The application of the server's HTTP transport."""
+    """The application that the server's HTTP transport serves."""
 
     def __init__(
         self,

@@ -275,7 +275,7 @@ def _is_known_directory(suggestion: Mapping[str, Any], root: str, resolve: Resol
 
 def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]:
     always = [(number, one) for number, one in options if one.get("kind") == "allow_always"]
-    if len(always) != 1:  # which of several is chosen is the driver's decision
+    if len(always) != 1:  # the driver decides which of several is chosen
         return ()
     [(number, one)] = always
     name = one.get("name")

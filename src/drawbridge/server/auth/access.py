@@ -117,7 +117,7 @@ class OwnNames:
         self._names = frozenset(name.lower() for name in self.names)
 
     def __contains__(self, host: str) -> bool:
-        """``host`` as in a header, without its port."""
+        """Whether ``host``, from a ``Host`` header and without its port, is one of the names or addresses."""
         name = host.lower().removeprefix("[").removesuffix("]").removesuffix(".")
         if name in self._names:
             return True

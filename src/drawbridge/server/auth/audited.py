@@ -192,7 +192,7 @@ def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"tool": asked.tool_name, "path": found[0] if found else None}
 
 
-# the entries for what can also be done in an editor
+# entries for actions that are also possible in an editor
 
 ANSWERED: Final = Audit("answered", permission_response)
 REVIEW_DECIDED: Final = Audit("review_decided", review_decide)

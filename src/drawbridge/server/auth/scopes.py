@@ -24,11 +24,11 @@ existing projects. ``admin`` does everything else, such as creating projects and
 """
 
 DECIDES: Final[Scope] = "approve"
-"""Needed to decide on approval requests."""
+"""The scope that is needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""Needed to decide on an approval request without restrictions: with any other input, or for more than one call, which
-amounts to starting a run. Also needed to remove prompts from the queue."""
+"""The scope that is needed to decide on an approval request without restrictions: with any other input, or for more
+than one call, which amounts to starting a run. It is also needed to remove prompts from the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """The fields that ``approve`` may change in the input of a proposal: the text, but not the file's path.

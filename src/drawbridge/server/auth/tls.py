@@ -273,7 +273,8 @@ def _own_key(path: Path) -> ec.EllipticCurvePrivateKey:
 def _is_good(
     path: Path, key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime, authority: Authority | None
 ) -> bool:
-    """``authority``: None for a self-signed certificate."""
+    """Whether the certificate in the file ``path`` can still be used. ``authority``: the authority that must have
+    issued it; None if it must be self-signed."""
     try:
         certificate = _read(path)
         covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -307,7 +307,7 @@ class Notifier:
         return identity is not None and identity.may(DECIDES)
 
     def _push(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push, in the thread. Raises ``Failed``."""
+        """Sends one push, in the sender's thread. Raises ``Failed``."""
         try:
             self._post(to, notification)
         except Failed as error:

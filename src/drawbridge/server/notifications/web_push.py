@@ -186,7 +186,7 @@ class Subscriptions:
 
 
 def packed(data: bytes) -> str:
-    """base64url without padding."""
+    """The bytes in base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -227,7 +227,8 @@ def contact(public: Sequence[str], host: str) -> str:
 
 
 def request(to: Subscription, payload: bytes, *, urgent: bool, key: str, contact: str) -> tuple[dict[str, str], bytes]:
-    """Headers and body for ``to.endpoint``. ``key``: this server's ``Subscriptions.private_key``."""
+    """The headers and the body of the request to ``to.endpoint``. ``key``: this server's
+    ``Subscriptions.private_key``."""
     body = http_ece.encrypt(
         payload,
         private_key=ec.generate_private_key(ec.SECP256R1()),

@@ -160,7 +160,7 @@ class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lines(Struct, frozen=True):
-    """Numbers of lines."""
+    """The numbers of lines that were added and removed."""
 
     added: int
     removed: int

@@ -33,7 +33,7 @@ class Syncer:
     needed."""
 
     def __init__(self, delay: float = 1.0) -> None:
-        """``delay``: seconds."""
+        """``delay``: the seconds from a write until the file is synced."""
         self._delay = delay
         self._changing = threading.Lock()
         self._syncing = threading.Lock()

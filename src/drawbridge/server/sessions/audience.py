@@ -116,9 +116,9 @@ class Audience:
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
         while they are catching up; clients that have not joined receive the events of the topics that they follow. The
-        asker gets a reply instead."""
+        client whose request caused the event gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
-        # A client can't catch up with a session that was removed.
+        # Clients that are catching up receive this, too: a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
         first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]

@@ -31,8 +31,8 @@ TIMES = 5
 """How many times in a row a run may continue automatically."""
 
 PAUSE_SECONDS = 60.0
-"""The shortest delay before a run continues for the second time in a row, in seconds. Each further time adds as
-much."""
+"""The shortest delay before a run continues for the second time in a row, in seconds. Each further time adds the
+same delay."""
 
 LOOK_SECONDS: Final = 60.0
 """The maximum number of seconds between two checks of the time: the clock may be set, and the machine may sleep."""
@@ -67,7 +67,8 @@ class Continuing:
 
     @property
     def at(self) -> float | None:
-        """The planned time, in seconds since 1970; None if no run waits to continue, or the owner no longer allows it."""
+        """The planned time, in seconds since 1970; None if no run waits to continue, or the owner no longer allows
+        it."""
         waiting = self._data.waiting
         return waiting.at if waiting is not None and self._wanted else None
 
@@ -106,8 +107,8 @@ class Continuing:
         return waited
 
     def look(self) -> None:
-        """Continues the run if it is time; otherwise checks again later. Must be called on the event loop's thread, and
-        also after a restart."""
+        """Continues the run if its time has come; otherwise checks again later. Must be called on the event loop's
+        thread. After a restart, the first check has to be started by calling this."""
         self.close()
         if self.at is None:
             return

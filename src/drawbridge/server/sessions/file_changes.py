@@ -2,8 +2,8 @@
 
 A client may have a scope that only allows reading, so the current text is read as in ``files``. The committed text
 comes from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only
-for a path that clients may see. No filter runs, so if a file has one, its bytes in the work tree are compared with
-those in the commit.
+for a path that clients may see. No filter program (such as Git LFS) runs, so the bytes of a file with a filter are
+compared with its bytes in the commit, which the filter has converted.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ NO_GIT: Final = (
 )
 
 NAMED: Final = 5
-"""The number of files that the text of an error names."""
+"""The maximum number of files that the text of an error names."""
 
 INDEX: Final = "checkpoint.index"
 """The file with the index of the last checkpoint."""

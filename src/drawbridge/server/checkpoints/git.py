@@ -70,7 +70,8 @@ LARGEST_FILE: Final = 1_000_000
 patterns), in bytes."""
 
 LEAVE_SECONDS: Final = 5.0
-"""Seconds for the shell to end after its last command, or after it was killed."""
+"""Seconds for the shell to end after its last command or after it was killed, and for a program to end after
+SIGTERM."""
 
 KEPT: Final = frozenset(
     "core." + name
@@ -493,7 +494,7 @@ class Git:
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
-        """Like ``run``, but for results that can't change during an operation, such as the contents of an object id:
+        """Like ``run``, but for results that can't change during an operation, such as the content of an object:
         git is started only the first time."""
         if words not in self._once:
             self._once[words] = await self.run(*words)

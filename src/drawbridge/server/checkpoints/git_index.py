@@ -28,8 +28,8 @@ _STAT_BYTES: Final = 40
 
 
 class Index(Struct, frozen=True):
-    """``entries``: path → mode and object id. ``digest`` does not depend on the file times that git remembers: it is
-    the same after a ``git status`` that has refreshed the index."""
+    """A parsed index. ``entries``: path → mode and object id. ``digest`` does not depend on the file times in the
+    index: it is the same after a ``git status`` that has refreshed the index."""
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
@@ -60,7 +60,8 @@ def read(file: Path, id_bytes: int) -> Index | None:
 
 
 def may_have_repositories(file: Path) -> bool:
-    """Whether ``read`` could find an entry with the mode ``GITLINK``; much faster. Blocking; raises OSError."""
+    """Whether ``read`` could find an entry with the mode ``GITLINK``. Much faster than ``read``. Blocking. Raises
+    OSError."""
     return GITLINK.to_bytes(4, "big") in file.read_bytes()
 
 

@@ -76,9 +76,9 @@ class Part(NamedTuple):
 
 
 class FileChange(Struct, frozen=True):
-    """``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the order of the lines; the
-    hunks for the mode and the name are last. ``old_path``: the path of the old version if the file was renamed; empty
-    otherwise."""
+    """The change to one file. ``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the
+    order of the lines; the hunks for the mode and the name are last. ``old_path``: the path of the old version if the
+    file was renamed; empty otherwise."""
 
     path: str
     old: Version | None

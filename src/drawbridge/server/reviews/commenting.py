@@ -43,7 +43,7 @@ class KeptComments(Protocol):
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        """Stores and publishes a change that a client has requested of ``session``. Returns the number of the record
+        """Stores and publishes a change that a client has requested in ``session``. Returns the number of the record
         for the answer, if there is one. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         ...
 
@@ -66,8 +66,8 @@ class Commenting:
 
     @property
     def drafts_version(self) -> str:
-        """The version of the drafts. It changes with any of them, even if a draft is removed and written again with the
-        same id."""
+        """The version of the drafts. It changes whenever a draft does, even if a draft is removed and written again
+        with the same id."""
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 

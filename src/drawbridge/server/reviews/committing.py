@@ -91,7 +91,8 @@ class Committed(Struct, frozen=True):
 
 
 class Head(NamedTuple):
-    """``ref``: the branch that is checked out, empty if none is. ``commit``: empty if the branch has none yet."""
+    """What is checked out. ``ref``: the branch; empty if none is checked out. ``commit``: empty if the branch has no
+    commits yet."""
 
     ref: str
     commit: str

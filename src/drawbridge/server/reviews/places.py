@@ -70,8 +70,8 @@ async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Ent
 
 
 class _Comparing:
-    """``texts``: by content id; ``old``, ``new``, ``before``: the entries of the files in the review's trees, and
-    before each run. Blocking."""
+    """Finds the lines of comments in the files of a review. ``texts``: by content id; ``old``, ``new``, ``before``: the
+    entries of the files in the review's trees, and before each run. Blocking."""
 
     def __init__(
         self,

@@ -62,8 +62,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
     ``local``, ``branch``: its name here and on the remote. ``ahead``: the number of commits that the remote's branch
     does not have; None if the remote does not have such a branch, as far as is known here. ``program``: the program
-    that creates a pull request; None if there is none, for the reason ``why_not``, which is for people. ``subject``,
-    ``body``: of the last commit.
+    that creates a pull request; None if no pull request can be created, for the reason ``why_not``, which is for
+    people. ``subject``, ``body``: of the last commit.
     """
 
     version: str
@@ -80,8 +80,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class Pushed(Struct, frozen=True):
-    """What was pushed. ``pull_request``: its address, if it is known. ``problem``: why it was not created; empty
-    otherwise."""
+    """What was pushed. ``pull_request``: the pull request's address, if it is known. ``problem``: why the pull request
+    was not created; empty if it was, or if none was requested."""
 
     target: Target
     output: str

@@ -44,8 +44,8 @@ class Store(publishing.Store, Protocol):
 
 
 class Reviewing:
-    """``stores``: the stores of the sessions that share the review, by session id; a managed session does not share its
-    review."""
+    """The review of one directory, for clients. ``stores``: the stores of the sessions that share the review, by
+    session id; a managed session does not share its review."""
 
     def __init__(
         self,

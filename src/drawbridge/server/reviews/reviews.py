@@ -100,8 +100,8 @@ class NoLines(Exception):
 
 
 class Open(Struct, frozen=True):
-    """The review at one moment. ``version`` changes with anything in it. ``private``: whether it is kept in a private
-    repository."""
+    """The review at one moment. ``version`` changes whenever anything in the review does. ``private``: whether it is
+    kept in a private repository."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False

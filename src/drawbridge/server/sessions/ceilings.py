@@ -107,8 +107,8 @@ class Ceilings(Struct, frozen=True):
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: whether the
-    agent has its own modes.
+    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable``:
+    whether a directory is inside an allowed one. ``own_modes``: whether the agent has its own modes.
 
     Raises ``ClientError``: PERMISSION_DENIED outside the hours in which agents may run; otherwise an error that names
     the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not

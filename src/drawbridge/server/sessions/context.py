@@ -1,5 +1,5 @@
-"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and where events are
-published."""
+"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and the function that publishes
+events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Continues a run that ended at a limit of its agent's account, once the limit resets, if the owner has enabled that.
+"""Continues a run that was stopped by a limit of its agent's account, once the limit resets, if the owner has enabled
+that.
 
 The plan is stored in the project's metadata, so that it outlives the server. It is canceled by a new prompt, by an
 interrupt, by a change to another session, and when its session is deleted.
@@ -44,7 +45,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Continuing:
-    """The plan of one project, with its metadata ``data``. ``wanted``: whether the owner has enabled continuing.
+    """The plan of one project. ``data``: its metadata. ``wanted``: whether the owner has enabled continuing.
     ``execute`` accepts a prompt, or raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active
     or waiting.
     """
@@ -73,7 +74,7 @@ class Continuing:
         return waiting.at if waiting is not None and self._wanted else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
-        """Called once a run's end is recorded. Plans the run's continuation if it ended at a limit."""
+        """Called once a run's end is recorded. Plans its continuation if a limit has stopped it."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():

@@ -106,7 +106,7 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
         raise files.unsupported("in the last commit it is a link or another repository")
     if committed.size > LARGEST_TEXT:
         raise files.too_large(committed.size, LARGEST_TEXT)
-    # Line endings in a checkout follow git's configuration, but those that an agent writes may not.
+    # Line endings in a checkout follow git's configuration, but line endings that an agent writes may not.
     how = "--filters" if new is not None and "\r\n" in new else "blob"
     data = (await git.read("cat-file", how, committed.name)).encode(errors="surrogateescape")
     if len(data) > LARGEST_TEXT:

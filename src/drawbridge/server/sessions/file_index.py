@@ -68,10 +68,10 @@ Status = Literal["M", "A", "D", "?"]
 
 
 class FileIndex(Struct, frozen=True):
-    """Paths are relative to the project. ``directories``: all directories that contain listed files, and nested
-    repositories; in a list that was made without git, also empty directories. ``changed``: files whose state differs
-    from the last commit, and the directories that contain such files. ``git``: whether git made the list.
-    ``complete``: whether no limit was reached.
+    """The list of a project's files. Paths are relative to the project. ``directories``: all directories that contain
+    listed files, and nested repositories; in a list that was made without git, also empty directories. ``changed``:
+    files whose state differs from the last commit, and the directories that contain such files. ``git``: whether git
+    made the list. ``complete``: whether no limit was reached.
     """
 
     files: frozenset[str]
@@ -81,7 +81,7 @@ class FileIndex(Struct, frozen=True):
     complete: bool
 
     def matching(self, query: str, limit: int) -> list[str]:
-        """The files and directories that match best; without a query, those that have changed come first."""
+        """The files and directories that match best; without a query, changed ones come first."""
         wanted = _Wanted(query)
         paths = chain(self.files, self.directories)
         ranked = ((wanted.rank(path, path in self.changed), len(path), path) for path in paths if wanted.matches(path))
@@ -311,7 +311,7 @@ class _Shown:
 
 
 def _above(path: str) -> Iterator[str]:
-    """The directories that contain the path, except for the project's own."""
+    """The directories that contain the path, except for the project's directory."""
     while (slash := path.rfind("/")) > 0:
         path = path[:slash]
         yield path

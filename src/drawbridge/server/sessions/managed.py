@@ -232,8 +232,8 @@ class ManagedSession(Session):
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
-        to wait. A repeated ``request_id`` is not run again: the reply names the same run. Raises ``ClientError`` or
-        ``DrawbridgeError``.
+        to wait. A request with the same ``request_id`` and prompt as an earlier one is not run again: the reply names
+        the earlier run. Raises ``ClientError`` or ``DrawbridgeError``.
         """
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
@@ -308,8 +308,9 @@ class ManagedSession(Session):
         self._next()
 
     def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; ``_next`` must follow. Returns the number of its record for
-        the reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything.
+        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns the
+        number of its record for the reply to ``asker``. If this raises ``ClientError`` or ``DrawbridgeError``, the
+        prompt is neither in the history nor in the queue.
         """
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)

@@ -86,8 +86,8 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects in the idle state. Damaged ones are moved to quarantine; those that can't be read at
-        present are retried later."""
+        """Restores all projects in the idle state. Damaged projects are moved to quarantine; projects that can't be
+        read at present are retried later."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
@@ -306,12 +306,12 @@ class Maintenance:
         self._projects = projects
         self._retention = retention
         self._clean_at = time.monotonic()
-        """When the next cleaning is due."""
+        """When the next cleanup is due, in seconds on the monotonic clock."""
 
     async def round(self) -> None:
         """One round of maintenance, which is due every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Set before the cleaning: if it fails, the rounds until the next one must still measure the disk.
+            # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()
         await self.look()

@@ -51,8 +51,8 @@ misleading."""
 
 
 class PromptFiles:
-    """``directory`` belongs to this object and to the agent. All methods read or write the disk, so they must not be
-    called on the event loop's thread."""
+    """The stored files of one session. ``directory`` belongs to this object and to the agent. All methods read or write
+    the disk, so they must not be called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -45,8 +45,8 @@ class _Prompt(Struct):
 
 
 class PromptImages:
-    """``directory`` belongs to this object alone. All methods read or write the disk, so they must not be called on the
-    event loop's thread."""
+    """The stored images of one session. ``directory`` belongs to this object alone. All methods read or write the disk,
+    so they must not be called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -169,7 +169,7 @@ class RunQueue:
         self._runs.remove(run)
 
     def move(self, run: Run, before: Run | None) -> None:
-        """Moves a run. ``before``: the run that follows it afterwards, or None if it is to be the last one."""
+        """Moves a run. ``before``: the run that follows it afterwards, or None to make it the last one."""
         if run is before:
             return
         self._runs.remove(run)

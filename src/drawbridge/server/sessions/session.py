@@ -162,9 +162,9 @@ class Session(ABC):
 
     @final
     async def look_back(self) -> None:
-        """On the first call, learns from the end of the history what the agent reported about itself before the server
-        was started, and from the metadata what was chosen since. What the agent has reported since then takes
-        precedence."""
+        """On the first call, restores what the agent reported about itself before the server was started, from the end
+        of the history, and what people have chosen since, from the metadata. What the agent has reported since the
+        server was started takes precedence."""
         if self._looked_back:
             return
         self._looked_back = True
@@ -236,8 +236,8 @@ class Session(ABC):
 
     @final
     def unrecorded(self) -> tuple[Event, ...]:
-        """What clients see that is not in the history, as the events that publish it; always events of the same
-        kinds."""
+        """What clients see that is not in the history, as the events that publish it. The kinds of events are always
+        the same."""
         of_agent = self._of_agent()
         return (
             StateChanged(self.shown()),

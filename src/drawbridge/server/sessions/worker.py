@@ -334,7 +334,7 @@ class Worker:
         self._report(ModeSet(None))
         self._context.idle.forget(self)
         run, self._given = self._given, None
-        if run is not None:  # a later run gets its own process
+        if run is not None:  # a run that was not given its prompt yet gets another process
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
 
     def _ended(

@@ -235,7 +235,7 @@ def _title(index: Index, session_id: str) -> str:
 
 
 def entries(session: Session, parts: Sequence[Part]) -> list[SessionEntry]:
-    """The sessions of one history. Sessions that have neither a title nor any output are left out."""
+    """The sessions of one history. Sessions that have neither a title nor an answer from the agent are left out."""
     grouped: dict[str, list[Part]] = {}
     for part in parts:
         grouped.setdefault(part.key, []).append(part)

@@ -100,8 +100,8 @@ class ManagedSession(Session):
         context: Context,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``known_offers``: what each agent last reported in this project, without its models and what only its process
-        knows. ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``known_offers``: what each agent last reported in this project, without its models and without what only its
+        process knows. ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         super().__init__(directory, data, history, context)
         self.run: Run | None = None
         self.queue = RunQueue()
@@ -141,11 +141,11 @@ class ManagedSession(Session):
         self._modes: tuple[str, ...] = ()
         """The modes that the agent offers, if they differ from Claude Code's."""
         self._own_modes: tuple[base.ModeOffer, ...] = ()
-        """Those of them that only this agent has."""
+        """The offered modes that only this agent has."""
         self._offering = data.agent
         """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
         self._reported_offers: base.AgentOffers | None = None
-        """What a process of that agent has reported; None until one has."""
+        """What a process of that agent has reported; None if no process has reported its offers yet."""
         self._known_offers = known_offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
@@ -232,8 +232,8 @@ class ManagedSession(Session):
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
-        to wait. A repeated ``request_id`` is not run again: the reply names the same run. Raises ``ClientError`` or
-        ``DrawbridgeError``.
+        to wait. A request with the same ``request_id`` and prompt as an earlier one is not run again: the reply names
+        the earlier run. Raises ``ClientError`` or ``DrawbridgeError``.
         """
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
@@ -275,7 +275,7 @@ class ManagedSession(Session):
         return answer[0]
 
     def with_stored(self, order: Order, in_use: Collection[str], *, steer: bool) -> Order:
-        """Stores those of the order's attachments that are kept as files or images. Returns the order with them.
+        """Stores the order's attachments that are kept as files or images. Returns the order with them.
         ``in_use``: what ``files_in_use`` returned. Raises ``ClientError`` without storing anything. Blocking."""
         agent = self._context.agents.get(self._agent if steer else self._agent_of(order))
         embeds = agent.embeds if agent is not None else is_text
@@ -308,8 +308,9 @@ class ManagedSession(Session):
         self._next()
 
     def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; ``_next`` must follow. Returns the number of its record for
-        the reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything.
+        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns the
+        number of its record for the reply to ``asker``. If this raises ``ClientError`` or ``DrawbridgeError``, the
+        prompt is neither in the history nor in the queue.
         """
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
@@ -350,7 +351,7 @@ class ManagedSession(Session):
         return seq
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
-        """The reply to a repeated request, which need not be allowed again; None if the request is new."""
+        """The reply to a repeated request, which is not checked again; None if the request is new."""
         known = self.memory.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
@@ -365,7 +366,7 @@ class ManagedSession(Session):
         self._asking()
 
     def _asking(self) -> None:
-        """Notes whether a person is being asked: the agent's time limits are suspended meanwhile."""
+        """Notes whether a person is being asked. The run's time limits are suspended meanwhile."""
         self._worker.asking(bool(self.approvals))
         if not self.approvals and self.run is not None:
             self.run.answered()
@@ -579,7 +580,7 @@ class ManagedSession(Session):
                     self.continuing.forget()
                 seq = self.store.record(messages.SessionDeleted(key, asker.name, agent_copy), asker)
                 self.store.save()
-                self.store.save()  # the copy of the metadata contains the name and the title until it is replaced, too
+                self.store.save()  # the copy is the previous version, which still contains the session's name and title
         except BaseException:
             self._deleted()
             raise
@@ -709,8 +710,8 @@ class ManagedSession(Session):
         return order.agent or self.data.agent
 
     def _change_agent(self, agent: str, title: str | None = None) -> None:
-        """Makes the next run begin a conversation with another agent, ``agent``. ``title``: the conversation's title, if
-        its first prompt is already recorded."""
+        """Makes the next run begin a conversation with another agent, ``agent``. ``title``: the conversation's title,
+        if its first prompt is already recorded."""
         self._conversation.change_agent(title)
         self._report_state(base.AgentState())
         self._offering, self._reported_offers = agent, None
@@ -719,8 +720,8 @@ class ManagedSession(Session):
         self.publish_state()
 
     async def settle(self) -> None:
-        """Gives up a conversation that its agent has not stored, and waits until one that is being deleted is gone, so
-        that the next prompt is not recorded in either."""
+        """Gives up a conversation that its agent has not stored. If a conversation is being deleted, waits until that
+        is done. The next prompt is then not recorded in either."""
         if not self.busy and await self._conversation.is_lost(self.data.agent) and not self.busy:
             self._conversation.lose()
         while self._conversation.is_held and self._reverting.locked():

@@ -47,15 +47,15 @@ RETURN_SECONDS: Final = 20.0
 """Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
 
 SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
-"""What hooks of a background session report before it has anything to do: event and source."""
+"""The event and source of the hook reports that a background session sends before it has anything to do."""
 
 FORGOTTEN: Final = "gone_"
 """The prefix of the name of a directory that is being removed."""
 
 
 class TerminalSessions:
-    """The sessions in ``sessions`` that are in terminals, in the order of their arrival. They are restored, begun and
-    removed here."""
+    """Restores, adds and removes terminal sessions, and iterates over those in ``sessions`` in the order in which they
+    were added."""
 
     def __init__(self, data: Path, context: Context, fsync: FsyncPolicy, sessions: Sessions) -> None:
         self.terminals = Terminals()

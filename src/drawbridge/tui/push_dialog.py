@@ -113,7 +113,7 @@ PARTS: Final = ".where, #request, .path, .draft, .none, .notice, .output, .ident
 
 
 class PushDialog(ModalScreen[None]):
-    """``run`` pushes in the background; ``show`` is called after every change. Input is kept when the dialog is
+    """``run``: pushes in the background. ``show`` must be called after every change. Input is kept when the dialog is
     closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

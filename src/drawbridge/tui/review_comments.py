@@ -1,6 +1,6 @@
 """Comments on lines of a review: the lines that can be chosen, where a comment is shown, and its text. Pure.
 
-The web UI does the same (``web/src/review/comments.ts``).
+The web UI follows the same rules (``web/src/review/comments.ts``).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def start_of(hunk: Hunk, side: Side) -> int:
 
 
 def rows(hunk: Hunk, around: Context = Context()) -> list[Row]:  # noqa: B008  # immutable
-    """The lines of a hunk and those around it, in the order in which they are shown. Unchanged lines are listed on the
-    new side."""
+    """The lines of a hunk and the lines around it, in the order in which they are shown. Unchanged lines are listed on
+    the new side."""
     if hunk["kind"] in review_words.ASIDE:
         return []
     old, new = start_of(hunk, "old"), start_of(hunk, "new")

@@ -343,8 +343,8 @@ class ReviewedDirectory:
     # Closing and removing.
 
     async def close(self) -> None:
-        """Stops the work in progress. Waits up to ``CLOSE_SECONDS`` for a checkpoint, and without a limit for a decision
-        or a commit."""
+        """Stops the work in progress, but waits up to ``CLOSE_SECONDS`` for checkpoints, and until a decision or a
+        commit is completed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()

@@ -87,7 +87,8 @@ class Person:
         await self.comes(lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see")
 
     async def is_notified(self, words: str) -> None:
-        """Waits for a notice. It need not be on the screen any longer: a slow machine may look too late."""
+        """Waits for a notice that may no longer be on the screen: on a slow machine, it may be gone before the screen
+        is read."""
         await self.comes(lambda: any(words in notice for notice in self.notices), f"the notice {words!r}")
 
     async def loses(self, *words: str) -> None:
@@ -114,7 +115,7 @@ class Person:
         await self.pilot.press("enter")
 
     async def is_asked(self, words: str = "") -> ApprovalView:
-        """Waits until an approval request is shown that keys answer, and returns it."""
+        """Waits until an approval request is shown that keys can answer, and returns it."""
         await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None

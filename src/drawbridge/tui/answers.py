@@ -9,7 +9,7 @@ from drawbridge.core.terminal_text import harmless
 from drawbridge.text import BOM, join, split
 
 Request = Mapping[str, Any]
-"""A ``permission_request``."""
+"""The data of a ``permission_request`` message."""
 
 
 LONGEST_PIECE: Final = 100

@@ -45,11 +45,11 @@ Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "di
 
 
 WRITTEN: Final[frozenset[Kind]] = frozenset({"diff", "markdown"})
-"""The kinds of parts that will be written to a file, or that are a plan."""
+"""The kinds of parts that show what is written to a file, or a plan."""
 
 
 class Part(NamedTuple):
-    """``name``: the name of a field, or the path of a diff. ``old``: the old text of a diff."""
+    """A part of a tool call. ``name``: the name of a field, or the path of a diff. ``old``: the old text of a diff."""
 
     kind: Kind
     text: str

@@ -29,8 +29,8 @@ class NoReview(Exception):
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
-    """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id. Raises
-    ``NoServer`` or ``BadSetting``."""
+    """Runs ``drawbridge attach`` until the user leaves, and returns the exit code. ``project``: a project's name, path
+    or id. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))

@@ -13,7 +13,7 @@ from drawbridge.tui.review_comments import Place, Remarks, Writing
 from drawbridge.tui.review_parts import Part
 
 REREAD = frozenset({"HUNK_GONE", "COMMENT_GONE"})
-"""Refusals after which the review is requested again: it is no longer the one that the user has seen."""
+"""The codes of errors after which the review is requested again, because it has changed since the user saw it."""
 
 
 class Commenting:
@@ -90,7 +90,7 @@ class Commenting:
         return review_comments.part_of(comment, self.parts)
 
     def card(self, comment: Comment) -> review_comments.Card:
-        """A comment in full, with its lines."""
+        """The card of a comment in full, with a copy of its lines."""
         answering = review_comments.answers(self.parts).get(comment["comment_id"], ())
         return review_comments.card(comment, answering, self._client.name, apart=True, is_open=True)
 

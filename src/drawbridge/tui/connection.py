@@ -17,7 +17,7 @@ from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
 from drawbridge.tui.server_address import ServerAddress, fingerprint_of
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds before the first, second, … retry; the last one repeats."""
+"""Seconds before the first, second, … retry. All later retries use the last value."""
 
 OPENING_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 1.0
@@ -30,8 +30,8 @@ REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 Message: TypeAlias = dict[str, Any]
 
 State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
-"""``open``: the token was accepted. ``waiting``: for the next attempt. ``refused``: the token was refused; there are no
-more attempts."""
+"""``open``: the token was accepted. ``waiting``: the next attempt has not begun yet. ``refused``: the token was
+refused; there are no more attempts."""
 
 
 class RequestError(Exception):

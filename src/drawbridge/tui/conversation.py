@@ -26,7 +26,7 @@ Json: TypeAlias = Mapping[str, Any]
 
 
 class Record(NamedTuple):
-    """An entry of the history. ``truncated``: the message is a preview."""
+    """A record of the history. ``truncated``: set if the message is a preview; describes the complete record."""
 
     seq: int
     timestamp: str
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a tool."""
+    """The result of a tool call. ``error``: whether the call failed. ``truncated``: as in ``Record``."""
 
     text: str
     error: bool

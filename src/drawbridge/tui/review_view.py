@@ -181,7 +181,8 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Which lines of a part have been on the screen. ``layout``: the layout that their numbers refer to."""
+    """Which lines of a part have been on the screen. ``layout``: the width, and the line number that had to fit, when
+    the part was laid out; ``lines`` refers to that layout."""
 
     layout: tuple[int, int]
     lines: set[int]
@@ -193,7 +194,7 @@ class _Seen(NamedTuple):
 
 
 class ReviewView(ScrollView, can_focus=True):
-    """``show`` updates the list; the current change stays where it is on the screen."""
+    """The list of a review's changes. When ``show`` updates it, the current change stays where it is on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "step(1)", show=False),

@@ -251,7 +251,7 @@ class ReviewScreen(Screen[None]):
     # Loading the review.
 
     def load(self) -> None:
-        """Requests the review as it is now. Many calls in a row lead to one request after the current one."""
+        """Requests the review as it is now. All calls during a request lead to only one more request after it."""
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True
@@ -298,7 +298,7 @@ class ReviewScreen(Screen[None]):
         self._committing.take(found)
         self._pushing.take(found)
         has_comments = self._commenting.take(found)
-        # Which hunks answer a comment is not part of the version.
+        # The version stays the same if only the comments that a hunk answers have changed.
         if found["version"] == self._version and not has_comments and found["files"] == self._files:
             self._redraw()
             return

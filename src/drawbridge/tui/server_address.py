@@ -127,7 +127,7 @@ def is_here(url: str) -> bool:
 
 
 def _running(path: Path) -> dict[str, str]:
-    """The text values of ``server.json``; empty if it is missing or was not written by a server."""
+    """The text values of ``server.json``; empty if the file is missing or is not valid."""
     try:
         said = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -187,8 +187,8 @@ def lifted(until: str, now: datetime) -> str:
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:
-    """What the agent does instead of working, on one line: it waits for its API, or compacts its conversation. Empty if
-    it does neither."""
+    """What the agent does instead of working, on one line: it retries a request to its API, or compacts its
+    conversation. Empty if it does neither."""
     if retry := agent.get("retry"):
         why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
         return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")

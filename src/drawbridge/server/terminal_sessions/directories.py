@@ -45,8 +45,8 @@ READY_SECONDS: Final = 5.0
 continues without waiting for it."""
 
 CLOSE_SECONDS: Final = 3.0
-"""Seconds that the shutdown waits for checkpoints. The agent continues meanwhile, and the review begins with the
-checkpoint before its run."""
+"""Seconds that the shutdown waits for checkpoints in progress. The review of a run begins with the checkpoint before
+it, which can't be taken later because the agent continues meanwhile."""
 
 AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 

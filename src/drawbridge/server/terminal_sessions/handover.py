@@ -40,7 +40,7 @@ HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
 
 
 class Receiver(Protocol):
-    """What ``Handover`` uses of its ``TerminalSession``, which is in the layer above it."""
+    """The part of ``TerminalSession`` that ``Handover`` uses. The class itself is in a higher layer."""
 
     id: str
 

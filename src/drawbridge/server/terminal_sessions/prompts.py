@@ -55,7 +55,7 @@ LONGEST: Final = 100_000
 it showed nothing for 3 s (2.1.329)."""
 
 TYPING_SECONDS: Final = 12.0
-"""Seconds that an editor may take to type a prompt; its own time limit is shorter."""
+"""Seconds that an editor may take to type a prompt. The editor's own time limit is shorter."""
 
 LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
 """Words that end Claude Code if nothing else is typed (2.1.329)."""
@@ -151,7 +151,7 @@ class Sent(Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """What ``Prompts`` uses of its ``TerminalSession``, which is in the layer above it."""
+    """The part of ``TerminalSession`` that ``Prompts`` uses. The class itself is in a higher layer."""
 
     id: str
     ended: bool

@@ -134,7 +134,7 @@ class TerminalSession(Session):
         """``past`` and ``is_unattended`` as they were stored last."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
-        """The session that continues this one, which the user has moved to the background."""
+        """The id of the session that continues this one, if the user has moved this one to the background."""
         self.turn: Turn | None = None
         self.activities = Activities(read_file)
         self.last_text = ""

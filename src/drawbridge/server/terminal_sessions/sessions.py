@@ -171,11 +171,10 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """The reports about the event's session, which is added if it is not known; None if it is not shown. ``agent``:
-        the agent whose hook has sent the event. ``process``: that agent's process.
+        """Returns the reports about the event's session, which is added if it is not known; None if the session is not
+        shown. ``agent``: the agent whose hook has sent the event. ``process``: that agent's process.
 
-        The CLI's daemon starts background sessions in advance; they are not shown until somebody gives them something
-        to do.
+        The CLI's daemon starts background sessions in advance; they are not shown until they are used.
         """
         id = TERMINAL_PREFIX + event.session_id
         session = self.find(id)

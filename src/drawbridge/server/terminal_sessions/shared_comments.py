@@ -40,8 +40,8 @@ Release: TypeAlias = Literal["unsure", "ended", "refused"]
 class Left(Struct, frozen=True):
     """Comments that are left with the session ``session``, as the prompt ``text`` from ``by``.
 
-    ``state``: as in ``Handover``. ``run``: the run that begins with them, once a hook has received them; ``turn``: the
-    agent's own id for that run.
+    ``state``: as in ``replies.Handover``. ``run``: the run that begins with them, once a hook has received them;
+    ``turn``: the agent's own id for that run.
     """
 
     session: str

@@ -86,7 +86,7 @@ class HookSurface:
 @contextlib.asynccontextmanager
 async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
     """The private socket, open during the context. If it can't be created, the server logs that and continues without
-    it. ``commands``: what clients can do with a review."""
+    it. ``commands``: the commands with which bridges read and change reviews."""
     socket = PrivateSocket(sessions, editors, commands)
     with contextlib.ExitStack() as stack:
         try:

@@ -70,8 +70,8 @@ class ModeDialog(ModalScreen[str | None]):
         allowed: frozenset[str] | None,
         offers: Sequence[Mapping[str, Any]],
     ) -> None:
-        """``allowed``: the modes that the server accepts, as far as it has reported them; ``offers``: those that it
-        describes. An agent with its own modes lists them in ``project``."""
+        """``allowed``: the modes that the server accepts; None if it has not reported them. ``offers``: the modes that
+        the server describes. If the agent has its own modes, ``project`` lists them, and they are offered instead."""
         super().__init__()
         self._current = current or "default"
         self._project = project
@@ -139,7 +139,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks the user to confirm an action. ``yes``: what ``y`` does, in a word."""
+    """Asks the user to confirm an action. ``yes``: the label of the key ``y``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", show=False),

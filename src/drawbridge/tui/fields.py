@@ -44,7 +44,8 @@ class PlainTextArea(TextArea):
 
 
 class PromptBox(PlainTextArea):
-    """Enter sends; Up on the first line recalls the previous prompt, and Down on the last line the next one."""
+    """The field in which prompts are written. Enter sends; Up on the first line recalls the previous prompt, and Down
+    on the last line the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "send"),

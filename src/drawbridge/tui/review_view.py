@@ -37,7 +37,7 @@ GUTTER: Final = 2
 class _Lines:
     """The lines of a hunk, with comments below them. Words that differ are not searched for until a line is drawn.
 
-    ``remarks``: the comments on the part; ``rest`` contains those whose lines are not shown here.
+    ``remarks``: the comments on the part. ``rest``: the drawn comments whose lines are not shown here.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class _Lines:
         self._plain = plain
         lead, end = len(around.before), len(found.lines) - len(around.after)
         self.body = plain.start(lead), plain.start(end)
-        """The lines that are decided on, without the context lines: the first one, and the one after the last."""
+        """The range of the hunk's own lines, without the context lines: the first line, and the line after the last."""
         self.end = found.end
         self.rest: list[Strip] = []
         self._cards: list[tuple[int, list[Strip]]] = []
@@ -181,7 +181,8 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Which lines of a part have been on the screen. ``layout``: the layout that their numbers refer to."""
+    """Which lines of a part have been on the screen. ``layout``: the width, and the line number that had to fit, when
+    the part was laid out; ``lines`` refers to that layout."""
 
     layout: tuple[int, int]
     lines: set[int]
@@ -193,7 +194,7 @@ class _Seen(NamedTuple):
 
 
 class ReviewView(ScrollView, can_focus=True):
-    """``show`` updates the list; the current change stays where it is on the screen."""
+    """The list of a review's changes. When ``show`` updates it, the current change stays where it is on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "step(1)", show=False),
@@ -204,7 +205,7 @@ class ReviewView(ScrollView, can_focus=True):
     ]
 
     class Looked(Message):
-        """Other lines are on the screen, or another change is the current one."""
+        """The lines on the screen, the current change or the chosen lines may have changed."""
 
     def __init__(self, painter: Painter) -> None:
         super().__init__(id="review")
@@ -226,7 +227,8 @@ class ReviewView(ScrollView, can_focus=True):
     # What is shown.
 
     def show(self, parts: Sequence[Part], words: str = "", remarks: Mapping[str, Remarks] | None = None) -> None:
-        """``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if unchanged."""
+        """Shows these parts. ``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if
+        unchanged."""
         before = [part.key for part in self._parts]
         self._parts, self._words = parts, words
         self._remarks = self._remarks if remarks is None else remarks
@@ -337,7 +339,8 @@ class ReviewView(ScrollView, can_focus=True):
         self._lay_out(self._place(self.current))
 
     def _lay_out(self, place: int | None) -> None:
-        """``place``: the line of the screen at which the current part was; None if it was not on the screen."""
+        """Lays out all parts. ``place``: the line of the screen at which the current part was; None if it was not on
+        the screen."""
         width = self.scrollable_content_region.width - GUTTER
         if width < 1:
             return
@@ -355,7 +358,8 @@ class ReviewView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def _lay_out_file(self, path: str, parts: Sequence[Part], known: Mapping[Hashable, _Block]) -> None:
-        """``known``: the blocks of the previous layout, which are reused if they are unchanged."""
+        """Adds the blocks of a file. ``known``: the blocks of the previous layout, which are reused if they are
+        unchanged."""
         file, width, text = parts[0].file, self._width, self._texts.get(path)
         highest, around = review_parts.highest(file), {} if text is None else review_parts.contexts(text, file)
         self._add(known, ("file", *_numbers(file), width), partial(self._heading, file))
@@ -422,7 +426,7 @@ class ReviewView(ScrollView, can_focus=True):
         if not shown.width or shown.width < self._width or not self.screen.is_active:
             return
         if self.app.animator.is_being_animated(self, "scroll_y"):
-            return  # what an animation passes was not read
+            return  # lines that an animation scrolls past do not count as seen
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
         for at in indices:

@@ -72,7 +72,7 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """Since when the stop key cancels what is scheduled (``time.monotonic``); None if it stops the run."""
+        """When the stop key began to cancel what is scheduled (``time.monotonic``); None if it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -100,7 +100,7 @@ class ConversationScreen(Screen[None]):
     # Drawing.
 
     def show(self) -> None:
-        """Draws what is known now."""
+        """Draws the client's current state."""
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or not self._is_there:
             return
@@ -126,12 +126,12 @@ class ConversationScreen(Screen[None]):
         card = self.card
         waits = wording.waits_until(self._client.project or {})
         keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
-        if keys != self._keys:  # the line of keys is only rebuilt when the keys change
+        if keys != self._keys:  # the footer is rebuilt only when the keys change
             self._keys = keys
             self.refresh_bindings()
 
     def tick(self) -> None:
-        """Updates what changes over time."""
+        """Updates the status line, which shows how long the run has taken."""
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or project is None or not self._is_there:
             return

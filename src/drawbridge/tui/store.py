@@ -13,7 +13,7 @@ class Projects:
     def __init__(self) -> None:
         self.all: dict[str, Project] = {}
         self.known = False
-        """False until the list has been received once."""
+        """Whether the list of projects has been received."""
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Applies one message of any type."""
@@ -59,7 +59,7 @@ class Projects:
 
     @property
     def waiting(self) -> int:
-        """The number of open requests in all projects."""
+        """The number of open approval requests in all projects."""
         return sum(len(project["approvals"]) for project in self.all.values())
 
     def named(self, name: str, directory: str) -> list[Project]:

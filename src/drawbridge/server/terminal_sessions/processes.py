@@ -1,6 +1,7 @@
 """The processes that have a terminal session's conversation open, and what each has reported about itself.
 
-``claude --continue`` in a second terminal opens the same conversation: then there are several, each with its own mode.
+``claude --continue`` in a second terminal opens the same conversation. The session then has several processes, each
+with its own mode.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Processes:
 
     @property
     def only(self) -> int | None:
-        """The process that has the conversation open; None if there are several, or it is not known."""
+        """The PID of the only process that has the conversation open; None if there are several, or if it is not
+        known."""
         return None if self._others else self.latest.pid
 
     @property

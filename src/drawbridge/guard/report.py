@@ -53,8 +53,8 @@ WAITING = ".waiting"
 Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
-"""The maximum number of seconds to wait before a tool that may write. The server ends it as soon as it has the state of
-the files, and after 5 s in any case."""
+"""The maximum number of seconds to wait before a tool that may write. The server ends the wait as soon as it has the
+state of the files, and after 5 s in any case."""
 
 REPLY_SECONDS = 1.0
 """Seconds in which the server has to report that the state of the files is not known yet, or to close the connection;

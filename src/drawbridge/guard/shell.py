@@ -2,8 +2,8 @@
 can. Pure, except that links are resolved.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
-words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough, since the
-result is only a question to the user.
+words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough: a needless
+question, or a denial if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations

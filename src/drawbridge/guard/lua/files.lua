@@ -5,7 +5,7 @@
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
-local REVISION = 2 -- of what `watch` sets up in Neovim; increase it when that changes
+local REVISION = 2 -- the version of what `watch` sets up in Neovim; increase it when that changes
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
 local EXACT = 2 ^ 53 -- above this, Lua rounds inode numbers
 local TICK = 0.01 -- seconds; a kernel's longest tick (100 Hz)
@@ -203,7 +203,7 @@ if not guard or guard.revision ~= REVISION then
     stamps = {},
     sure = {},
     told = {}, -- the changes on disk that an agent was informed of
-    notified = {}, -- those that the user was informed of
+    notified = {}, -- the changes on disk that the user was informed of
     reported = {},
     before = {},
     remembered = {},

@@ -124,8 +124,8 @@ def _answer(call: "calls.Call", settings: "Settings", environ: "Mapping[bytes, b
 
 
 def _can_be_a_name(path: str) -> bool:
-    """Whether ``path`` can be the name of a file. It may contain bytes that are not UTF-8, but not half a surrogate pair:
-    no editor could be asked about it."""
+    """Whether ``path`` can be the name of a file. It may contain bytes that are not UTF-8, but not half a surrogate
+    pair: no editor could be asked about it."""
     try:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:

@@ -89,7 +89,7 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """The selections in this project's editors, except in editors whose bridge already sends the agent the selection."""
+    """The selections in this project's editors, except in editors whose bridge already sends them to the agent."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (

@@ -55,7 +55,7 @@ class Change:
         return [line for lines in diff for line in lines.split("\n")]
 
     def check(self) -> None:
-        """Raises ``NotWritable`` if the file can't be written. A read-only file counts as such even for root."""
+        """Raises ``NotWritable`` if the file can't be written. A read-only file can't, even by root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
             raise NotWritable(f"{self.path} is read-only. Nothing was changed. Make it writable and run this again.")
@@ -117,7 +117,7 @@ def _mode(target: Path) -> int:
 
 
 def _keep(path: Path, content: bytes) -> Path:
-    """Writes a copy beside the path that only the user can read, and returns its path."""
+    """Writes a copy, which only the user can read, beside the path. Returns the path of the copy."""
     stem = f"{path.name}.drawbridge-{time.strftime('%Y%m%dT%H%M%S')}"
     for number in itertools.count(1):
         copy = path.with_name(f"{stem}{f'-{number}' if number > 1 else ''}.bak")

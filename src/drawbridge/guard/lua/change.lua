@@ -159,8 +159,8 @@ local function with_options(buf, options, run)
   return ok, problem
 end
 
---- Makes Neovim treat the buffer as equal to the file on disk, without reading or writing it: Neovim trusts a handler of
---- BufWriteCmd.
+--- Makes Neovim treat the buffer as equal to the file on disk, without reading or writing it: Neovim trusts a handler
+--- of BufWriteCmd.
 local function take_as_saved(buf)
   local group = api.nvim_create_augroup('drawbridge_guard_saved', {})
   local may_write = vim.o.write
@@ -193,8 +193,8 @@ local function close_undo_block(buf)
   end)
 end
 
---- Changes the text as one undo step, and makes Neovim treat the buffer as equal to the file on disk. Returns nil, or the
---- error if it failed; the text is then as before.
+--- Changes the text as one undo step, and makes Neovim treat the buffer as equal to the file on disk. Returns nil, or
+--- the error if it failed; the text is then as before.
 local function change(buf, edits, options)
   local tick = api.nvim_buf_get_changedtick(buf)
   close_undo_block(buf)

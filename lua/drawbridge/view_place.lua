@@ -74,7 +74,7 @@ local function restore_sizes(place)
   vim.o.cmdheight = place.screen.cmdheight
 end
 
---- Scrolls back the windows that were scrolled only by our windows. If the cursor has moved, the user has been there,
+--- Scrolls back the windows that only the plugin has scrolled. If the cursor has moved, the user has been there,
 --- except in a window that was `borrowed` for the view, which scrolled along with the other side.
 local function restore_views(place, borrowed)
   for _, saved in ipairs(place.windows) do

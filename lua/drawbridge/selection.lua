@@ -197,8 +197,8 @@ local function soon()
   timer:start(require('drawbridge.config').get().debounce_ms, 0, vim.schedule_wrap(report))
 end
 
---- Keeps a selection that ends, perhaps because the focus moves to the agent's terminal: `report` sends it if no file is
---- current by then.
+--- Keeps a selection that ends, perhaps because the focus moves to the agent's terminal: `report` sends it if no file
+--- is current by then.
 local function mode_changed()
   local kind = VISUAL[vim.v.event.old_mode:sub(1, 1)]
   if kind and not VISUAL[vim.v.event.new_mode:sub(1, 1)] and in_file() then

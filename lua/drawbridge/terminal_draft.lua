@@ -1,8 +1,8 @@
 --- Whether the user is in the middle of typing something into a terminal. A view that opens then would receive the rest of
 --- the text.
 ---
---- An agent's prompt box shows its unsent text. Once a dialog has replaced the box, typing is no longer possible: the text
---- in the box stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
+--- An agent's prompt box shows its unsent text. Once a dialog has replaced the box, typing is no longer possible: the
+--- text in the box stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
 local prompt_box = require('drawbridge.prompt_box')
 
 local M = {}

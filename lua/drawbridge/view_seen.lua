@@ -57,8 +57,8 @@ function M.common(ranges, others)
   return found
 end
 
---- `ranges` after the rows from `first` to `last` were replaced by the rows from `first` to `new_last`. A range that was
---- replaced in part includes all of the new rows.
+--- `ranges` after the rows from `first` to `last` were replaced by the rows from `first` to `new_last`. A range that
+--- was replaced in part includes all of the new rows.
 ---@param ranges integer[][]
 ---@return integer[][]
 function M.shifted(ranges, first, last, new_last)
@@ -314,8 +314,8 @@ local function beside(entry, old_row)
   end))
 end
 
---- The row above which the inline view shows a removed row, and the number of removed lines of that hunk from the removed
---- row on.
+--- The row above which the inline view shows a removed row, and the number of the hunk's removed lines from that one
+--- on.
 local function below_removed(entry, old_row)
   for _, span in ipairs(entry.unseen.spans) do
     if span[3] <= old_row and old_row < span[4] then

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from json.decoder import scanstring  # type: ignore[attr-defined]  # the stub lacks it; json.loads itself reads strings with it
+from json.decoder import scanstring  # type: ignore[attr-defined]  # json.loads itself reads strings with it
 from typing import Any, NamedTuple, TypeAlias
 
 DEEPEST = 200

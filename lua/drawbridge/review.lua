@@ -1,4 +1,4 @@
---- Proposals: which are waiting, which are shown, and the one decision on each.
+--- Proposals: which are waiting, which are shown, and the user's decision on each.
 local bar = require('drawbridge.view_bar')
 local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
@@ -119,7 +119,7 @@ end
 local function watch()
   if not watching then
     watching = vim.api.nvim_create_augroup('drawbridge_review', {})
-    -- A float stays on its tab page.
+    -- A floating window stays on its tab page, so the notice has to be shown on the new one.
     vim.api.nvim_create_autocmd({ 'TabEnter', 'TermEnter', 'TermLeave' }, {
       group = watching,
       callback = vim.schedule_wrap(update_notice),

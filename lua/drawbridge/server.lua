@@ -9,7 +9,7 @@ local M = {}
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from the closed stdin to SIGTERM
 local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
-local FIRST_PAUSE = 100 -- ms before the first restart; each further one waits twice as long
+local FIRST_PAUSE = 100 -- ms before the first restart; each later pause is twice as long as the one before
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
 

@@ -149,7 +149,7 @@ function M.mark(buffer, hunks, clear)
     if #hunk.removed > 0 then
       mark(math.min(hunk.first, count - 1), 0, {
         virt_lines = M.removed_lines(hunk, tabstop, gutter),
-        -- After the last line, there is no line that they could be above.
+        -- After the last line, there is no line above which they could be shown.
         virt_lines_above = hunk.first < count,
         virt_lines_leftcol = true,
       })

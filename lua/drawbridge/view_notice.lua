@@ -7,7 +7,7 @@ local M = {}
 
 local COLORS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
-local BORDER = 2 -- cells of both sides
+local BORDER = 2 -- cells of the border on both sides
 local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice about what is waiting, which may be below

@@ -145,7 +145,7 @@ function M.start(entry)
   })
 end
 
---- Updates the changed rows after edits of the proposed text: what is no longer a change need not be seen.
+--- Updates the changed rows after edits of the proposed text: a row that is no longer changed need not be seen.
 ---@param entry drawbridge.Entry
 ---@param rows integer[]
 function M.update(entry, rows)

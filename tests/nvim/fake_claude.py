@@ -1,4 +1,4 @@
-"""A fake ``claude`` for a terminal: it only draws a prompt box, like that of the real one (2.1.329).
+"""A fake ``claude`` for a terminal: it only draws a prompt box, like the real one's (2.1.329).
 
 It writes what it receives to the file that its argument names. A test changes what it shows by sending Ctrl-A, a
 letter, the text in the box, and Ctrl-A.

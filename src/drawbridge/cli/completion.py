@@ -1,4 +1,5 @@
-"""``drawbridge completion``: the script that completes commands and flags in bash, zsh and fish, from the parser."""
+"""``drawbridge completion``: prints a script that completes commands and flags in bash, zsh or fish, made from the
+parser."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _holding(self) -> Iterator[None]:
-        """Delays notices until its end."""
+        """Delays notices until the end of the block."""
         self._held = []
         try:
             yield

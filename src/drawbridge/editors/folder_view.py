@@ -14,7 +14,7 @@ from drawbridge.text import format_changes, split
 from drawbridge.text.hunks import Row, unified
 
 LOG_COLUMNS: Final = 1_000
-"""The maximum number of characters of one line, where the output is not a terminal."""
+"""The maximum number of characters in one line if the output is not a terminal."""
 
 QUESTION_LINES: Final = 3
 """Lines of a terminal that a page leaves to the question below it."""

@@ -320,7 +320,7 @@ class Decided(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """The editor ended or its connection broke. The last event."""
+    """The editor has ended, or its connection broke. No event follows."""
 
 
 EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | TerminalsChanged | Decided | ReviewEvent | Gone

@@ -281,7 +281,7 @@ class ClaudeClient:
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
-        """Records whether the CLI asks before it writes, which shows in its calls."""
+        """Records whether the CLI asks before it writes, as its calls show."""
         uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
         if call.tool == "openDiff":
             self._set_unasked(False)

@@ -173,7 +173,7 @@ def _open_files(result: Any) -> list[str]:
 
 
 def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
-    """One entry for each process, which may have several sockets; those of ``directory`` first."""
+    """One entry for each process, which may have several sockets. Editors of ``directory`` come first."""
     by_pid: dict[tuple[str, int], list[ask.Answer]] = {}
     for answer in answers:
         if _is_snapshot(answer.result):

@@ -103,7 +103,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Places:
-    """The directories of one Neovim."""
+    """The program of one Neovim, and its directories."""
 
     nvim: str
     data: Path

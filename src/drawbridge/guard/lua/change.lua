@@ -146,7 +146,7 @@ local function keep_views(buf, change)
   return ok, problem
 end
 
---- Runs `run` while these options of the buffer have other values.
+--- Runs `run` while the buffer's options have these values.
 local function with_options(buf, options, run)
   local former = {}
   for name, value in pairs(options) do

@@ -143,9 +143,9 @@ local function stamp(buf)
   return found and ('%d.%09d %d'):format(found.mtime.sec, found.mtime.nsec, found.size) or 'none'
 end
 
---- Whether the file was written after the first unsaved change. Undo entries have whole seconds, from a clock that is up to
---- one tick behind that of file times (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that was made
---- after it.
+--- Whether the file was written after the first unsaved change. Undo entries have whole seconds, and their clock can be
+--- one tick behind the clock of file times (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that
+--- was made after it.
 local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)

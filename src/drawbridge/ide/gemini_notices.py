@@ -51,7 +51,7 @@ class ContextUpdate(_Notice, frozen=True):
 
 
 class DiffAccepted(_Notice, frozen=True):
-    """``file_path``, here and in ``DiffRejected``: exactly as in openDiff, since the CLI looks it up."""
+    """``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff, since the CLI looks it up."""
 
     file_path: str
     content: str

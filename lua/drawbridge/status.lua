@@ -212,7 +212,7 @@ local function rows(now, guard)
   return said
 end
 
---- The options of the window: in the middle of the screen, and large enough for the lines.
+--- The options of a window in the middle of the screen that is large enough for the lines.
 local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do

@@ -1,4 +1,4 @@
-"""What a large proposal costs: its texts are read and split once, and only the texts stay while a person decides."""
+"""What a large proposal costs: its texts are read and split once, and only they stay in memory until the decision."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def traced() -> Iterator[None]:
 
 
 async def proposed(rig: Workstation, reviews: Reviews, path: Path) -> asyncio.Task[object]:
-    """A proposal that is in front of the person."""
+    """Makes a proposal, and returns its task once the person sees it."""
     task: asyncio.Task[object] = asyncio.create_task(reviews.review("agent", "Claude Code", str(path), NEW, "tab"))
     await rig.person.until("local p = require('drawbridge.review').pending()[1] return p and p.shown")
     await rig.quiet()

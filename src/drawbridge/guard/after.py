@@ -1,4 +1,5 @@
-"""After a write: clean buffers are reloaded, those with unsaved changes are left alone or merged, and the agent is informed."""
+"""After a write: buffers without unsaved changes are reloaded, the others are left alone or merged, and the agent is
+informed."""
 
 from __future__ import annotations
 

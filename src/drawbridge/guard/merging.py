@@ -107,4 +107,4 @@ def _forget_old(directory: str) -> None:
             if time.time() - entry.stat().st_mtime > BASE_SECONDS:
                 os.unlink(entry.path)
         except FileNotFoundError:
-            pass  # another hook was quicker
+            pass  # another hook has removed it

@@ -132,9 +132,9 @@ class Subscriptions:
 
     def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:
         """Removes a subscription of this device. An endpoint of another device is ignored. Raises ``NotPrivate``."""
-        endpoint = self._posted_to(command.endpoint)
-        if any(one.endpoint == endpoint and one.device_id == who.device_id for one in self):
-            self.remove(endpoint or "")
+        mine = self.own(command.endpoint, who)
+        if mine is not None:
+            self.remove(mine.endpoint)
 
     def remove(self, endpoint: str) -> None:
         """Removes a subscription, if it exists. Raises ``NotPrivate``."""

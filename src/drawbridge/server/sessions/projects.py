@@ -121,6 +121,7 @@ class Projects:
                 logger.error("the project in %s can't be read at present: %s", directory.name, error)
             self._unreadable.add(directory.name)
         except (metadata.Damaged, DrawbridgeError) as error:
+            self._unreadable.discard(directory.name)
             self._quarantine(directory, str(error))
         return None
 

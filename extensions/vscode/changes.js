@@ -20,7 +20,7 @@ const DISCONNECTED = 'The agent server is not running. You can decide on changes
 
 const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them.';
 
-/** VS Code does not know what a line of a list is about while it reads the list again. */
+/** The warning for a command without its list entry: VS Code passes none while it reads the list again. */
 const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds for which a message in the status bar is shown. */
@@ -36,8 +36,8 @@ class Changes {
   /**
    * @param {typeof import('vscode')} vscode the API
    * @param {import('./paths').PathOf} pathOf
-   * @param {{isModified: (path: string) => Promise<boolean>, log: (text: string) => void}} around `isModified`: whether a file
-   *   has unsaved changes in this window
+   * @param {{isModified: (path: string) => Promise<boolean>, log: (text: string) => void}} around `isModified`: whether
+   *   a file has unsaved changes in this window
    */
   constructor(vscode, pathOf, around) {
     this._vscode = vscode;

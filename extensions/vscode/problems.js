@@ -8,7 +8,9 @@ const MOST_REMEMBERED = 200;
 const REPORT_DELAY = 50;
 
 /**
- * @typedef {{line: number, severity: string, message: string, source: string | null, code: string | null}} Problem the line is 1-based
+ * `line` is 1-based.
+ *
+ * @typedef {{line: number, severity: string, message: string, source: string | null, code: string | null}} Problem
  */
 
 /**

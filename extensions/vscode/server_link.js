@@ -1,5 +1,5 @@
-// The connection to this user's agent server on this machine, if one is running: its private socket, one JSON object per
-// line. src/drawbridge/protocols/local_ipc.py describes the messages.
+// The connection to this user's agent server on this machine, if one is running: its private socket, one JSON object
+// per line. src/drawbridge/protocols/local_ipc.py describes the messages.
 'use strict';
 
 const { randomUUID } = require('node:crypto');

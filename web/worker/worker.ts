@@ -72,7 +72,7 @@ type Push = {
 /** The data of a notification. `answer`: the request that its buttons decide on. */
 type Carried = { address: string; answer?: { project: string; approval: string; token: string } };
 
-// Browsers require a notification for each push; while the page is visible, the notification is closed immediately.
+// Browsers require a notification for each push; while the web UI is visible, it is closed immediately.
 self.addEventListener('push', (event) => {
   const { title, body, project, ...rest } = (event.data?.json() ?? {}) as Push;
   event.waitUntil(notify({ title: String(title), body: String(body), project: String(project), ...rest }));

@@ -199,7 +199,10 @@ export class ApprovalCard {
     questions.isUnread.value = questions.unread(shown) !== undefined;
   }
 
-  /** Scrolls to what has to be read before all questions, or the current one, are answered. Returns whether anything has. */
+  /**
+   * Scrolls to what has to be read before all questions, or those with these indexes, are answered. Returns false if
+   * nothing has to be read.
+   */
   _leadsOn(questions: Questions, indexes?: number[]) {
     const name = questions.unread(indexes);
     if (name === undefined) return false;
@@ -211,7 +214,7 @@ export class ApprovalCard {
     return true;
   }
 
-  /** Scrolls to what has to be read before the next question is shown. Returns whether anything has. */
+  /** Scrolls to what has to be read before the next question is shown. Returns false if nothing has to be read. */
   leadsOn() {
     const { questions } = this;
     return questions !== undefined && this._leadsOn(questions, [questions.at.value]);
@@ -248,7 +251,7 @@ export class ApprovalCard {
     const { activeElement } = document;
     const isReading = activeElement?.matches('.reads') && this.element.contains(activeElement);
     this._draw();
-    // Another press of the same key must not answer.
+    // Without the button, the focus is on the card: another press of the same key must not answer.
     if (isReading) this.element.focus({ preventScroll: true });
   }
 

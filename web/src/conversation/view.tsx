@@ -183,7 +183,7 @@ export class ConversationView {
     return this.foot.composer;
   }
 
-  /** Changes whenever the available controls change. */
+  /** A key that changes whenever the available controls change. */
   get _kind() {
     const { desk, modes } = this._project ?? {};
     return `${desk?.state} ${desk?.prompts} ${modes}`;

@@ -446,8 +446,10 @@ function coloured(text: string, spans: Span[] | undefined, marks: [number, numbe
   return found;
 }
 
-/** Splits a part of a line wherever a mark begins or ends. `start`: the part's position in the line. Returns the pieces,
- * each with whether it is marked. */
+/**
+ * Splits a part of a line wherever a mark begins or ends. `start`: the part's position in the line. Returns the pieces
+ * and, for each, whether it is marked.
+ */
 function parts(text: string, start: number, marks: [number, number][]): [string, boolean][] {
   const found: [string, boolean][] = [];
   let at = start;

@@ -90,7 +90,7 @@ export const modeWords = (project: any, mode: string, offers?: ModeOffer[]): str
 
 /**
  * The modes to choose from: the agent's own modes, otherwise those of the server's modes that it accepts.
- * @param hello the server's reply
+ * @param hello the server's reply to `hello`
  */
 export const modesOf = (project: any, hello?: Pick<Hello, 'modes' | 'mode_offers'>): string[] =>
   project?.modes ?? (hello?.mode_offers ?? []).map((one) => one.name).filter((name) => hello?.modes.includes(name));

@@ -117,8 +117,10 @@ export class Connection {
     this._begin();
   }
 
-  /** Sends a request that needs an answer, because a network may be lost without notice, above all while the device
-   * sleeps, and the socket still seems open for minutes. */
+  /**
+   * Checks with a request whether the connection still works: a network may be lost without notice, above all while the
+   * device sleeps, and the socket still seems open for minutes.
+   */
   check() {
     if (this.state !== 'open' || this._doubt !== undefined) return;
     this._doubt = this._later(() => this.lost(), PATIENCE);

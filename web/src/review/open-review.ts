@@ -113,7 +113,7 @@ export class OpenReview {
   _loading: Promise<void> | undefined;
   /** The request after the one that is under way. */
   _next: Promise<void> | undefined;
-  /** The number of the last request when a comment was reported: answers up to it may not contain that comment yet. */
+  /** The number of the last request when a comment was reported: answers to it or earlier ones may not contain it yet. */
   _toldAt = 0;
   _isOver = false;
   _newsEnd: ReturnType<typeof setTimeout> | undefined;
@@ -156,7 +156,7 @@ export class OpenReview {
     if (hunk) this._seen.add(key);
   }
 
-  /** Whether the part has come since the user last looked at the review. */
+  /** Whether the part was added to the review after the user last looked at it. */
   isNew({ key, hunk, isGone }: Part): boolean {
     const looked = this._lookedAt.value;
     return looked.size > 0 && hunk !== undefined && !isGone && !looked.has(key);

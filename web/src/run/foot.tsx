@@ -147,7 +147,7 @@ export class Foot {
           images:
             !project.desk &&
             may('blob_put') &&
-            // Until the server's hello has arrived, an agent is expected to see images; the server gives it a path if it does not.
+            // Until the server's hello has arrived, images are accepted: an agent that can't see them gets their path.
             (client.hello?.pictures?.includes(this.chosen.agent ?? project.agent) ?? true),
         },
         steers,

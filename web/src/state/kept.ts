@@ -146,7 +146,7 @@ export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.string
 /** A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it. */
 export type Sent = { project: string; prompt: string; seq?: number };
 
-/** By run id. */
+/** This browser's prompts that wait for their runs, by run id. */
 export const sent = (): Record<string, Sent> => json('sent', {});
 export function keepSent(run: string, one: Sent | undefined) {
   const { [run]: last, ...others } = sent();

@@ -327,7 +327,7 @@ export class Client extends EventTarget {
     await this._join();
   }
 
-  /** The id of the session that a project's next run continues, for `session_messages`; undefined if there is none. */
+  /** The `session_messages` id of the session that a project's next run continues; undefined if there isn’t one. */
   async _currentSession({ id, session_id }: any): Promise<string | undefined> {
     if (session_id) return session_id;
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });

@@ -1,4 +1,4 @@
-// What the cards of approvals are made of, without a page.
+// The modules behind the cards of approval requests, without a browser.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -166,7 +166,7 @@ test('a common reason is added to the message, and removed again', () => {
   assert.equal(toggled(wrong.text, wrong), '');
 });
 
-/** A replacement, as CodeMirror maps positions through it. */
+/** A replacement that maps positions as CodeMirror does. */
 const replaced = (from, to, length) => ({
   mapPos: (at, side) => {
     if (at < from || (at === from && side < 0)) return at;

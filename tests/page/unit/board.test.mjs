@@ -28,7 +28,7 @@ Object.assign(globalThis.document, {
 const { Board } = await import('../../../web/src/review/board.ts');
 const kept = await import('../../../web/src/state/kept.ts');
 
-/** An element at a place on a screen whose view is 500 pixels high. */
+/** An element at a position in a view that is 500 pixels tall. */
 function place(top, height) {
   const classes = new Set();
   return {
@@ -63,7 +63,7 @@ function place(top, height) {
   };
 }
 
-/** A board with parts at these places, and what was decided by keys. */
+/** A board with parts at these positions, and the decisions that were made by keys. */
 function made(places) {
   const decided = [];
   const parts = places.map((_, n) => ({ key: `p${n}`, path: 'f', hunk: { id: `p${n}` } }));

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { Client } from '../../../web/src/protocol/client.ts';
 import * as kept from '../../../web/src/state/kept.ts';
 
-globalThis.navigator ??= { userAgent: '' }; // as a browser has them, and older Nodes have not
+globalThis.navigator ??= { userAgent: '' }; // older versions of Node.js do not have these globals
 globalThis.CustomEvent ??= class extends Event {
   constructor(type, { detail } = {}) {
     super(type);
@@ -45,7 +45,7 @@ const said = (seq) => ({
 });
 const rest = () => new Promise((later) => setImmediate(later));
 
-/** A client whose server is the test: `answers` says for each type what its answer's data are. */
+/** A client whose server is the test. `answers`: by type, a function that returns the answer to a request. */
 function world(answers) {
   const sockets = [];
   const asked = [];
@@ -392,7 +392,7 @@ test('going to the end stops a jump', async () => {
   assert.notEqual(client.conversation.first, 500);
 });
 
-/** A project with a session `s` of 200 records. @param answers for each type, in place of the server's */
+/** A project with a session `s` of 200 records. @param answers by type, in place of the server's answers */
 const withSession = (answers = {}) =>
   world({
     ...server(
@@ -495,7 +495,7 @@ const event = (seq, subtype, message) => ({
   message: { type: 'system', subtype, message },
 });
 
-/** Sends a prompt into the queue of `p`, as `run_2`, whose record is the seventh. */
+/** Adds a prompt to the queue of `p`, as `run_2`. Its record has the number 7. */
 async function queues(more = {}) {
   const one = world({
     ...server(
@@ -518,7 +518,7 @@ async function queues(more = {}) {
   return { ...one, accepts };
 }
 
-/** Opens another window, with a history of 300 records. @param records the records after the prompt's */
+/** Opens another window, with a history of 300 records. @param records the records after the prompt's record */
 async function returns(records, queue = []) {
   const one = world({
     ...server(

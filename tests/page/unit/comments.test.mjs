@@ -90,7 +90,7 @@ test('a suggestion consists of whole lines with the line ends of the file', () =
   assert.equal(model.suggestedText('a\n', ''), '');
 });
 
-// With a server
+// With a server.
 
 class Server {
   constructor(scope = 'admin') {
@@ -121,7 +121,7 @@ class Server {
 const LINES = model.linesOn(HUNK, CONTEXT);
 const PART = { key: 'h', path: 'f', hunk: HUNK };
 
-/** @param load what the server has when the review is requested again */
+/** @param load is called with the comments when the review is requested again */
 function made(project, { load = () => {}, server = new Server(), files = [shown('f', HUNK)] } = {}) {
   const comments = new Comments(server, project, signal(files), async () => load(comments));
   return { server, comments };
@@ -155,7 +155,7 @@ test('what is half typed is there after a reload, at its lines', () => {
   const { comments: again } = made('half');
   const [one] = again.writings.value;
   assert.deepEqual([one.text.value, one.quote], ['Half', 'old 5\nold 6\n']);
-  // The hunk is three lines below now.
+  // The hunk is now three lines further down.
   const moved = { ...HUNK, old_start: 8 };
   const place = placeOf(one, moved);
   assert.deepEqual(place, { side: 'old', line: 8, end: 9 });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Connection } from '../../../web/src/protocol/connection.ts';
 
-/** A world of sockets that a test holds in its hands. */
+/** A connection whose sockets and timers the test controls. */
 function world() {
   const sockets = [];
   const timers = [];

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { common, compare, difference, hasGaps } from '../../../web/src/diff/lines.ts';
 import { blocksOf, linesIn, STEP } from '../../../web/src/diff/rows.ts';
 
-/** The texts that the rows of a difference tell, with all context. */
+/** The text of one side of a diff, from its rows with all context. */
 function told({ hunks }, side) {
   return hunks
     .flatMap(({ rows }) => rows)
@@ -117,7 +117,7 @@ test('many changes in a long text are found separately', () => {
   const random = (below) => (state = (state * 1103515245 + 12345) % 2147483648) % below;
   const old = Array.from({ length: 8000 }, (_, n) => (random(10) ? `line ${n}` : 'end'));
   const fresh = old.flatMap((line) => [[line], [line], [line], [line], [], [`${line}!`], [line, 'more']][random(7)]);
-  // A part that has moved is removed in one place and added in the other.
+  // A part that was moved is removed in one place and added in the other.
   fresh.splice(500, 0, ...fresh.splice(3000, 50));
   const found = compare(`${old.join('\n')}\n`, `${fresh.join('\n')}\n`);
   assert.equal(found.rough, false);

@@ -5,7 +5,7 @@ import './dom.mjs';
 
 const { highlight, isColoured, languageOf } = await import('../../../web/src/text/highlight.ts');
 
-/** What has a kind in each line, as `kind:text`. */
+/** The parts of each line that have a kind, as `kind:text`. */
 const kinds = async (code, language) =>
   (await highlight(code, language)).map((line) =>
     line.filter(({ kind }) => kind).map(({ kind, text }) => `${kind}:${text}`),
@@ -96,7 +96,7 @@ test('no text keeps the grammars busy', async () => {
     md: '> '.repeat(500),
     json: '['.repeat(50_000),
   };
-  // Of the processor: others may use it at the same time.
+  // CPU time of this process, because other processes may run at the same time.
   const milliseconds = () => {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1000;

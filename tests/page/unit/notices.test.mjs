@@ -1,4 +1,4 @@
-// The notification of a run's end, with what there is to review.
+// The notification about a run's end, with the numbers of the review.
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, mock, test } from 'node:test';
@@ -56,7 +56,7 @@ function define(name, value) {
   Object.defineProperty(globalThis, name, { configurable: true, writable: true, value });
 }
 
-/** After what was promised. */
+/** Resolves after all pending promises have been settled. */
 const settled = () => new Promise((later) => setImmediate(later));
 
 function watched() {

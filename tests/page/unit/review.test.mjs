@@ -41,7 +41,7 @@ test('an address names the review of a project', () => {
   assert.deepEqual(placeIn('#/p/proj_1/reviews'), { view: 'home' });
 });
 
-// The lines
+// Lines.
 
 const TEXT = Array.from({ length: 20 }, (_, n) => `line ${n + 1}\n`).join('');
 const rowsOf = (difference) => difference.hunks[0].rows.map(({ old, new: fresh }) => [old?.number, fresh?.number]);
@@ -107,7 +107,7 @@ test('long hunks and long lines are cut', () => {
   assert.equal(model.isCut(hunk('a', { added: `${'x'.repeat(3000)}\n` })), true);
 });
 
-// Words
+// Words.
 
 test('what has no lines is said in words', () => {
   const mode = hunk('m', { kind: 'mode', removed: '', added: '' });
@@ -134,7 +134,7 @@ test('an edit has the line ends of the file and of the last line', () => {
   assert.equal(model.canEdit(file('f', [], { change: 'added' }), hunk('a', { kind: 'file' })), true);
 });
 
-// The order of the parts
+// The order of the parts.
 
 test('the next part that is left follows, at the end the last one', () => {
   assert.equal(model.follow([], ['a', 'b'], undefined), 'a');
@@ -164,7 +164,7 @@ test('a part that is gone stays in its place, and files that are the same stay t
   );
 });
 
-// With a server
+// With a server.
 
 const B = hunk('b', { new_start: 9 });
 
@@ -408,7 +408,7 @@ test('a review that the server can’t read now stays as it was', async () => {
 
 const BOARD = { add: () => () => {} };
 
-/** What a part draws first. */
+/** The first render of a part. */
 const lookOf = async (found, number = 0, rights = { mayDecide: true, whyNot: '' }) => {
   const [{ file: of }] = found.files.value;
   const props = { file: of, part: found.parts.value[number], place: '', review: found, board: BOARD, rights, acts: {} };
@@ -417,7 +417,7 @@ const lookOf = async (found, number = 0, rights = { mayDecide: true, whyNot: '' 
   return look;
 };
 
-/** Those with words: not the numbers of the lines. */
+/** The buttons with words; line numbers are left out. */
 const buttonsOf = (element) => {
   const found = [];
   const visit = (one) => {
@@ -454,7 +454,7 @@ test('what is cut has to be shown before it is decided', async () => {
   assert.deepEqual(buttonsOf(look).slice(1), ['Keepa (off)', 'Undou (off)', 'Edite']);
 });
 
-// The numbers of the buttons that lead here
+// The numbers on the buttons that open the review.
 
 test('the numbers of a review are those of the last message about it', () => {
   const server = new Server();

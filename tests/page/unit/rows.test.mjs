@@ -10,7 +10,7 @@ const { groupWords, nowWords, subject, verb } = await import('../../../web/src/c
 
 const ROOT = '/work/blog';
 
-/** Items of a conversation of these messages, each a record. */
+/** The items of a conversation in which each of these messages is a record. */
 function itemsOf(...messages) {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 0, run: null, queue: [], open_approvals: [] }, true);
@@ -39,7 +39,7 @@ const asked = (id, tool_name, input) => event('permission_request', { approval_i
 const resolved = (id, more = {}) =>
   event('permission_resolved', { approval_id: id, by: 'a', decision: 'allow', ...more });
 
-/** Rows in short: a group as a list, a call by its state. */
+/** Rows in a short form: a group as a list, a call as its state. */
 const shape = (rows) =>
   rows.map((row) =>
     row.kind === 'group'

@@ -357,7 +357,7 @@ class Changes {
     const node = editor && this._files.get(this._pathOf(editor.document.uri) ?? '');
     if (!editor || !node?.file) return this._warn(NONE_HERE);
     if (!isHunk || !node.children.length) return this._decide(decision, node, false);
-    if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines are not those of the review
+    if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines differ from the lines in the review
     const hunk = model.hunkAt(node.file, editor.selection.active.line);
     const found = node.children.find((child) => child.hunk === hunk);
     return found ? this._decide(decision, found, true) : this._warn(NONE_HERE);

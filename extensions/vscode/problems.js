@@ -1,4 +1,4 @@
-// Errors and warnings that an edit introduced: those that a file has now and did not have before.
+// Errors and warnings that an edit introduced: the file has them now and did not have them before.
 'use strict';
 
 const MOST = 20;

@@ -9,7 +9,7 @@ export type Option = { label: string; description?: string; preview?: string };
 /** What the user has chosen and written for one question. */
 type Begun = { chosen: string[]; own: string };
 
-/** The fields without those that are drawn. */
+/** The fields that are not drawn. */
 const without = (fields: any, drawn: (name: string, value: any) => boolean) =>
   Object.fromEntries(Object.entries(fields ?? {}).filter(([name, value]) => !drawn(name, value)));
 

@@ -134,7 +134,7 @@ export function SideBySide() {
   );
 }
 
-/** Without wrapping, text beyond the edge has to be shown before the change can be accepted. */
+/** If lines are not wrapped, text beyond the edge has to be shown before the change can be accepted. */
 function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
   const [isCut, setCut] = useState(true);
   useLayoutEffect(() => {

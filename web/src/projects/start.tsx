@@ -191,7 +191,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
       </p>
       <div class="choices" id="folders" role="listbox" aria-label="Folders" ref={list}>
         {found.map((place, index) => (
-          // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the field above
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the field above handles the keys
           <div
             key={place.path}
             id={`folder-${index}`}

@@ -57,7 +57,7 @@ export function shownFiles(
   });
 }
 
-/** The files with only these parts, and those that are shown although they are no longer in the review. */
+/** The files with only these parts and the parts that are shown although they are no longer in the review. */
 export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) => boolean): ShownFile[] =>
   files
     .map(({ file, parts }) => ({ file, parts: parts.filter((part) => part.isGone || isWanted(part)) }))

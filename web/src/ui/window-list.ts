@@ -83,7 +83,7 @@ export class WindowList {
     this._place(0, 0);
   }
 
-  /** Replaces the items; those that were already shown are recognized by their keys. */
+  /** Replaces the items; items that were already shown are recognized by their keys. */
   update(items: any[]) {
     const first = this._first;
     const length = this._to - this._from;

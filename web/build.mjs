@@ -1,6 +1,6 @@
-// Builds the web UI: `node build.mjs OUT` builds it from src/ and static/ in the folder OUT, which contains nothing else
-// afterwards. `node build.mjs --units OUT FILE…` turns each test FILE into a module that Node.js can run.
-// tools/page.py calls it.
+// Builds the web UI: `node build.mjs OUT` builds it from src/ and static/ in the folder OUT, which then contains nothing
+// else. `node build.mjs --units OUT FILE…` turns each test FILE into a module that Node.js can run. tools/page.py runs
+// these commands.
 import { createHash } from 'node:crypto';
 import fs from 'node:fs/promises';
 import path from 'node:path';
@@ -87,7 +87,7 @@ async function ahead(out, parts) {
   });
 }
 
-/** Builds the service worker, which caches the first parts of the web UI on the first visit, and other parts once used. */
+/** Builds the service worker, which caches the first parts of the web UI on the first visit, others after their use. */
 async function worker(out, parts) {
   const names = (await fs.readdir(out)).sort();
   const hash = createHash('sha256');

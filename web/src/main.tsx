@@ -245,7 +245,7 @@ function replaceAccess(what: string, yes: string, act: () => void) {
   ));
 }
 
-/** Uses the code of a sign-in link once the server has accepted this device's token, unless the token allows as much. */
+/** Uses the code of a sign-in link once the server has accepted this device's token, if the token allows less. */
 function takeOffered() {
   const code = offered;
   offered = undefined;

@@ -117,8 +117,8 @@ export class Sight {
 }
 
 /**
- * Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or some
- * of its content is wider than the card.
+ * Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or
+ * some of its content is wider than the card.
  */
 export type Cut = 'zoomed' | 'wide' | undefined;
 

@@ -38,10 +38,13 @@ self.addEventListener('fetch', (event) => {
   event.respondWith(answer(request));
 });
 
-/** The server's file if it can be reached, so that the web UI has the server's version; otherwise the cached one. */
+/**
+ * A cached part; for any other file, the server's version if the server can be reached, so that the web UI is the one
+ * that belongs to the server, otherwise the cached version.
+ */
 async function answer(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
-  // The name of a part changes with its content.
+  // A cached part is never outdated: its name changes with its content.
   const isPart = new URL(request.url).pathname.startsWith('/part-');
   const known = await cache.match(request, { ignoreSearch: true });
   if (isPart && known) return known;

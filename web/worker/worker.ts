@@ -39,8 +39,8 @@ self.addEventListener('fetch', (event) => {
 });
 
 /**
- * A cached part; for any other file, the server's version if the server can be reached, so that the web UI is the one
- * that belongs to the server, otherwise the cached version.
+ * A part comes from the cache if it is there. Any other file comes from the server if that can be reached, so that the
+ * web UI has the server's version, and otherwise from the cache.
  */
 async function answer(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);

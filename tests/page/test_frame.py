@@ -468,7 +468,7 @@ def test_an_old_browser_is_told(browser: Browser, server: Server) -> None:
 
 
 def test_the_first_view_takes_three_round_trips_and_100_kb(browser: Browser, server: Server, address: str) -> None:
-    """A file that is named only in another script would take a fourth round trip."""
+    """A file that only another file names would be loaded one round trip later."""
     page = programs.page()
     index = (page / "index.html").read_text()
     named = set(re.findall(r'(?:href|src)="([^"#]+\.(?:js|css))"', index))

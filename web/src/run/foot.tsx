@@ -120,7 +120,7 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
-  /** Ends the idle process and its schedule. A plain stop does not, because it may arrive after the end of the run. */
+  /** Ends the idle process and its schedule. A plain stop does not end them: it may arrive after the end of the run. */
   private cancelSchedule = () =>
     void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
 

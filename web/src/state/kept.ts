@@ -125,7 +125,7 @@ export function keepPrompt(project: string, prompt: string) {
   set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
 }
 
-/** Removes what belongs to projects that are no longer there, and drafts of answers that are older than `ANSWER_KEPT`,
+/** Removes what belongs to projects that no longer exist, and drafts of answers that are older than `ANSWER_KEPT`,
  * unless their approval requests are open. */
 export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
   const ids = new Set(projects.map(({ id }) => id));

@@ -94,7 +94,7 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
-/** Why nothing counts as seen now, and what to do. */
+/** Explains why nothing in the card counts as seen now, and what to do. */
 export function Beyond({ card }: Pick<CardProps, 'card'>) {
   if (card.cut.value === 'zoomed') return <p class="hint zoomed">Zoom out to see the full width.</p>;
   if (card.cut.value !== 'wide') return null;

@@ -335,7 +335,7 @@ export class ApprovalCard {
     this.element.querySelector<HTMLElement>('.rejecting textarea')?.focus();
   }
 
-  /** Goes back to reading; what was written is kept. Returns whether there was anything to go back from. */
+  /** Goes back to reading; what was written is kept. Returns false if the mode did not change. */
   back() {
     if (this.mode === 'read' || this.answered) return false;
     if (this.mode === 'edit' && !this.isEdited) this.text = this.fields = undefined;

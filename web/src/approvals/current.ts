@@ -195,7 +195,7 @@ export class Current<Card extends Decidable> {
     this._resized.observe(scroller);
     for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
     document.addEventListener('visibilitychange', this._changed);
-    document.addEventListener('close', this._changed, true); // of a dialog
+    document.addEventListener('close', this._changed, true); // when a dialog closes
     // Blocks clicks on a button that has just moved, including those that come from a key.
     scroller.addEventListener(
       'click',
@@ -255,7 +255,7 @@ export class Current<Card extends Decidable> {
     if (card && !card.answered && this.choose(card)) this.look();
   }
 
-  /** Gives the keys back to the card, after Esc, Tab, or a step to another message. */
+  /** Lets keys act on the card again, after Esc, Tab, or a step to another message. */
   arm() {
     this._armed = true;
     this._clicked = -AFTER_CLICK;
@@ -309,7 +309,7 @@ export class Current<Card extends Decidable> {
     return card.bottom > view.top && card.top < view.bottom;
   }
 
-  /** Whether letters go to the card. */
+  /** Whether letters act on the card. */
   get takesLetters() {
     return this._armed && performance.now() - this._clicked >= AFTER_CLICK;
   }

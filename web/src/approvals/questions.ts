@@ -116,7 +116,7 @@ export class Questions {
   /**
    * @param input the input of the tool, whose `questions` are
    *   `{question, header, multiSelect, options: [{label, description, preview}]}`
-   * @param keep is called with what was begun; undefined if nothing was
+   * @param keep is called with the draft answers; undefined if there are none
    */
   constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
     this._input = input;

@@ -359,7 +359,7 @@ export class Composer {
       event.stopPropagation();
     } else if ((event.key === 'Enter' || event.key === 'Tab') && !event.shiftKey && !event.ctrlKey && !event.metaKey) {
       const choice = this.found.value[this.at];
-      // A command that is written out is sent, not completed.
+      // A command that was typed completely is sent, not completed.
       if (event.key === 'Enter' && choice.kind === 'command' && this.area.value === choice.value) return false;
       this.take(choice);
     } else return false;

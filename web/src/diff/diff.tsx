@@ -14,7 +14,7 @@ import { Comment, type Comments, type Notes } from './comment.tsx';
 import { blocksOf, FIRST, type GapOf, type Line, linesIn, LONGEST, STEP } from './rows.ts';
 import { inColumns, isRoomy, isSplit, isWrapped, setSplit, setWrapped } from './style.ts';
 
-/** Number of rows above which the browser lays out only those near the viewport. */
+/** The number of rows above which the browser lays out only the rows near the viewport. */
 const FAR = 1000;
 
 /** Height of an unwrapped row; keep in sync with diff.css. */
@@ -42,7 +42,7 @@ export function TextsDiff({
 /**
  * @param whole whether all unchanged lines are shown
  * @param comments collects comments on lines
- * @param notes what else belongs to lines
+ * @param notes what else is drawn at lines, such as the comments of a review
  * @param numbered whether line numbers are shown
  */
 export function Diff({

@@ -12,7 +12,7 @@ const PAGE = 120;
 
 /**
  * The number of records with which a conversation is opened: more than fit on a screen, but few on a slow network. A
- * page follows, because what the view reports about the run may be in it.
+ * full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 

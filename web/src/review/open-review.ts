@@ -67,13 +67,13 @@ export class OpenReview {
   _all: Signal<ShownFile[]> = signal([]);
   /** The hunks that had been in view before this visit or, if a run has ended since, before its end. */
   _lookedAt: Signal<ReadonlySet<string>>;
-  /** How many changes are new since then; 0 if all of them are. */
+  /** The number of changes that are new since then; 0 if all changes are new. */
   newCount: ReadonlySignal<number> = computed(() => {
     const parts = partsIn(this._all.value);
     const count = parts.filter((part) => this.isNew(part)).length;
     return count < parts.length ? count : 0;
   });
-  /** Whether the user wants to see only these. */
+  /** Whether the user wants to see only the new changes. */
   onlyNew: Signal<boolean> = signal(false);
   /** Whether some changes are not shown because they are not new. */
   hidesOld: ReadonlySignal<boolean> = computed(() => this.onlyNew.value && this.newCount.value > 0);

@@ -102,7 +102,7 @@ export class Foot {
     );
   };
 
-  /** Handles Esc if nothing else has a use for it: the second press stops the run. Returns whether it was used here. */
+  /** Handles Esc if nothing else does: the second press stops the run. Returns whether the key was handled here. */
   escape(): boolean {
     const { conversation } = this;
     if (!conversation?.run || conversation.open.size || !this.may('agent_interrupt')) return false;
@@ -372,7 +372,7 @@ export class Foot {
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 
-/** Listens for Esc when no dialog, list or card has a use for it. */
+/** Listens for Esc when no dialog, list or card handles it. */
 export function listenForStop(foot: () => Foot | undefined) {
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented || isComposing(event) || event.repeat) return;

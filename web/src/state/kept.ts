@@ -42,7 +42,7 @@ function named(start: string): string[] {
   try {
     for (let n = 0; n < localStorage.length; n++) all.push((localStorage.key(n) ?? '').slice('drawbridge.'.length));
   } catch {
-    // only what is in memory
+    // Without storage, only the names in memory are known.
   }
   return [...new Set(all)].filter((name) => name.startsWith(start)).map((name) => name.slice(start.length));
 }

@@ -2,7 +2,7 @@
 
 import { baseName } from '../ui/dom.ts';
 
-/** A project as the server sends it, with only those facts that do not depend on whether it was joined. */
+/** A project as the messages `project_list` and `update/project_state` contain it. */
 export type Project = any;
 
 export class Projects {

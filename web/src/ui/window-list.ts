@@ -40,7 +40,7 @@ export class WindowList {
   _resized: ResizeObserver;
 
   /**
-   * @param scroller what scrolls; `list` is in it
+   * @param scroller the element that scrolls; it contains `list`
    * @param world
    *   `render`: renders an item into `node`, the element that it was rendered into before, or a new one, and returns it
    *   `gone`: called when an element has left the DOM

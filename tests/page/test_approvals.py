@@ -483,7 +483,7 @@ def test_a_command_is_in_sight_on_a_phone_on_its_side(browser: Browser, address:
 
 
 def test_the_current_approval_has_a_ring_in_forced_colours(browser: Browser, address: str) -> None:
-    """Keys act on the current approval. Forced colors remove shadows, so the ring has to be an outline."""
+    """Keys act on the current request. Forced colors remove shadows, so the ring has to be an outline."""
     rings = "[...document.querySelectorAll('.approval')].map((card) => getComputedStyle(card).outlineStyle)"
     with browser.person(address, forced=True) as person:
         asks(person, bash("ls"), bash("pwd"))

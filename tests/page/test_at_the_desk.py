@@ -70,7 +70,7 @@ def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Bl
         claude = rig.plain_claude()
         person.clicks(".project:has(.at-desk)")
         person.sees(".path", f"claude in a terminal · {rig.project}")
-        # page-review S3-25: the view was blank until the first prompt.
+        # Finding S3-25 in docs/internals/page.md: the view was blank until the first prompt.
         person.sees(".conversation .empty", "What happens in the terminal is shown here.")
         claude.prompt("Do it")
         person.sees(".prompt .who", "You, in the terminal")

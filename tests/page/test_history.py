@@ -260,7 +260,7 @@ def copies(reader: Person, css: str, expected: str) -> None:
 
 
 def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None:
-    """Finding S2-15: an answer, a message, a command and its output, a path, a plan."""
+    """Finding S2-15: an answer, a message, a command and its output, a path and a plan can be copied."""
     reader("allow", what=["clipboard-read", "clipboard-write"], url=reader.runs("location.origin"))
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the **code**.\n"}}
     reader.prompts(f"/calls {json.dumps([plan])}")
@@ -537,7 +537,7 @@ def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str
         here.sees(".settled-words", "Accepted by you")
 
 
-# An item is highlighted for only two seconds, so that polling could miss it.
+# Records highlights, because an item is highlighted for only two seconds, which a test could miss.
 NOTES_HIGHLIGHTS = """
 window.highlighted = []
 new MutationObserver((all) => {

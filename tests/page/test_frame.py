@@ -230,7 +230,7 @@ async def test_nothing_is_cut_off_at_any_width(
 
 
 def test_on_a_tablet_the_list_is_a_drawer(browser: Browser, address: str) -> None:
-    """page-review S3-36."""
+    """Finding S3-36: on a tablet, the list of sessions could not be hidden."""
     with browser.person(address, width=768, height=1024) as person:
         person.sees("h2", "blog")
         person.sees(".conversation")
@@ -278,7 +278,7 @@ def test_a_long_title_leaves_the_name_of_the_folder_whole(browser: Browser, addr
 
 
 def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: str) -> None:
-    """page-review S3-36."""
+    """Finding S3-36: the list of sessions could not be folded."""
     with browser.person(address) as person:
         person.sees("h2", "blog")  # by then, the token in the address is stored
         person.clicks(".fold")

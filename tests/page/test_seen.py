@@ -1,4 +1,4 @@
-"""Nothing is accepted that was not on the screen, by click and tap as by key, on any size of screen."""
+"""What was not on the screen can't be accepted, neither by click nor by tap nor by key, on a screen of any size."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ WATCH = r"""(() => {
     return send.call(this, text);
   };
 })()"""
-"""Watches with its own eyes what of each request is on the screen, and notes what was not when one is accepted: lines of the
-card, and words like "q1z" of the request, wherever in it they are."""
+"""Tracks independently of the web UI which parts of each request have been on the screen. When a request is accepted,
+records what was not: lines of the card, and words like "q1z" anywhere in the request."""
 
 FAST = """(() => {
   const now = performance.now.bind(performance);
@@ -144,7 +144,8 @@ FAST = """(() => {
   performance.now = () => 5 * now();
   window.setTimeout = (act, delay, ...more) => later(act, delay / 5, ...more);
 })()"""
-"""Half a second lasts a tenth of one: most of a round was waiting for buttons to settle. Frames are drawn as fast as ever."""
+"""Makes clocks and timers five times faster, because most of the time was spent waiting for buttons to settle. The
+frame rate stays the same."""
 
 NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
 
@@ -167,7 +168,7 @@ def test_a_long_input_of_an_edit_is_read_before_it_is_accepted(browser: Browser,
 
 @pytest.mark.thorough
 def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """The short version was in sight: Back shows the long proposal, which was not."""
+    """Only the short version was in sight. "Back" shows the long proposal, which was not."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
         person.sees(READS)
@@ -180,7 +181,7 @@ def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, addr
 
 
 def sends(person: Person, *calls: dict[str, Any]) -> None:
-    """As ``asks``, on a phone too: there the key "Enter" begins a line."""
+    """Like ``asks``, but also works on a phone, where Enter begins a new line."""
     person.fills("#prompt", "/calls " + json.dumps(calls))
     person.until(
         "document.querySelector('.composer .yes:not(:disabled)')?.click() || !document.querySelector('#prompt').value"
@@ -263,7 +264,7 @@ def test_risky_parts_of_a_command_are_marked_for_any_tool(browser: Browser, addr
 
 @pytest.mark.thorough
 def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, address: str) -> None:
-    """Names that are numbers come last, because JavaScript does not keep their position."""
+    """Names that are numbers come last, because JavaScript does not keep their positions."""
     fields = {"run": "rm -rf all", "0": "Only lists files", "b": 1, "a": 2, "17": "Changes nothing"}
     with browser.person(address) as person:
         asks(person, {"name": "mcp__shell__run", "input": fields})
@@ -305,7 +306,7 @@ def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str
 
 
 def table(columns: int) -> str:
-    """A table with a word in each of its cells that is in no other."""
+    """Returns a Markdown table with a different word in each cell."""
     head, row = ("| " + " | ".join(f"q{first + n}z" for n in range(columns)) + " |\n" for first in (1_000, 2_000))
     return f"{head}|{'---|' * columns}\n{row}"
 
@@ -346,7 +347,7 @@ def test_a_table_that_a_narrower_window_cuts_is_shown_as_text(browser: Browser, 
 def test_what_is_beyond_the_edge_of_a_card_is_not_in_sight(
     browser: Browser, address: str, directory: Path, part: str
 ) -> None:
-    """Whatever has made the content wider than its card."""
+    """The reason why the content is wider than its card does not matter."""
     with browser.person(address) as person:
         person.runs(f"document.styleSheets[0].insertRule('{part} > * {{ width: 200% !important }}')")
         sends(person, bash("ls") if part == ".asked" else edit(directory / "notes.md", "up", "down"))
@@ -377,7 +378,7 @@ def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
 
 @pytest.mark.thorough
 def test_what_the_button_that_leads_to_the_end_covers_is_not_in_sight(browser: Browser, address: str) -> None:
-    """Each part of the second request is on the screen once; the button is over it only there."""
+    """Each part of the second request is on the screen once, but the button covers some of it."""
     second = f"{CARD}:nth-of-type(2)"
     with browser.person(address, width=900, height=600) as person:
         sends(person, bash("ls"), bash("\n".join(f"echo {number} {'word ' * 10}" for number in range(45))))
@@ -437,7 +438,7 @@ def test_an_answer_is_sent_once_all_of_it_was_in_sight(browser: Browser, address
 
 @pytest.mark.thorough
 def test_only_what_is_answered_has_to_be_in_sight(browser: Browser, address: str) -> None:
-    """Not an option below that is not chosen."""
+    """An option that is not chosen need not have been in sight."""
     asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
     with browser.person(address, **SMALL) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})
@@ -450,7 +451,7 @@ def test_only_what_is_answered_has_to_be_in_sight(browser: Browser, address: str
 
 @pytest.mark.thorough
 def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
-    """In a narrow window, only one is; what is chosen may come from a wider one."""
+    """A narrow window shows only one question at a time; answers may have been chosen when the window was wider."""
     asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
     with browser.person(address, width=1280, height=500) as person:
         sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
@@ -491,7 +492,7 @@ def test_a_long_rule_is_saved_once_all_of_it_was_in_sight(
 
 @pytest.mark.thorough
 def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str) -> None:
-    """Its input can't be changed, so that answers would be refused."""
+    """The input of such a call can't be changed, so answers would be refused."""
     call = {"toolCallId": "t", "title": "Ask", "kind": "AskUserQuestion", "questions": [ask({"label": "Oak"})]}
     with browser.person(address) as person:
         asks(person, {"name": "acp:AskUserQuestion", "input": call})
@@ -502,7 +503,7 @@ def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str
 
 @pytest.mark.thorough
 def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
-    """Enter is held down, and pressed again after all was in sight."""
+    """Enter is pressed repeatedly, also after all of the request has been in sight."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.runs(f"document.querySelector({json.dumps(READS)}).focus()")
@@ -551,7 +552,7 @@ def test_a_bar_does_not_cover_a_change_on_a_phone_on_its_side(browser: Browser, 
 
 @pytest.mark.thorough
 def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
-    """A busy browser may draw nothing for a while, in which the page is scrolled twice."""
+    """A busy browser may draw nothing for a while, during which the page is scrolled several times."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.sees(READS)
@@ -575,12 +576,12 @@ SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 8
 
 
 def hostile(random: Random, directory: Path) -> dict[str, Any]:
-    """A request that tries to have something out of sight."""
+    """Returns a request that tries to hide part of its content."""
     numbers = itertools.count(random.randrange(1_000_000) * 10_000)
     between = random.choice(["\n", " ", "\n\n\n", "\u00a0", " \\\n  ", "\t"])
 
     def some(count: int, between: str = between) -> str:
-        """Words that are in no other text."""
+        """Returns words that are in no other text."""
         return between.join(f"q{next(numbers)}z" for _ in range(count))
 
     kind = random.choice([_runs, _runs, _writes, _writes, _plans, _plans, _of_acp, _of_acp, _other, _asks, _notebook])
@@ -690,7 +691,8 @@ def _file(random: Random, directory: Path) -> Path:
 
 
 def acts(random: Random, person: Person) -> str:
-    """Something that a person may do, hastily or by accident; what it was. Never "Accept without reading"."""
+    """Does something that a person may do hastily or by accident, but never "Accept without reading". Returns what it
+    was."""
     match random.randrange(14):
         case 10 | 11:
             person.until("!document.querySelector('.approval .moved')")
@@ -743,7 +745,7 @@ def acts(random: Random, person: Person) -> str:
     ],
 )
 def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: Path, rounds: int) -> None:
-    """With ``DRAWBRIDGE_TEST_SEED`` as it is said by a failure, the requests and the acts are the same again."""
+    """A failure reports its ``DRAWBRIDGE_TEST_SEED``. With the same seed, the requests and actions are the same."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
     random = Random(seed)
     count = 0
@@ -758,7 +760,7 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
 
 
 def plays(random: Random, browser: Browser, address: str, directory: Path, story: list[Any]) -> int:
-    """One round: requests are made, and somebody does this and that. Returns how many were accepted."""
+    """Plays one round: sends requests and does random actions. Returns how many requests were accepted."""
     width, height = random.choice(SCREENS)
     calls = [hostile(random, directory) for _ in range(random.choice([1, 1, 2]))]
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
@@ -778,8 +780,8 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
             for one in accepted(person):
                 assert one == NOTHING_UNSEEN
         count = len(accepted(person))
-        person.goes_to(here)  # the keys may have led away from it
-        person.sees("#prompt")  # what was edited stays, with a notice, when its request is withdrawn
+        person.goes_to(here)  # keys may have opened another view
+        person.sees("#prompt")  # an edited request stays, with a notice, after it was withdrawn
         person.until(
             f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop')"
             " || void document.querySelector('.run .stop')?.click()"

@@ -197,7 +197,7 @@ NOT_AS_SHOWN: Final = (
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
 UNFINISHED: Final = "First add or discard the comment that you are writing."
-MAY_NOT_SEND: Final = "This device can't send drafts. Use a device that may start runs."
+MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
 NO_COMMENTS: Final = "There are no comments."
 AFTER_WORK: Final = "The agent will get them when it finishes its current work."
 WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."

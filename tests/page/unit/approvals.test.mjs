@@ -1,4 +1,4 @@
-// What the cards of approvals are made of, without a page.
+// The modules behind the cards of approval requests, without a browser.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -110,7 +110,7 @@ test('all questions have to be answered', () => {
   assert.deepEqual(questions.submit().answers, { 'One?': 'B', 'Many?': 'C, D, and E' });
 });
 
-test('an option takes the place of words, and words that of an option', () => {
+test('an option replaces a typed answer, and a typed answer replaces an option', () => {
   const [question] = new Questions(asked(), undefined, () => {}).all;
   question.write('mine');
   question.pick('A');
@@ -119,7 +119,7 @@ test('an option takes the place of words, and words that of an option', () => {
   assert.equal(question.answer, 'mine again');
 });
 
-test('what was begun is taken over if the options are the same', () => {
+test('a draft is restored if the options are the same', () => {
   const begun = [{ chosen: ['A', 'gone'], own: '' }];
   const questions = new Questions(asked(), begun, () => {});
   assert.deepEqual(questions.all[0].chosen.value, ['A']);
@@ -131,7 +131,7 @@ test('a part of the questions is not answered', () => {
   assert.equal(asksQuestions({ ...request, truncated: { blob_id: 'b', bytes: 5_000_000 } }), false);
 });
 
-test('only texts of the input can be edited', () => {
+test('only text fields of the input can be edited', () => {
   const request = { tool_name: 'Bash', input: { command: 'ls', n: 1 }, editable: ['command', 'n', 'toString'] };
   assert.deepEqual(editableFields(request), ['command']);
   assert.deepEqual(editableFields({ ...request, truncated: { bytes: 1 } }), []);
@@ -147,7 +147,7 @@ test('a risk without a place marks nothing', () => {
   assert.deepEqual(risksIn({ risks }, 'command'), [risks[0]]);
 });
 
-test('a title of the server is used unless a name in it was shortened', () => {
+test('the server’s title is used unless it shortens a name', () => {
   const request = { tool_name: 'Edit', input: {}, title: { text: 'Claude wants to edit', path: 'a.py' } };
   assert.deepEqual(titleOf(request, 'Claude', '/p'), ['Claude wants to edit', 'a.py']);
   const long = 'x'.repeat(300);
@@ -166,7 +166,7 @@ test('a common reason is added to the message, and removed again', () => {
   assert.equal(toggled(wrong.text, wrong), '');
 });
 
-/** A replacement, as CodeMirror maps positions through it. */
+/** A replacement that maps positions as CodeMirror does. */
 const replaced = (from, to, length) => ({
   mapPos: (at, side) => {
     if (at < from || (at === from && side < 0)) return at;
@@ -184,7 +184,7 @@ test('all of a text has to be in sight, in any order', () => {
   assert.equal(unseen.isEmpty, true);
 });
 
-test('what was removed is a place that has to be in sight', () => {
+test('the position of removed text has to be in sight', () => {
   const unseen = new Unseen([[50, 50]]);
   unseen.see(0, 40);
   assert.equal(unseen.isEmpty, false);
@@ -192,7 +192,7 @@ test('what was removed is a place that has to be in sight', () => {
   assert.equal(unseen.isEmpty, true);
 });
 
-test('what was not in sight moves with the text, and is gone when a person replaces it', () => {
+test('unseen text moves with edits, and replaced text need not be seen', () => {
   const unseen = new Unseen([
     [10, 20],
     [50, 60],

@@ -8,7 +8,7 @@ import { canBeEdited, Projects } from '../../../web/src/state/projects.ts';
 const NOW = new Date('2026-03-04T10:00:00Z');
 const LATER = '2026-03-04T12:30:00Z';
 
-test('how a project stands is said in the word that matters most', () => {
+test('a project’s state is described by its most important part', () => {
   const said = (more) => standing({ approvals: [], state: 'IDLE', ...more }).words;
   assert.equal(said({ approvals: [{}], state: 'EXECUTING' }), 'Needs you');
   assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 requests need you');
@@ -50,7 +50,7 @@ test('a limit has the time at which it resets', () => {
   assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit has reset.');
 });
 
-test('only what the agent takes another text for, and of which all is here, can be edited', () => {
+test('only complete requests that accept another text can be edited', () => {
   const request = {
     tool_name: 'Write',
     input: { file_path: '/f' },
@@ -64,7 +64,7 @@ test('only what the agent takes another text for, and of which all is here, can 
   assert.ok(!canBeEdited({ ...request, tool_name: 'NotebookEdit' }));
 });
 
-test('a conversation begins late where its oldest record is not the first that there was', () => {
+test('a conversation begins late if its first records were deleted', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 35, run: null, queue: [], open_approvals: [] }, true);
   assert.ok(!conversation.beginsLate({ first_seq: 26 }), 'there is more to come');
@@ -80,7 +80,7 @@ test('a conversation begins late where its oldest record is not the first that t
   assert.ok(!conversation.beginsLate(undefined));
 });
 
-test('a state replaces the one before, with what it no longer has', () => {
+test('a new state replaces all of the previous one', () => {
   const projects = new Projects();
   const state = (more) =>
     projects.take({

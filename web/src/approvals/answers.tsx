@@ -16,7 +16,7 @@ import { Value } from './value.tsx';
 
 const COMMAND_KEY = /Mac|iP(hone|ad)/.test(globalThis.navigator?.platform ?? '') ? '⌘↵' : 'Ctrl+↵';
 
-/** The maximum length of what the "Always" button itself says, in characters. */
+/** The maximum length of the text on the "Always" button, in characters; a longer text is shown above the buttons. */
 const LONGEST = 120;
 
 /** Whether single letters are shortcuts. */
@@ -94,7 +94,7 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
-/** Why nothing counts as seen now, and what to do. */
+/** Explains why nothing in the card counts as seen now, and what to do. */
 export function Beyond({ card }: Pick<CardProps, 'card'>) {
   if (card.cut.value === 'zoomed') return <p class="hint zoomed">Zoom out to see the full width.</p>;
   if (card.cut.value !== 'wide') return null;
@@ -231,7 +231,7 @@ function Rejection({ card }: CardProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const give = (reason: Reason) => {
     card.giveReason(reason);
-    // The reason can be edited immediately, except on a touch screen, where the focus would open the keyboard.
+    // Not on a touch screen, where the focus would open the keyboard.
     const field = area.current;
     if (!field || !matchMedia('(hover: hover)').matches) return;
     field.focus();

@@ -1,4 +1,4 @@
-// What an agent asks for: every field that means anything to people, since any of them may be the one that matters.
+// What an agent asks for: every field that is meaningful to people, since any of them may matter.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';

@@ -199,7 +199,10 @@ export class ApprovalCard {
     questions.isUnread.value = questions.unread(shown) !== undefined;
   }
 
-  /** Scrolls to what has to be read before all questions, or the current one, are answered. Returns whether anything has. */
+  /**
+   * Scrolls to what has to be read before all questions, or those with these indexes, are answered. Returns false if
+   * nothing has to be read.
+   */
   _leadsOn(questions: Questions, indexes?: number[]) {
     const name = questions.unread(indexes);
     if (name === undefined) return false;
@@ -211,7 +214,7 @@ export class ApprovalCard {
     return true;
   }
 
-  /** Scrolls to what has to be read before the next question is shown. Returns whether anything has. */
+  /** Scrolls to what has to be read before the next question is shown. Returns false if nothing has to be read. */
   leadsOn() {
     const { questions } = this;
     return questions !== undefined && this._leadsOn(questions, [questions.at.value]);
@@ -248,7 +251,7 @@ export class ApprovalCard {
     const { activeElement } = document;
     const isReading = activeElement?.matches('.reads') && this.element.contains(activeElement);
     this._draw();
-    // Another press of the same key must not answer.
+    // Without the button, the focus is on the card: another press of the same key must not answer.
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
@@ -332,7 +335,7 @@ export class ApprovalCard {
     this.element.querySelector<HTMLElement>('.rejecting textarea')?.focus();
   }
 
-  /** Goes back to reading; what was written is kept. Returns whether there was anything to go back from. */
+  /** Goes back to reading; what was written is kept. Returns false if the mode did not change. */
   back() {
     if (this.mode === 'read' || this.answered) return false;
     if (this.mode === 'edit' && !this.isEdited) this.text = this.fields = undefined;

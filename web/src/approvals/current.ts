@@ -22,7 +22,7 @@ const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 /** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for the previous one. */
 const SETTLING = 500;
 
-/** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
+/** The controls that have to settle before they can be used: all that answer, but not the buttons for reasons. */
 const answersIn = (card: HTMLElement): HTMLElement[] => [
   ...[...card.getElementsByTagName('footer')].flatMap((footer) => [
     ...footer.querySelectorAll<HTMLElement>('button:not(.reasons button)'),
@@ -77,7 +77,7 @@ export class Sight {
   /**
    * Whether all of a card is in sight, or was, one part after the other, with some part of it in sight now.
    * @param isDrawn whether a frame is being drawn; only then does what is in view count as seen
-   * @param head the height of the card's sticky header, which covers the rest of it; `foot`: that of its footer
+   * @param head the height of the card's sticky header, which covers the rest of it; `foot`: the height of its footer
    * @param covers where other elements cover it
    */
   look(
@@ -116,8 +116,10 @@ export class Sight {
   }
 }
 
-/** Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or some
- * of its content is wider than the card. */
+/**
+ * Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or
+ * some of its content is wider than the card.
+ */
 export type Cut = 'zoomed' | 'wide' | undefined;
 
 /** What keys decide on: a card with a header and a footer. `answered` is set once it can no longer be decided on. */
@@ -183,7 +185,7 @@ export class Current<Card extends Decidable> {
     this._scroller = scroller;
     this._cards = cards;
     this.card = undefined;
-    /** Since when the card has been in sight. */
+    /** When the card came into sight, as `performance.now()`; undefined while it is not in sight. */
     this._since = undefined;
     /** Whether the last click was not into a text, or `arm` has been called since. */
     this._armed = true;
@@ -193,7 +195,7 @@ export class Current<Card extends Decidable> {
     this._resized.observe(scroller);
     for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
     document.addEventListener('visibilitychange', this._changed);
-    document.addEventListener('close', this._changed, true); // of a dialog
+    document.addEventListener('close', this._changed, true); // when a dialog closes
     // Blocks clicks on a button that has just moved, including those that come from a key.
     scroller.addEventListener(
       'click',
@@ -222,8 +224,10 @@ export class Current<Card extends Decidable> {
     this._buttons.clear();
   }
 
-  /** Scrolls to the first part of the card, or of what is below `from`, that has not been in sight. It counts as seen once a
-   * frame is drawn. */
+  /**
+   * Scrolls to the first part of the card, or of what is below `from`, that has not been in sight. It counts as seen
+   * once a frame is drawn.
+   */
   readOn(card: Card, from = 0) {
     const [{ top }, view, head] = this._places(card, []);
     this._scroller.scrollBy({ top: top + card.sight.next(from) - view.top - head - OVERLAP, behavior: 'instant' });
@@ -251,7 +255,7 @@ export class Current<Card extends Decidable> {
     if (card && !card.answered && this.choose(card)) this.look();
   }
 
-  /** Gives the keys back to the card, after Esc, Tab, or a step to another message. */
+  /** Lets keys act on the card again, after Esc, Tab, or a step to another message. */
   arm() {
     this._armed = true;
     this._clicked = -AFTER_CLICK;
@@ -305,7 +309,7 @@ export class Current<Card extends Decidable> {
     return card.bottom > view.top && card.top < view.bottom;
   }
 
-  /** Whether letters go to the card. */
+  /** Whether letters act on the card. */
   get takesLetters() {
     return this._armed && performance.now() - this._clicked >= AFTER_CLICK;
   }

@@ -41,11 +41,17 @@ export const isObject = (value: any): value is Record<string, any> =>
 /** Matches names that JavaScript lists before all others, whatever their position in the input. */
 const INDEX = /^(0|[1-9]\d*)$/;
 
-/** How far below the fields before it a field is shown. Names that are numbers come later: JavaScript does not keep their
- * position, and a field that the agent names `0` must not appear above the command. */
+/**
+ * The rank by which fields are sorted: 1 for a name that is a number, 0 for any other. JavaScript does not keep the
+ * positions of such names, and a field that the agent names `0` must not appear above the command.
+ */
 export const rank = (name: string) => Number(INDEX.test(name));
 
-/** A value as JSON, as `JSON.stringify` writes it, but with the names that are numbers last. `indent`: on several lines. */
+/**
+ * A value as JSON, as `JSON.stringify` writes it, but with the names that are numbers last.
+ * @param indent the indentation of nested lines; '' for JSON on one line
+ * @param before the indentation of the value itself
+ */
 export function asJson(value: any, indent = '', before = ''): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
   const inside = before + indent;

@@ -56,7 +56,7 @@ const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase(
 /**
  * The possible readings of a block's source: what looks like a list number, a line break or a character reference is
  * plain text in code.
- * @param hasReferences whether the drawn text contains references; if so, those in the source are not decoded
+ * @param hasReferences whether the drawn text contains references; if so, references in the source are not decoded
  */
 function readings(source: string, hasReferences: boolean) {
   const ways = [(text: string) => text.replace(NUMBER, ''), (text: string) => text.replace(LINE_BREAK, '')];

@@ -9,7 +9,7 @@ export type Option = { label: string; description?: string; preview?: string };
 /** What the user has chosen and written for one question. */
 type Begun = { chosen: string[]; own: string };
 
-/** The fields without those that are drawn. */
+/** The fields that are not drawn. */
 const without = (fields: any, drawn: (name: string, value: any) => boolean) =>
   Object.fromEntries(Object.entries(fields ?? {}).filter(([name, value]) => !drawn(name, value)));
 
@@ -116,7 +116,7 @@ export class Questions {
   /**
    * @param input the input of the tool, whose `questions` are
    *   `{question, header, multiSelect, options: [{label, description, preview}]}`
-   * @param keep is called with what was begun; undefined if nothing was
+   * @param keep is called with the draft answers; undefined if there are none
    */
   constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
     this._input = input;

@@ -183,7 +183,7 @@ export class ConversationView {
     return this.foot.composer;
   }
 
-  /** Changes whenever the available controls change. */
+  /** A key that changes whenever the available controls change. */
   get _kind() {
     const { desk, modes } = this._project ?? {};
     return `${desk?.state} ${desk?.prompts} ${modes}`;
@@ -210,7 +210,7 @@ export class ConversationView {
     };
   }
 
-  /** Whether the review is open and this is its latest run. A row that reads this is drawn again when it changes. */
+  /** Whether a review is open and this is the latest run. A row that reads this is drawn again when it changes. */
   _mayReview(run: string) {
     return this._lastRun.value === run && this.world.reviews.open(this.id) !== undefined;
   }

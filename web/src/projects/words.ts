@@ -89,8 +89,8 @@ export const modeWords = (project: any, mode: string, offers?: ModeOffer[]): str
   project?.asks === false ? `${mode} · doesn’t ask` : (modeOffer(project, mode, offers)?.title ?? mode);
 
 /**
- * The modes to choose from: the agent's own modes, otherwise those of the server's modes that it accepts.
- * @param hello the server's reply
+ * The modes to choose from: the agent's own modes, otherwise the protocol's modes that `set_mode` accepts.
+ * @param hello the server's reply to `hello`
  */
 export const modesOf = (project: any, hello?: Pick<Hello, 'modes' | 'mode_offers'>): string[] =>
   project?.modes ?? (hello?.mode_offers ?? []).map((one) => one.name).filter((name) => hello?.modes.includes(name));

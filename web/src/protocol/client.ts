@@ -12,7 +12,7 @@ const PAGE = 120;
 
 /**
  * The number of records with which a conversation is opened: more than fit on a screen, but few on a slow network. A
- * page follows, because what the view reports about the run may be in it.
+ * full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 
@@ -327,7 +327,7 @@ export class Client extends EventTarget {
     await this._join();
   }
 
-  /** The id, for `session_messages`, of the session that a project's next run continues; undefined if there isn’t one. */
+  /** The `session_messages` id of the session that a project's next run continues; undefined if there isn’t one. */
   async _currentSession({ id, session_id }: any): Promise<string | undefined> {
     if (session_id) return session_id;
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });

@@ -42,7 +42,7 @@ function named(start: string): string[] {
   try {
     for (let n = 0; n < localStorage.length; n++) all.push((localStorage.key(n) ?? '').slice('drawbridge.'.length));
   } catch {
-    // only what is in memory
+    // Without storage, only the names in memory are known.
   }
   return [...new Set(all)].filter((name) => name.startsWith(start)).map((name) => name.slice(start.length));
 }
@@ -125,7 +125,7 @@ export function keepPrompt(project: string, prompt: string) {
   set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
 }
 
-/** Removes what belongs to projects that are no longer there, and drafts of answers that are older than `ANSWER_KEPT`,
+/** Removes what belongs to projects that no longer exist, and drafts of answers that are older than `ANSWER_KEPT`,
  * unless their approval requests are open. */
 export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
   const ids = new Set(projects.map(({ id }) => id));
@@ -146,7 +146,7 @@ export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.string
 /** A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it. */
 export type Sent = { project: string; prompt: string; seq?: number };
 
-/** By run id. */
+/** This browser's prompts that wait for their runs, by run id. */
 export const sent = (): Record<string, Sent> => json('sent', {});
 export function keepSent(run: string, one: Sent | undefined) {
   const { [run]: last, ...others } = sent();

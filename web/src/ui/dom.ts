@@ -1,4 +1,4 @@
-// Small things that views need: names, times, sizes.
+// Small helpers for views: names, times, sizes.
 
 /** Ignores the second click of a double click: it may hit something that has just moved there. */
 export const single = (act: () => void) => (event: Event) => {

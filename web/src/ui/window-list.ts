@@ -40,7 +40,7 @@ export class WindowList {
   _resized: ResizeObserver;
 
   /**
-   * @param scroller what scrolls; `list` is in it
+   * @param scroller the element that scrolls; it contains `list`
    * @param world
    *   `render`: renders an item into `node`, the element that it was rendered into before, or a new one, and returns it
    *   `gone`: called when an element has left the DOM
@@ -83,7 +83,7 @@ export class WindowList {
     this._place(0, 0);
   }
 
-  /** Replaces the items; those that were already shown are recognized by their keys. */
+  /** Replaces the items; items that were already shown are recognized by their keys. */
   update(items: any[]) {
     const first = this._first;
     const length = this._to - this._from;

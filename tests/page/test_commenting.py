@@ -333,7 +333,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
             return
         begins(person, "Line 30", "30")
         adds(person, "By the pad.")
-        person.sees(".review-bar .hint", "This device can't send drafts. Use a device that may start runs.")
+        person.sees(".review-bar .hint", "This device can’t send comments. Use a device that can start runs.")
 
 
 @pytest.mark.thorough

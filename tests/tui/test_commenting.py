@@ -376,7 +376,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
             assert "c comment" not in person.screen
             assert "▸" not in person.screen
             return
-        await person.sees("This device can't send drafts. Use a device that may start runs.")
+        await person.sees("This device can’t send comments. Use a device that can start runs.")
         await person.presses("escape")
         await is_told(person, "You can comment here. Decide from another device.")
         await begins(person)

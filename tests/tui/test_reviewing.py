@@ -286,6 +286,23 @@ async def test_only_a_change_that_was_shown_whole_is_decided(server: Server, rep
 
 
 @pytest.mark.thorough
+async def test_a_change_behind_a_notice_is_decided_once_it_was_shown(server: Server, repository: Path) -> None:
+    async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
+        person.app.notify("word " * 200, timeout=3600)
+        await person.comes(lambda: person.app.screen.query("Toast"), "the notice")
+        view(person)._seen.clear()
+        view(person).show(view(person)._parts)
+        await person.pilot.pause()
+        assert not view(person).is_seen(str(view(person).current))
+        await person.presses("a")
+        assert "?? new.txt" in git(repository, "status", "--porcelain")
+        person.app.clear_notifications()
+        await person.comes(lambda: view(person).is_seen(str(view(person).current)), "the lines behind the notice")
+        await person.presses("a")
+        await person.sees("Nothing to review")
+
+
+@pytest.mark.thorough
 async def test_all_changes_of_a_file_are_decided_at_once(server: Server, repository: Path) -> None:
     async with reviewing(server, repository) as (person, _):
         await person.presses("j", "U")

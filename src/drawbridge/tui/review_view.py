@@ -13,18 +13,18 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.dom import NoScreen
-from textual.errors import NoWidget
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.timer import Timer
 
 from drawbridge.core.terminal_text import harmless
 from drawbridge.text import review_words
 from drawbridge.text.review_words import File
 from drawbridge.tui import review_cards, review_comments, review_parts
 from drawbridge.tui.code import DiffLines
+from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.review_comments import Choice, Remarks, Row
 from drawbridge.tui.review_parts import Part
@@ -210,6 +210,7 @@ class ReviewView(ScrollView, can_focus=True):
     def __init__(self, painter: Painter) -> None:
         super().__init__(id="review")
         self.painter = painter
+        self._again: Timer | None = None
         self.current: str | None = None
         """The key of the part that the user's keys decide on."""
         self.choice: Choice | None = None
@@ -223,6 +224,9 @@ class ReviewView(ScrollView, can_focus=True):
         self._known: dict[Hashable, _Block] = {}
         self._seen: dict[str, _Seen] = {}
         self._width = 0
+
+    def on_mount(self) -> None:
+        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
 
     # What is shown.
 
@@ -416,25 +420,24 @@ class ReviewView(ScrollView, can_focus=True):
     # What has been seen.
 
     def look(self) -> None:
-        """Records which lines are on the screen now. If the current part is off the screen, a part that is on it
-        becomes the current one."""
-        try:
-            place = self.screen.find_widget(self)
-        except (NoScreen, NoWidget):
-            return
-        shown = self.content_region.intersection(place.clip)
-        if not shown.width or shown.width < self._width or not self.screen.is_active:
+        """Records which lines are on the screen now, without those that a notice covers. If the current part is off the
+        screen, a part that is on it becomes the current one."""
+        shown = on_screen(self, self.content_region)
+        if shown is None or not shown.width or shown.width < self._width:
             return
         if self.app.animator.is_being_animated(self, "scroll_y"):
             return  # lines that an animation scrolls past do not count as seen
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
+        covered = {top + row for row in range(shown.height) if is_covered(self, shown, row)}
+        if self._again is not None:
+            (self._again.resume if covered else self._again.pause)()
         for at in indices:
             block = self._blocks[at]
             if block.part is not None:
                 start = self._starts[at]
                 lines = range(max(0, top - start), min(block.height, top + shown.height - start))
-                own = (block.own(line) for line in lines)
+                own = (block.own(line) for line in lines if start + line not in covered)
                 seen = (line - block.body.start for line in own if line is not None and line in block.body)
                 self._seen[block.part.key].lines.update(seen)
         if not self.is_in_view:

@@ -164,7 +164,7 @@ function M.open(entry)
   local window = vim.api.nvim_get_current_win()
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
-  -- The sign column has a fixed width, since a removed line would not open it.
+  -- The sign column is always shown: with 'auto', removed lines would not show it, since they have no signs.
   vim.cmd('setlocal signcolumn=yes:1 wrap')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)

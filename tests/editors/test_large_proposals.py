@@ -20,7 +20,7 @@ NEW = "".join(line.upper() if number % 100 == 0 else line for number, line in en
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Each reading of a file and each splitting of one of the two texts."""
+    """Records each file that is read ("read") and each text that is split ("split old", "split new" or "split")."""
     noted: list[str] = []
     read, split = files.read_text, text.split
 

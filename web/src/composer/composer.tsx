@@ -26,7 +26,10 @@ type World = {
   findFiles?: (query: string) => Promise<Choice[]>;
 };
 
-/** What is drawn around the text. */
+/**
+ * What the session determines: the placeholder, the files that are accepted, whether a message can steer the active
+ * run, and the chips.
+ */
 type Around = { placeholder: string; accepts: Accepts; steers: boolean; chips: ComponentChildren };
 
 /** The current box of each project. Files and texts that arrive after a box was replaced go to the new one. */

@@ -331,7 +331,7 @@ class Checkpoints:
         return sides[0][1] != sides[1][1] or not title.endswith(" after")
 
     async def _collect(self, git: Git, run_id: str, when: When, left: _Left | None) -> _Collected:
-        """Updates git's index to the state of the files at this moment."""
+        """Updates the index of this operation (``Git.index``, not the user's) to the current state of the files."""
         digest = await asyncio.to_thread(self._digest, git)
         same = left is not None and (left.repository, left.settings, left.theirs) == (
             git.repository,
@@ -375,8 +375,8 @@ class Checkpoints:
         return self._theirs[1]
 
     async def _resume(self, git: Git) -> bool:
-        """Updates the index of the last checkpoint to the current files, with the only git command that a run waits
-        for. Returns False if that index no longer exists."""
+        """Updates the index of the last checkpoint to the current files. A run usually waits for no git commands
+        other than these. Returns False if that index no longer exists."""
         try:
             # git recognizes unchanged files by their times, and does not read them again. It also compares these times
             # with the time of the index file, which therefore has to be copied, too.

@@ -539,7 +539,7 @@ class PushTest(Command, kw_only=True):
 
 
 LONGEST_NAME: Final = 80
-"""The maximum number of characters of a name chosen by the client that an error repeats."""
+"""The maximum number of characters that an error quotes from a name that the client chose."""
 
 
 class _Envelope(Struct):

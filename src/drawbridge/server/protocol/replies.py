@@ -92,8 +92,8 @@ History = tuple[StoredRecord, ...] | HistoryPage
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
     """The reply to ``execute`` and ``review_submit``. ``position``: the number of runs before this one; 0 if it starts
-    immediately, or is already active. ``images`` and ``files``: as in the prompt's record. ``waiting``: the comments
-    wait for the agent of a terminal session; ``run_id`` is empty, because their run is not known yet."""
+    as soon as a slot is free, or has already started. ``images`` and ``files``: as in the prompt's record. ``waiting``:
+    the comments wait for the agent of a terminal session; ``run_id`` is empty, because their run is not known yet."""
 
     run_id: str
     position: int

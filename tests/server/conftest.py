@@ -17,9 +17,7 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture(autouse=True)
 def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets generous time limits for searches, walks and git, which a busy machine would exceed by chance. Tests of the
-    limits set their own.
-    """
+    """Sets generous time limits, which a busy machine does not exceed by chance. Tests of the limits set their own."""
     for module, name in (
         (search, "SEARCH_SECONDS"),
         (places, "SEARCH_SECONDS"),

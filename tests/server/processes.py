@@ -122,9 +122,7 @@ async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> Iterator[Server]:
-    """A server that many tests share. It outlives each of them, so its directory belongs to none; projects may be in
-    ``work``.
-    """
+    """A server that many tests share, in a directory that belongs to none of them. Projects may be in ``work``."""
     with tempfile.TemporaryDirectory(prefix=prefix, dir="/tmp") as place:
         root = Path(place)
         (root / "work").mkdir()
@@ -143,13 +141,9 @@ def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> I
 
 
 FILES_OF_AN_AGENT = 5
-"""Open files for each agent, which is kept after its run: its input, output and errors, its supervisor's socket, its
-project's log.
-"""
+"""Open files for each agent, which stays after its run: input, output and errors, its supervisor's socket, its log."""
 
 
 def files_apart_from_agents(process: psutil.Process) -> int:
-    """The number of a server's open files, without those of its agents: how many agents are kept at a given moment is
-    chance.
-    """
+    """The number of open files without those of agents: how many agents are kept at a given moment is chance."""
     return int(process.num_fds()) - FILES_OF_AN_AGENT * len(process.children())

@@ -101,9 +101,7 @@ class Way(NamedTuple):
     called: set[str]
     """Modules in which a function was called."""
     handed_on_by: list[str]
-    """Modules on the call stack when the frame reached the outbox, outermost first. Those that had returned are not
-    included.
-    """
+    """Modules on the call stack when the frame reached the outbox, outermost first, without those that had returned."""
 
 
 def way(work: Callable[[], Any]) -> Way:
@@ -142,9 +140,7 @@ def stack(frame: FrameType | None) -> list[str]:
 
 
 async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
-    """From the bytes in the pipe to the frame that waits for the clients' sockets. Some modules pass the line on; the
-    others help and return.
-    """
+    """From the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on; others help."""
     frames: list[bytes] = []
 
     class Waiting(Writers):

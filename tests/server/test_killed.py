@@ -1,6 +1,4 @@
-"""``kill -9`` of the server during a run: what a client has received is in the files, and the client resumes from
-there.
-"""
+"""``kill -9`` of the server during a run: what a client has received is in the files, and the client can resume."""
 
 from __future__ import annotations
 

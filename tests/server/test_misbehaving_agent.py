@@ -1,6 +1,4 @@
-"""A ``claude`` that misbehaves, behind the real server: each run ends in a clear state, and the next prompt is
-accepted.
-"""
+"""A misbehaving ``claude`` behind the real server: each run ends in a clear state, and the next prompt is accepted."""
 
 from __future__ import annotations
 

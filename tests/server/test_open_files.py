@@ -28,7 +28,7 @@ async def test_a_limit_on_open_files_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", *flags, command=LIMITED) as server, server.client() as client:
         projects = [await new_project(client, tmp_path / "work" / str(number)) for number in range(RUNS)]
         failures = [end for end in await ran(client, projects, "/slow 30") if end["outcome"] == "failed"]
-        assert failures, "some could not start"
+        assert failures, "no run failed to start"
         assert {end["code"] for end in failures} == {"RESOURCE_LIMIT"}
         assert all("limit of 64 open files" in end["error"] and "`ulimit -n`" in end["error"] for end in failures)
         # The checkpoints after these runs use git, which opens files, too.

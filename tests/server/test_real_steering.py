@@ -1,6 +1,4 @@
-"""The real ``claude`` behind the real server: the texts of approval requests, messages into a run, the queue, and the
-agent's state.
-"""
+"""The real ``claude`` behind the real server: texts of approvals, messages into a run, the queue, the agent's state."""
 
 from __future__ import annotations
 

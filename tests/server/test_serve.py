@@ -86,7 +86,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         "pair --scope admin` connects your browser",
     ):
         assert expected in shown
-    assert "#sign-in" not in shown, "it is only for a person at a terminal"
+    assert "#sign-in" not in shown, "the link is only for a person at a terminal"
     assert (data / "token").read_text().strip() not in shown
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
 
@@ -214,7 +214,7 @@ async def test_a_given_certificate_is_used(data: Path, tmp_path: Path) -> None:
         assert not (data / "tls").exists()
 
 
-async def test_on_loopback_it_can_do_without_tls_and_token(data: Path) -> None:
+async def test_on_loopback_tls_and_token_are_optional(data: Path) -> None:
     async with serving(data, "--no-tls", "--insecure-no-auth") as server:
         assert server.url.startswith("ws://127.0.0.1:")
         assert server.ready["token_file"] is None
@@ -429,7 +429,7 @@ async def test_unresponsive_clients_do_not_delay_the_end(data: Path) -> None:
             one.close()
 
 
-async def test_a_second_signal_ends_it_at_once(data: Path, code: Path) -> None:
+async def test_a_second_signal_ends_the_server_at_once(data: Path, code: Path) -> None:
     async with at_work(data, code) as (server, client, _):
         server.process.terminate()
         await client.receive("update", "run_finished")

@@ -57,7 +57,7 @@ async def test_a_session_open_in_a_terminal_is_forked_not_resumed(poem: Path, mo
 
 
 @pytest.mark.thorough
-async def test_a_terminal_that_opens_it_later_stops_the_next_run(poem: Path, model: MessagesStub) -> None:
+async def test_a_terminal_that_opens_a_session_stops_its_next_run(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."))
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Who are you?"}, project)

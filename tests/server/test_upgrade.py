@@ -137,9 +137,7 @@ async def test_one_project_of_a_newer_server_is_left_alone_and_the_others_served
 
 
 async def answers(data: Path, root: Path) -> dict[str, Any]:
-    """Everything that a server reports about its projects after its start: lists, snapshots, histories, and the state
-    of approvals.
-    """
+    """What a server reports about its projects after its start: lists, snapshots, histories, and states of approvals."""
     found: dict[str, Any] = {}
     async with running(data, "--no-tls", "--allow", root) as server, server.client() as client:
         found["list"] = (await client.ask("project_list"))["data"]["projects"]

@@ -1,6 +1,4 @@
-"""A client of the agent server. It checks each message, in both directions, against the schema, and checks the order of
-each project's records.
-"""
+"""A client of the agent server. It checks each message against the schema, and the order of each project's records."""
 
 from __future__ import annotations
 
@@ -153,9 +151,7 @@ async def connected(
 
 
 async def deleted(client: WireClient, project: str) -> None:
-    """Deletes a project. Retries while the server still works for a client that left a moment ago, for example on its
-    review.
-    """
+    """Deletes a project. Retries while the review is still read for a client that left a moment ago."""
     async with asyncio.timeout(PATIENCE):
         while (gone := await client.ask("project_delete", project_id=project))["type"] != "project_deleted":
             assert gone["data"].get("retryable"), gone

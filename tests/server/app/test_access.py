@@ -323,7 +323,7 @@ def test_what_is_loopback() -> None:
 async def test_the_only_other_path_is_health(server: Server) -> None:
     assert await status_of(server, "/") == 404
     assert await status_of(server, "/ws/x") == 404
-    assert await status_of(server, "/health") == 404, "it is no WebSocket"
+    assert await status_of(server, "/health") == 404, "it is not a WebSocket"
 
     def get(path: str, **headers: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)

@@ -1,6 +1,4 @@
-"""Choosing a directory: those inside the allowed roots are shown. Outside of them, not even their existence is
-revealed.
-"""
+"""Choosing a directory: only those inside the allowed roots are shown. Nothing reveals whether others exist."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Requests that are never completed, sent to a real server: the owner can connect at each try, and they take little
-memory.
-"""
+"""Requests that are never completed, sent to a real server: the owner can always connect, and they take little memory."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ HALF_A_MESSAGE = giant_frame_head(917_504) + b"x" * 900_000
 
 @contextlib.asynccontextmanager
 async def crowd(server: Server, words: bytes, tls: ssl.SSLContext | None, at_once: int) -> AsyncIterator[None]:
-    """All members have connected when the block begins. Each that is cut off reconnects while it runs, ``at_once`` at a
-    time.
-    """
+    """All members have connected when the block begins. While it runs, ``at_once`` of those that are cut off reconnect."""
     address = urlsplit(server.url)
     came: set[int] = set()
     few = asyncio.Semaphore(at_once)

@@ -153,9 +153,7 @@ async def test_a_deleted_project_has_no_clients_that_catch_up(tmp_path: Path) ->
 
 
 async def test_a_record_written_during_an_empty_page_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last records of the history are damaged, so the page after the cursor is empty; then another record is
-    written.
-    """
+    """The last records of the history are damaged, so the page after the cursor is empty. Then a record is written."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -305,10 +303,8 @@ async def test_an_unreadable_history_is_reported_and_not_skipped(
         assert page.seqs == list(range(1, page.seqs[-1] + 1))
 
 
-async def test_a_cursor_of_another_history_gets_the_snapshot_and_what_follows(tmp_path: Path) -> None:
-    """For example, the data was restored from an older copy. ``last_seq`` is less than the client's cursor, so the
-    client knows.
-    """
+async def test_a_cursor_of_another_history_gets_the_snapshot(tmp_path: Path) -> None:
+    """For example, the data was restored from an older copy. The client sees that ``last_seq`` is below its cursor."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -426,6 +422,6 @@ async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: 
         last_seq = server.core.projects.get(project).history.last_seq
         await until(lambda: last_seq in again.seqs, "the history")
         await settled()
-        assert [*again.updates("queue_changed"), *again.updates("agent_state")] == [], "nothing has changed"
+        assert [*again.updates("queue_changed"), *again.updates("agent_state")] == [], "nothing has changed since"
         process.ends()
         await settled()

@@ -1,6 +1,4 @@
-"""What waits for a client: bounded, in order, one write a turn. A full outbox drops ephemeral frames first, then the
-client.
-"""
+"""What waits for a client: bounded, in order, one write a turn. Ephemeral frames are dropped first, then the client."""
 
 from __future__ import annotations
 
@@ -185,7 +183,7 @@ async def test_ephemeral_frames_are_dropped_first_and_no_others(rig: Rig) -> Non
     rig.send("f" * 200_000)
     await turn()
     assert rig.slow == 0
-    assert rig.outbox.left_out == 2, "the later one never got in, the first one made room"
+    assert rig.outbox.left_out == 2, "the later frame was never queued, and the first one was dropped"
     rig.release()
     await until(lambda: rig.socket.got[-1:] == [b"f" * 200_000])
     assert rig.socket.got[0] == b"d" * 1_000
@@ -315,7 +313,7 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
             await client.receive("agent_message")
             if len(server.clients) == 1:
                 break
-    assert seq * len(line) < 2 * LIMIT + 20_000_000, "it was kept far too long"
+    assert seq * len(line) < 2 * LIMIT + 20_000_000, "the client was kept far too long"
     assert [message["seq"] for message in client.received] == list(range(1, seq + 1))
     stalled.read_again()
     codes: list[tuple[int, str]] = []

@@ -142,7 +142,7 @@ async def test_requests_sent_before_a_client_left_are_executed(server: Server) -
         await connection.send('{"type":"project_join","project_id":"p1"}')
     await until(lambda: server.core.left)
     assert len(server.core.asked) == 6
-    assert server.core.subscribers == {}, "it has joined and is gone"
+    assert server.core.subscribers == {}, "the client has joined and left"
     assert not list(server.clients)
 
 
@@ -224,7 +224,7 @@ async def test_what_can_not_be_understood_is_said_with_its_field_and_changes_not
     assert error["error"] == error["message"]
     assert error["retryable"] is False
     assert error["correlation_id"].startswith("client_")
-    assert len(json.dumps(answer)) < 1_000, "it does not repeat what it was sent"
+    assert len(json.dumps(answer)) < 1_000, "the answer does not repeat the message"
     assert [type(command) for command in server.core.asked] == [say.ProjectList]
 
 

@@ -1,6 +1,4 @@
-"""A whole server in the test's process: real projects, the scripted agent, and devices. Clients connect by real
-sockets.
-"""
+"""A whole server in the test's process: real projects, the scripted agent, devices, and clients on real sockets."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
 
 
 class Server:
-    """Listens on 127.0.0.1. Projects may be in ``roots``; ``devices`` reads and writes the same file as the server, as
-    another process would.
-    """
+    """Listens on 127.0.0.1. Projects may be in ``roots``. ``devices`` uses the server's file as another process would."""
 
     def __init__(
         self, directory: Path, tls: ssl.SSLContext | None, crowd: ClientLimits, rows: Sequence[AnyRow], **access: Any

@@ -1,6 +1,4 @@
-"""The audit log contains who connected, was refused, ran and approved what. No client can change it, and it has no
-secrets.
-"""
+"""The audit log: who connected, was refused, ran and approved what. No client can change it, and it has no secrets."""
 
 from __future__ import annotations
 
@@ -223,8 +221,7 @@ def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
     }
     Audit(tmp_path).write("answered", tool="MultiEdit", **far, **ids)
     longest = (tmp_path / FILE).stat().st_size
-    # A connection is two lines. Commands, prompts, denials and connections each have a limit, and one line reports that
-    # it was reached.
+    # A connection is two lines. Commands, prompts, denials and connections have limits, each of which is reported.
     lines_a_second = CHANGES[1] + ClientLimits().prompts / 60 + 2 * CONNECTS[1] + DENIALS[1] + 4 / LIMITED_SECONDS
     seconds = (audit_module.FILES_KEPT + 1) * audit_module.FILE_BYTES / (lines_a_second * longest)
     assert seconds > 4 * 3_600
@@ -246,9 +243,7 @@ async def test_the_data_directory_can_not_become_a_project(tmp_path: Path) -> No
 
 
 async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
-    """Everything that involves a secret is done with known secrets at the most verbose log level; then all output is
-    searched for them.
-    """
+    """Everything that involves a secret is done with known ones at the most verbose log level. No output contains them."""
     data, code = tmp_path / "data", tmp_path / "roots" / "code"
     code.mkdir(parents=True)
     arguments = ("--allow", code.parent, "--log-level", "debug", "--log-format", "json")

@@ -1,6 +1,4 @@
-"""A phone trusts this server's certificate authority once. Certificates are renewed, and the authority is valid for no
-other server.
-"""
+"""A phone trusts this server's certificate authority once: it covers renewed certificates, and no other server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Hundreds of connections a second, each from another address, and none signs in. A slow client can connect all the
-same.
-"""
+"""Hundreds of connections a second, each from another address, and none signs in. A slow client can still connect."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def many_files() -> Iterator[None]:
 
 @contextlib.contextmanager
 def flood(server: Server, room: int, rate: int = RATE, words: bytes = b"") -> Iterator[threading.Event]:
-    """Opens ``rate`` connections a second; each sends ``words``. Yields an event that is set once there were more than
+    """Opens ``rate`` connections a second; each sends ``words``. Yields an event, set once there were more than
     ``room``.
     """
     is_full, is_over = threading.Event(), threading.Event()

@@ -1,6 +1,4 @@
-"""However many clients connect, and however often: each learns why it is refused, others notice nothing, and memory
-stays limited.
-"""
+"""However many clients connect: each learns why it is refused, others notice nothing, and memory stays limited."""
 
 from __future__ import annotations
 
@@ -251,7 +249,7 @@ async def test_plain_requests_of_one_address_are_limited(server: Server, clock: 
     assert await get(SOMEWHERE, REQUESTS[0]) == {200}
     assert await get(SOMEWHERE, 1) == {429}
     assert await get(ELSEWHERE, 1) == {200}
-    assert await get("127.0.0.1", REQUESTS[0] + 1) == {200}, "this machine's own are not counted"
+    assert await get("127.0.0.1", REQUESTS[0] + 1) == {200}, "requests from this machine are not counted"
     clock.time += 1
     assert await get(SOMEWHERE, 1) == {200}
 
@@ -592,7 +590,7 @@ def test_the_table_is_limited_and_keeps_known_addresses() -> None:
     for number in range(10_000):
         buckets.take(f"stranger {number}", 1.0)
     assert len(buckets) <= 101
-    assert buckets.take("known", 2.0) is not None, "it can't have itself forgotten"
+    assert buckets.take("known", 2.0) is not None, "it can't make the table forget it"
     for number in range(50):
         buckets.take(f"later {number}", 10_000.0)
     assert len(buckets) == 50

@@ -160,7 +160,7 @@ async def test_codes_are_revoked_with_their_maker(server: Server, owner: WireCli
         assert code_of(await redeemed(server, used)) == "PAIRING_USED"
         assert code_of(await redeemed(server, kept)) == "paired"
     with server.devices.changed() as file:
-        assert [code.made_by for code in file.codes] == [id, None], "the used ones are remembered"
+        assert [code.made_by for code in file.codes] == [id, None], "used codes are remembered"
     assert [line["code"] for line in events(server.data, "refused")] == ["PAIRING_WRONG", "PAIRING_USED"]
     assert [line.get("made_by") for line in events(server.data, "paired")] == [id, None]
 

@@ -377,7 +377,7 @@ async def test_a_confined_device_creates_projects_only_inside(
     (server.roots / "mine" / "link").symlink_to(server.roots / "secret")
     for path in (server.roots / "secret", server.roots / "mine" / "link", server.roots / "mine/../secret", "/x\0y"):
         assert code_of(await confined.ask("project_create", {"path": str(path)})) == "INVALID_PATH", path
-    # A server was started in its directory; "~" stands for another one.
+    # the server was started in the device's directory; "~" is another one
     monkeypatch.setenv("HOME", str(server.roots))
     monkeypatch.chdir(server.roots / "mine")
     assert code_of(await confined.ask("project_create", {"path": "~/secret"})) == "INVALID_PATH"

@@ -254,7 +254,7 @@ async def test_a_damaged_file_refuses_only_new_connections(server: Server, caplo
         await until(lambda: "device tokens are not accepted" in caplog.text)
         assert (await there.ask("hello"))["type"] == "hello"
         assert caplog.text.count("device tokens are not accepted") == 1
-        assert (server.data / FILE).read_bytes() == damaged, "what is damaged is left as it is"
+        assert (server.data / FILE).read_bytes() == damaged, "a damaged file is left as it is"
         (server.data / FILE).write_bytes(whole)
         async with server.client(token) as client:
             assert (await client.ask("hello"))["type"] == "hello"

@@ -150,9 +150,7 @@ async def test_changes_already_reverted_by_hand_are_accepted(project: Path) -> N
 
 
 async def test_a_change_in_the_second_in_which_git_looked_is_seen(project: Path) -> None:
-    """The new text has the same length and time as the old one. git still compares the content if its index isn't newer
-    than the file.
-    """
+    """Length and time of the file stay the same. git compares the content if its index isn't newer than the file."""
     poem, index = project / "poem.txt", project / ".git" / "index"
     then = 1_700_000_000
     git(project, "config", "core.trustctime", "false")

@@ -1,6 +1,4 @@
-"""The git of checkpoints has no more privileges than an agent, and leaves no process behind. Tested with a misbehaving
-git.
-"""
+"""The git of checkpoints has no more privileges than an agent, and leaves no process. Tested with a misbehaving git."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A program that a real server's agent names in the repository's configuration does not run outside of the agent's
-confinement.
-"""
+"""A program that a real server's agent names in the repository's configuration never runs outside its confinement."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from tests.server.processes import serving
 
 
 async def test_two_file_writes_run_no_program(tmp_path: Path) -> None:
-    """They are ``.git/config`` and ``.gitattributes``. The server looks at the files after the run, and a client asks
-    for the changes.
+    """``.git/config`` and ``.gitattributes``. The server looks at the files after the run, and a client asks for
+    changes.
     """
     project, ran, program = make_project(tmp_path / "code"), tmp_path / "ran", tmp_path / "bad-claude"
     spy = tmp_path / "spy"

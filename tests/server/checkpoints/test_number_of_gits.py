@@ -1,6 +1,4 @@
-"""How often git is started for a checkpoint. A ``git`` that records each call is first on the PATH, before the real
-one.
-"""
+"""How often git is started for a checkpoint, counted by a ``git`` that comes before the real one on the PATH."""
 
 from __future__ import annotations
 

@@ -416,9 +416,7 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
 
 
 async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
-    """Apple's may refuse a name that is not public, for example. An expired subscription or a failing service is not a
-    problem.
-    """
+    """Apple's may refuse a private name, for example. An expired subscription or a failing service is not a problem."""
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
         subscribed(told, Browser(), service.url)

@@ -35,8 +35,8 @@ def tip(remote: Path, branch: str = "work") -> str:
 
 
 def stand_in(folder: Path, name: str, script: str) -> Path:
-    """Creates a program in ``folder / "programs"``. Returns the file that gets the arguments of each call as JSON, one
-    call a line.
+    """Creates a program in ``folder / "programs"``. Returns the file with the arguments of its calls, a JSON list a
+    line.
     """
     place, calls = folder / "programs", folder / f"{name}.calls"
     place.mkdir(exist_ok=True)

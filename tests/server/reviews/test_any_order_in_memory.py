@@ -123,7 +123,7 @@ class World:
         return done.stdout if done.returncode == 0 else None
 
     def absorb(self, before: Slots) -> None:
-        """Somebody else than an agent has changed the file: a change outside of hunks is not part of the review."""
+        """The file was changed, but not by an agent: a change outside of hunks is not part of the review."""
         for slot, text in self.disk.items():
             if before[slot] == self.base[slot]:
                 self.base[slot] = text

@@ -107,7 +107,7 @@ def test_a_deleted_and_an_equal_added_file_are_a_rename() -> None:
     assert renames(moved(a=(LONG, None), b=(None, edited))) == {"b": "a"}
     assert renames(moved(a=(LONG, None), b=(None, edited), c=(None, LONG))) == {"c": "a"}, "the same content first"
     assert renames(moved(a=(LONG, None), b=(None, LONG), c=(None, LONG))) == {"b": "a"}, "one of two copies"
-    assert renames(moved(a=(LONG, None), b=(None, edited), c=(None, LONG)), {"b": "a"}) == {"b": "a"}, "what is known"
+    assert renames(moved(a=(LONG, None), b=(None, edited), c=(None, LONG)), {"b": "a"}) == {"b": "a"}, "a known rename"
     assert renames(moved(a=(LONG, None), b=(None, "another\n" * 20))) == {}
     assert renames(moved(a=(LONG, LONG), b=(None, LONG))) == {}, "a copy"
     assert renames(moved(a=("", None), b=(None, ""))) == {}

@@ -1,6 +1,4 @@
-"""Comments on a review: drafts are stored, follow their lines, are sent once as one prompt, and later hunks answer
-them.
-"""
+"""Comments on a review: drafts are stored, follow their lines, are sent once as one prompt, and hunks answer them."""
 
 from __future__ import annotations
 
@@ -152,7 +150,7 @@ async def test_a_removed_draft_that_is_written_again_is_not_one_that_was_seen(tm
         ({"path": "picture", "line": 1, "quote": "x"}, "data.side"),
     ],
 )
-async def test_what_is_not_a_comment_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
+async def test_an_invalid_comment_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
     def work(directory: Path) -> None:
         lines_3_and_17(directory)
         (directory / "gone.txt").unlink()
@@ -398,7 +396,7 @@ async def test_the_hunks_of_the_next_run_name_the_comments_that_they_answer(tmp_
         review = await one.get()
         answers = {hunk["added"]: hunk["answers"] for file in review["files"] for hunk in file["hunks"]}
         assert answers == {"Line three\n": [third], "LINE 6\n": [], "LINE 17\n": [old]}, (
-            "line 17 is there again, below it"
+            "line 17 exists again, below it"
         )
         left = await one.decide(hunks=[id_of(review, "Line three")], decision="keep")
         assert [comment["comment_id"] for comment in left["comments"]][:2] == [third, old]

@@ -1,6 +1,4 @@
-"""Whatever people, the agent and the machine do, in whatever order: the rules that hold for every project, run and
-approval request.
-"""
+"""The rules that hold for every project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ class World:
         return living[-1] if living else None
 
     async def restart(self, *, killed: bool) -> None:
-        """Starts another server on the data that is on the disk at this moment. Everybody reconnects with the records
-        they have.
-        """
+        """Starts another server on the data that is on the disk now. Everybody reconnects with the records they have."""
         before = self.server
         self.model.answered += answers(before)
         if killed:

@@ -77,7 +77,7 @@ async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
         await server.does(page, "set_mode", project, mode="plan")
-        assert process.modes == ["plan"], "it was chosen before, but no longer holds"
+        assert process.modes == ["plan"], "a person chose it before, but the agent has left it"
         assert told() == ["plan", "plan"]
         process.heard(ModeChanged("default"))
         assert told() == ["default", "default"]
@@ -89,9 +89,7 @@ async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
 async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chosen: str) -> None:
-    """For example, a plan is accepted together with all edits. The mode applies to the next prompt, and after a restart
-    of the server.
-    """
+    """For example, a plan is accepted together with all edits. The mode applies to the next prompt and after a restart."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -147,7 +147,7 @@ def test_a_file_that_becomes_a_link_is_not_opened(project: Project, monkeypatch:
 
 
 @pytest.mark.parametrize("path", ["nothing", "src/nothing", "src/bridge.py/x", "loop", "x" * 300, "\n", "~", "*"])
-def test_what_is_not_there_is_reported(project: Project, path: str) -> None:
+def test_a_missing_file_is_reported(project: Project, path: str) -> None:
     (project.root / "loop").symlink_to("loop")
     assert code(project, path) == "FILE_NOT_FOUND"
 
@@ -172,7 +172,7 @@ def test_no_device_is_opened(project: Project) -> None:
 
 
 @pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfea\0", b"caf\xe9", b"\xed\xa0\x80"])
-def test_what_is_not_text_is_reported(project: Project, data: bytes) -> None:
+def test_a_file_that_is_not_text_is_reported(project: Project, data: bytes) -> None:
     (project.root / "a.txt").write_bytes(data)
     assert code(project, "a.txt") == "FILE_UNSUPPORTED"
 

@@ -1,6 +1,4 @@
-"""A run that is stopped by a limit of the agent's account: clients see when the limit ends, and on request the run
-resumes automatically.
-"""
+"""A run that is stopped by a limit of the agent's account: clients see when it ends, and the run resumes on request."""
 
 from __future__ import annotations
 

@@ -88,9 +88,7 @@ def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, 
 
 
 def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark: str) -> None:
-    """Process id and start time are right, but the process is not an agent's. Another server's agents are left alone,
-    too.
-    """
+    """Process id and start time are right, but the process is not an agent's; and a process of another server's agent."""
     stranger, others = start(), start(uuid.uuid4().hex)
     write(
         tmp_path, entry(mark, stranger), entry("", others), Entry("", os.getpid()), Entry("", 1), Entry("", -5, -1e300)

@@ -1,6 +1,4 @@
-"""Whatever path a client sends: a project's directory, and any added directory, is a real directory inside the allowed
-ones.
-"""
+"""Whatever path a client sends: a project's directory, or an added one, is a real directory inside the allowed ones."""
 
 from __future__ import annotations
 

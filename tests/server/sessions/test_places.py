@@ -43,9 +43,7 @@ async def test_a_project_outside_of_the_allowed_directories_runs_nothing(tmp_pat
 
 
 async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -> None:
-    """Clients see it in the list, when they join, and in the server's health. The history stays readable and nothing is
-    deleted.
-    """
+    """Clients see it in the list, when they join, and in the server's health. The history stays readable."""
     async with narrowed(tmp_path) as (server, project):
         assert "outside" in (await problem_of(server) or "")
         joined = await server.does(Client(), "project_join", project)

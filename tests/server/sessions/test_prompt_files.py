@@ -249,9 +249,7 @@ async def test_a_file_goes_into_a_running_turn(tmp_path: Path) -> None:
 
 
 async def test_the_first_file_reaches_a_process_that_may_read_it(tmp_path: Path) -> None:
-    """Some agents get directories only when they start. A process that still works in the background is not replaced
-    for that.
-    """
+    """Some agents get directories only when they start. A process that works in the background is not replaced for it."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -19,9 +19,7 @@ from tests.server.core_rig import Client, Process, Server, records, serving, set
 
 
 class Queued(NamedTuple):
-    """A project that runs "first", with "second" and "third" in its queue. The phone has sent all three; the page has
-    joined.
-    """
+    """The phone has sent "first", which runs, and "second" and "third", which are queued. The page has joined."""
 
     server: Server
     project: str

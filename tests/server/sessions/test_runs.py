@@ -582,9 +582,7 @@ async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> 
 
 
 async def test_an_agent_without_a_list_of_conversations(tmp_path: Path) -> None:
-    """The agent refuses to resume the conversation that it began before it died; the prompt after that begins another
-    one.
-    """
+    """The agent refuses the conversation that it began before it died. The prompt after that begins another one."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

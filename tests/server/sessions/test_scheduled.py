@@ -1,6 +1,4 @@
-"""An idle agent has scheduled a turn: how long its process is kept for it, what clients see, and how a person cancels
-it.
-"""
+"""An idle agent has scheduled a turn: how long its process is kept, what clients see, and how a person cancels it."""
 
 from __future__ import annotations
 

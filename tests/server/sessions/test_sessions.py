@@ -57,7 +57,7 @@ async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) 
         assert list(server.core.all_sessions) == []
 
 
-async def test_a_list_that_changes_while_a_thread_reads_it_raises_nothing(tmp_path: Path) -> None:
+async def test_a_thread_can_read_the_list_while_it_changes(tmp_path: Path) -> None:
     """A thread reads those projects again that could not be read before."""
     async with serving(tmp_path) as server:
         first = begun(server)

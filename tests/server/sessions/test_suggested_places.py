@@ -1,6 +1,4 @@
-"""Directories suggested for a new project: recently used ones and git work trees nearby, if they are not part of a
-project.
-"""
+"""Directories suggested for a new project: recent ones and git work trees nearby that are not part of a project."""
 
 from __future__ import annotations
 

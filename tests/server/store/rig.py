@@ -45,9 +45,7 @@ def all_seqs(history: History) -> list[int]:
 
 
 def read_independently(directory: Path, *, torn_end: bool = False) -> list[dict[str, Any]]:
-    """Every line of every file, sorted by number. Fails on a line that is not JSON, except a last line without a line
-    break if ``torn_end``.
-    """
+    """Every line of every file, by number. Every line must be JSON, except a last one without a break if ``torn_end``."""
     found = []
     for path in directory.glob("messages_*.jsonl"):
         *lines, rest = path.read_bytes().split(b"\n")

@@ -175,7 +175,7 @@ def test_the_number_of_a_damaged_last_record_is_not_reused(logs: Path) -> None:
     history = open_history(logs)
     assert (history.last_seq, history.count) == (30, 29)
     assert history_index.load(str(logs)).segments[-1].size == path.stat().st_size, (
-        "the next start need not read it again"
+        "the next start does not need to read it again"
     )
     assert history.append("claude", b"1", at(31)).seq == 31
     assert all_seqs(history) == [*range(1, 30), 31]

@@ -276,7 +276,7 @@ def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
     assert waiting.wait(PATIENCE)
     assert history.closed
     assert all_seqs(history) == [1, 2, 3]
-    assert closing.is_alive(), "reading has waited for the disk"
+    assert closing.is_alive(), "reading waited for the disk"
     disk.set()
     closing.join(PATIENCE)
     assert not closing.is_alive()

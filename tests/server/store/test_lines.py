@@ -1,4 +1,4 @@
-"""Which lines of a damaged file are believed, by their numbers alone, without files."""
+"""Which lines of a damaged file are believed, judged only by their numbers."""
 
 from __future__ import annotations
 

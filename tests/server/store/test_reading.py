@@ -99,9 +99,7 @@ def test_a_page_needs_a_positive_limit_and_a_time_zone(history: History) -> None
 
 
 def test_a_clock_set_back_hides_no_record_from_a_time_cursor(tmp_path: Path) -> None:
-    """Record n is written at noon plus its offset. The clock is set back by an hour in the middle, and by a little
-    within a block.
-    """
+    """Record n is written at noon plus its offset. The clock is set back by an hour, and later within one block."""
     history = open_history(tmp_path)
     offsets = [*range(300), *range(-3_600, -3_300), 500, 200, 501]
     for offset in offsets:
@@ -146,9 +144,7 @@ def test_a_reader_in_a_thread_sees_a_history_that_grows_without_gaps(
     assert seen == list(range(1, 5_001))
 
 
-def test_a_page_shows_the_history_as_it_was_when_it_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_shows_the_history_at_the_time_of_the_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = open_history(tmp_path)
     fill(history, 400)
 

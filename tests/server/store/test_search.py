@@ -283,7 +283,7 @@ def test_a_prompt_that_was_edited_is_found_by_its_last_text(store: Store) -> Non
 
 
 def test_an_edit_of_a_prompt_without_a_text_is_found(store: Store) -> None:
-    """A prompt may consist of images alone."""
+    """A prompt may consist only of images."""
     store.history.append("client", prompt("", "r1"))
     store.reports("prompt_edited", run_id="r1", prompt="figs")
     assert store.seqs("figs") == [2]

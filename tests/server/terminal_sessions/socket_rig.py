@@ -102,9 +102,7 @@ class Session:
     async def asks(
         self, tool: str = "Bash", *, more: Message | None = None, **given: Any
     ) -> AsyncIterator[tuple[Line, Message]]:
-        """A hook that waits for an answer, and its request as the client received it. ``more``: further fields of the
-        hook's report.
-        """
+        """A hook that waits, and its request as the client received it. ``more``: further fields of the hook's report."""
         before = len(self._rig.questions)
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given, **(more or {}))

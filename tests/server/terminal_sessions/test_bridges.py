@@ -1,6 +1,4 @@
-"""Bridges at the private socket: a proposal of their agent and its hook are one approval request, and their editors can
-decide.
-"""
+"""Bridges at the private socket: a proposal and its hook are one approval request, and editors can decide it."""
 
 from __future__ import annotations
 

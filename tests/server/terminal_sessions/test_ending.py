@@ -50,7 +50,7 @@ async def history(rig: SocketRig, session: Session) -> list[int]:
 async def test_a_hook_during_a_removal_begins_a_new_session(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The new session has the same directory; only the first one's history is removed."""
+    """Its data is stored where the first one's was; only the history of the first one is removed."""
     session, withdraw_all = Session(rig), TerminalSession.withdraw_all
     event = hook_events.READERS["claude"](Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
     begun = rig.server.core.terminal_sessions.report
@@ -121,7 +121,7 @@ async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monk
         monkeypatch.setattr(Reports, "processed", asked_meanwhile)
         await rig.does("project_delete", session.project)
         for hook in hooks:
-            assert await hook.receive() is None, "the dialog of the agent is open: it decides"
+            assert await hook.receive() is None, "the agent's dialog is open, and decides"
 
 
 @pytest.mark.parametrize("asked_by", [{}, {"agent_id": "a1", "agent_type": "explorer"}], ids=["main", "subagent"])

@@ -193,9 +193,7 @@ async def test_a_hook_that_ends_too_early_loses_no_comments(rig: SocketRig) -> N
 
 
 async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None:
-    """They are drafts again, and a person decides whether to send them. If the agent's file shows them later, they are
-    sent.
-    """
+    """They are drafts again, and a person decides whether to send them, unless the agent's file shows them later."""
     at = await at_work(rig)
     (id,) = await leaves(at)
     text = await takes(at, "Stop")

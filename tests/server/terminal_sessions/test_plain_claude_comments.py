@@ -52,9 +52,7 @@ def heard(rig: ServedWorkstation) -> int:
 
 
 async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:
-    """The agent is at work when the comment is sent. It continues after its stop, and its next changes answer the
-    comment.
-    """
+    """The agent is at work when the comment is sent. It continues after its stop, and its next changes are the answer."""
     project(rig, "git")
     poem = rig.project / "poem.txt"
     rig.model.will_say(

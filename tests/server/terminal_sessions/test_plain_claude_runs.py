@@ -59,9 +59,7 @@ async def queued(prompt: str) -> None:
 
 
 async def test_a_prompt_typed_during_a_run_is_in_the_history(rig: ServedWorkstation, server: Server) -> None:
-    """If the agent takes it together with a tool's result, it belongs to the run. If it takes it later, it begins
-    another run.
-    """
+    """Taken together with a tool's result, it belongs to the run. Taken later, it begins another run."""
     notes = rig.file("notes.txt", "words\n")
     rig.model.will_say([HOLD, read(notes)], [HOLD, text("Both are done.")], text("So is the third."))
     async with following(server) as phone:

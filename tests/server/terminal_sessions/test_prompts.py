@@ -473,9 +473,7 @@ async def test_a_record_of_the_other_terminal_does_not_change_the_mode(rig: Sock
 
 
 async def test_a_mode_of_an_unknown_terminal_is_not_used(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person changes the mode in one terminal, which reports it only with its next prompt. Then the other one is
-    closed.
-    """
+    """The person changes the mode in one terminal, which reports it only with its next prompt, and closes the other."""
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):
         await session.reports("Stop", permission_mode="default")
@@ -559,7 +557,7 @@ def test_a_command_of_the_agents_program_is_refused(command: str) -> None:
         ("no line end follows \\", "no line end follows \\ "),
     ],
 )
-def test_a_prompt_contains_no_keys(prompt: str, typed: str) -> None:
+def test_a_prompt_is_typed_without_control_characters(prompt: str, typed: str) -> None:
     assert desk_prompts.typeable(prompt) == typed
 
 

@@ -53,9 +53,7 @@ async def asking(home: Path, command: str) -> AsyncIterator[Process]:
 
 
 async def answer_it(client: WireClient, given: str) -> None:
-    """Denies the open request, or does nothing if it was answered already. ``given``: the message that distinguishes
-    this attempt.
-    """
+    """Denies the open request, if there is one. ``given``: the message that distinguishes this attempt from others."""
     projects = (await client.ask("project_list"))["data"]["projects"]
     waiting = [one for project in projects for one in project["approvals"]]
     if not waiting:

@@ -1,6 +1,4 @@
-"""A server dies or restarts while an agent in a terminal waits: its question stays one card, and its answer arrives
-once.
-"""
+"""A server dies or restarts while an agent in a terminal waits: there is one card, and its answer arrives once."""
 
 from __future__ import annotations
 

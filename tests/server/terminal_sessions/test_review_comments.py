@@ -189,9 +189,7 @@ async def test_a_submission_that_would_be_a_command_is_refused(rig: SocketRig) -
 
 
 async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> None:
-    """Even if they are submitted to different sessions, or as the same request twice. A prompt that is being typed does
-    not change.
-    """
+    """Even to different sessions, or as the same request twice. A prompt that is being typed does not change."""
     one = await changed(rig)
     two = await beside(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:
@@ -249,7 +247,7 @@ async def test_drafts_and_sent_comments_survive_a_restart(tmp_path: Path) -> Non
         at.rig = rig
         assert await at.states() == {sent: "sent", draft: "draft"}
         again = await at.submit(drafts=drafts, request_id="submit-1")
-        assert again["data"]["run_id"] == "turn-2", "it is known, and nothing is typed"
+        assert again["data"]["run_id"] == "turn-2", "the request is known, and nothing is typed"
 
 
 async def test_a_prompt_begun_while_no_server_ran_was_sent_once(tmp_path: Path) -> None:
@@ -266,7 +264,7 @@ async def test_a_prompt_begun_while_no_server_ran_was_sent_once(tmp_path: Path) 
     async with serving(tmp_path) as rig:
         at.session.at(rig)
         at.rig = rig
-        assert await at.states() == {id: "draft"}, "nothing shows yet that it was sent"
+        assert await at.states() == {id: "draft"}, "nothing shows yet that the draft was sent"
         error = await at.not_sent(drafts=drafts, request_id="submit-1")
         assert (error.code, error.details) == ("EXECUTION_FAILED", None)
         at.session.turn = "turn-2"

@@ -330,7 +330,7 @@ async def test_a_tool_waits_for_the_checkpoint_before_its_run(
     waiting = asyncio.create_task(at.may_write("Bash"))
     async with Line.open() as line:
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload("PreToolUse", tool_name="Write"))
-        assert await line.receive() == {"decision": None}, "it is told that it has to wait"
+        assert await line.receive() == {"decision": None}, "the server tells the hook to wait"
         assert await line.receives_nothing()
         assert not waiting.done()
         held.set()

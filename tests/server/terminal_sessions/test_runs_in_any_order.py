@@ -1,6 +1,4 @@
-"""However late hooks and the conversation's file are: each run begins at most once, ends exactly once, and contains its
-messages.
-"""
+"""However late hooks and the conversation's file are: each run begins once, ends once, and contains its messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A disk that is full, read-only, or inaccessible: it is reported, nothing is half done, and work continues without a
-restart.
-"""
+"""A disk that is full, read-only, or inaccessible is reported. Nothing is half done, and no restart is needed."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
                 await server.does(phone, "execute", id, prompt="go")
             assert refused.value.disk_full == (code == "DISK_SPACE_LOW")
             assert records(server, id) == before
-            assert phone.updates("project_state")[-1]["state"] == "ERROR", "nothing waits either"
+            assert phone.updates("project_state")[-1]["state"] == "ERROR", "no prompt waits either"
         process = await server.running(phone, id, "again")
         process.says({"type": "assistant", "session_id": "s", "text": "kept too"})
         process.ends()

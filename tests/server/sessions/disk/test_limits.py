@@ -149,7 +149,7 @@ async def test_clients_are_warned_and_the_next_run_is_refused(tmp_path: Path) ->
         assert not any("zzz" in str(record) for record in kept)
         assert any("yyy" in str(record) for record in kept)
         size = server.core.projects.get(project).history.size
-        assert size < 8_000 + 2_000, "its end is written all the same"
+        assert size < 8_000 + 2_000, "the end of the run is stored all the same"
         if size >= 8_000:
             with pytest.raises(ClientError) as refused:
                 await server.does(phone, "execute", project, prompt="go")

@@ -1,6 +1,4 @@
-"""Old history is dropped only if the owner has set it: whole files, never the newest, and clients see where the history
-begins.
-"""
+"""Old history is dropped only if the owner wants it: whole files, never the newest. Clients see where it begins."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_the_schema_has_a_new_command_and_its_reply() -> None:
     assert set(after) - set(before) == {"client.rename", "server.renamed", "Renamed"}
     request = after["client.rename"]
     assert request["properties"]["data"]["required"] == ["title"]
-    assert request["description"] == "Gives a project a name."
+    assert request["description"] == "Renames a project."
     assert list(after["Renamed"]["properties"]) == ["title", "by"]
 
 

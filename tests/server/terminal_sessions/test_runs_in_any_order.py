@@ -108,7 +108,8 @@ async def test_each_run_ends_once_over_restarts(rounds: int, tmp_path: Path, mon
         folder = tmp_path / str(number)
         folder.mkdir()
         steps = steps_of(random, [turn_of(random, f"turn {number} {at}") for at in range(random.randrange(1, 4))])
-        cuts = sorted(random.sample(range(1, len(steps)), random.randrange(1, 4)))
+        restarts = min(random.randrange(1, 4), len(steps) - 1)
+        cuts = sorted(random.sample(range(1, len(steps)), restarts))
         session: Session | None = None
         for first, end in zip([0, *cuts], [*cuts, len(steps)], strict=True):
             lost = random.randrange(first, end) if session and random.random() < 0.5 else first

@@ -1,7 +1,7 @@
-"""Measurements: ratios within one run. ``make bench`` prints them; docs/internals/benchmarks.md has a copy."""
+"""Benchmarks, mostly as ratios within one run. ``make bench`` prints them; docs/internals/benchmarks.md has a copy."""
 
 import sys
 from pathlib import Path
 
-# The tests' rigs, which are also used here, import the tools by name, which pytest makes possible for the tests.
+# The benchmarks use the tests' rigs, which import the tools by name. In tests, pytest adds the tools to the path.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))

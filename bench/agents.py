@@ -1,6 +1,6 @@
-"""What the server's side of an agent costs: a warm turn of the real ``claude`` through it, against bare pipes.
+"""The overhead of the server for an agent: a warm turn of the real ``claude`` through it, compared with bare pipes.
 
-``python -m bench.agents``; the model is the tests' stand-in. Also a row for the demo agent, and one for lines alone.
+``python -m bench.agents``; the model is the tests' stub. There is also a row for the demo agent, and one for parsing lines.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def percentiles(delays: list[float]) -> str:
 
 
 async def open_diff(rig: BridgedNeovim, agent: Agent, label: str, lines: int, changed: float) -> None:
-    """From the agent's frame to the view on screen, while another client measures how long Neovim is blocked. In turns
-    with this: how long Neovim needs to open the same file and to put the proposed text into a buffer."""
+    """From the agent's frame to the view on screen, while another client measures how long Neovim is blocked. Alternates
+    with how long Neovim alone takes to open the same file and to put the proposed text into a buffer."""
     old = [f"line {number} of a file that an agent wants to change\n" for number in range(lines)]
     step = max(1, int(1 / changed))
     new = [line.upper() if number % step == 0 else line for number, line in enumerate(old)]
@@ -117,7 +117,7 @@ async def open_diff(rig: BridgedNeovim, agent: Agent, label: str, lines: int, ch
         call = agent.open_diff(path, "".join(new))
         await rig.shown()
         shown.append((time.perf_counter() - began) * 1000)
-        await asyncio.sleep(0.5)  # what Neovim draws afterwards counts too
+        await asyncio.sleep(0.5)  # what Neovim draws afterwards counts, too
         watch.cancel()
         blocked.append(await watch)
         await rig.reject()

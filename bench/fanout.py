@@ -1,4 +1,4 @@
-"""An agent's line to many clients, in turns with Node.js's ``ws`` and bare writes of the same bytes, all in one run."""
+"""An agent's line to many clients, compared in one run with Node.js's ``ws`` and with bare writes of the same bytes."""
 
 from __future__ import annotations
 

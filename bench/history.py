@@ -1,9 +1,9 @@
-"""A project's history against the least that could be done instead.
+"""A project's history, compared with the least work that could replace it.
 
 ``python -m bench.history`` takes about a minute and 1.5 GB.
 
-Each row has its yardstick in the same run: a bare ``os.write`` of the same bytes for appending, ``json.loads`` of every
-line for reading.
+Each row is compared within the same run: appending with a bare ``os.write`` of the same bytes, reading with
+``json.loads`` of every line.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def handshake(port: int) -> bytes:
 
 
 def text(data: bytes) -> bytes:
-    """A masked frame; a mask of zeros leaves the data as it is."""
+    """A masked text frame. Its mask consists of zeros, which leave the data as it is."""
     size = len(data)
     head = bytes([0x81, 0x80 | size]) if size < 126 else bytes([0x81, 0xFE]) + size.to_bytes(2, "big")
     return head + bytes(4) + data

@@ -1,4 +1,4 @@
-"""The page in Chromium: an answer that streams, and a long history. Ratios make no sense here: use a quiet machine.
+"""The web UI in Chromium: an answer that streams, and a long history. The times are absolute: use an idle machine.
 
 .venv/bin/python -m bench.page
 """
@@ -53,7 +53,7 @@ TYPED = """new Promise((done) => {
   };
   next();
 })"""
-"""Milliseconds from a letter to the end of the frame that shows it."""
+"""Milliseconds from typing a letter to the end of the frame that shows it."""
 
 
 def row(what: str, value: str, goal: str = "") -> None:
@@ -118,7 +118,7 @@ def draws(person: Person, projects: dict[str, str]) -> None:
 
 
 def opens(person: Person, address: str) -> None:
-    """A phone with a CPU four times slower. A second visit gets the page from the worker's cache."""
+    """Visits the web UI twice with a CPU four times slower. On the second visit, it comes from the worker's cache."""
     person("throttle", cpu=4)
     for visit in ("first", "second"):
         person("goto", url=address)
@@ -141,7 +141,7 @@ def milliseconds_until(person: Person, code: str) -> float:
 
 
 def worked() -> Iterator[dict[str, Any]]:
-    """Lines of Claude Code that reads the beginnings of files: a text, a call and its result for each file."""
+    """Lines of a Claude Code that reads the beginnings of files: for each file a text, a tool call and its result."""
     recorded = (ROOT / "tests/transcripts/server/2.1.329-allow.jsonl").read_text().splitlines()
     said, answered = (json.loads(recorded[number])["line"] for number in (5, 6))
     for number, file in enumerate(sorted((ROOT / "src/drawbridge").rglob("*.py"))[-WORKED // 3 :]):
@@ -157,7 +157,7 @@ def worked() -> Iterator[dict[str, Any]]:
 
 
 async def with_session(server: Server, directory: Path) -> str:
-    """A project whose agent has worked for a while, and now asks for permission. Returns its id."""
+    """A project whose agent has worked for a while, and now asks for permission. Returns its ID."""
     project = await project_in(server, directory)
     async with server.client() as client:
         await client.ask("project_join", project_id=project)

@@ -1,4 +1,4 @@
-"""The review of a large run: at the server's socket and on the page. Absolute times: a quiet machine is needed.
+"""The review of a large run, at the server's socket and in the web UI. The times are absolute: use an idle machine.
 
 .venv/bin/python -m bench.reviews
 """
@@ -32,7 +32,7 @@ OPENED = """new Promise((done) => {
     document.querySelector('.review .hunk .line') ? done(performance.now() - began) : requestAnimationFrame(look);
   look();
 })"""
-"""Milliseconds until lines of the first hunk are in the document, to the frame."""
+"""Milliseconds until the frame in which lines of the first hunk are in the document."""
 
 DECIDED = """new Promise((done) => {
   const began = performance.now();
@@ -41,7 +41,7 @@ DECIDED = """new Promise((done) => {
   const look = () => (hunk.isConnected ? requestAnimationFrame(look) : done(performance.now() - began));
   look();
 })"""
-"""Milliseconds from the click on "Keep" until the hunk is gone, to the frame."""
+"""Milliseconds from the click on "Keep" until the frame in which the hunk is gone."""
 
 
 def text(changed: bool) -> str:

@@ -1,4 +1,4 @@
-"""A real Neovim with the plugin and its bridge, and an agent that speaks the CLI's side of the protocol."""
+"""A real Neovim with the plugin and its bridge, and an agent that implements the CLI's side of the protocol."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Agent:
 
 
 class BridgedNeovim:
-    """A headless Neovim whose plugin started the bridge; it is driven and watched over two more connections."""
+    """A headless Neovim whose plugin has started the bridge. Two more connections drive it and watch it."""
 
     debounce_ms = 50
 
@@ -148,7 +148,7 @@ class BridgedNeovim:
         await self._nvim.wait()
 
     async def open_and_fill(self, path: Path, lines: list[str]) -> float:
-        """Seconds to ``:edit`` the file and to put the lines into a new buffer, in portions as the bridge sends."""
+        """Seconds to ``:edit`` the file and to put the lines into a new buffer, in portions like the bridge's."""
         began = time.perf_counter()
         await self._rpc.call("nvim_command", f"edit! {path}")
         buffer = await self._rpc.call("nvim_create_buf", False, True)

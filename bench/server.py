@@ -26,7 +26,7 @@ from drawbridge.server.store.log import History
 
 PROJECTS = 100
 MESSAGES = 100_000
-"""In each project."""
+"""The number of messages in each project."""
 
 LINE = json.dumps({"type": "assistant", "text": "a short line"}).encode()
 AT = "2026-01-01T00:00:00.000Z"
@@ -40,7 +40,7 @@ def row(what: str, value: str, goal: str) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(data: Path, *arguments: str, fast: bool = True) -> AsyncIterator[tuple[int, str, dict[str, Any]]]:
-    """Runs a server. Yields its process id, its token and its ready line."""
+    """Runs a server. Yields its process ID, its token and its ready line."""
     command = [sys.executable, *(("-m", "drawbridge") if fast else ("-c", WITHOUT_UVLOOP)), "serve"]
     process = await asyncio.create_subprocess_exec(
         *(*command, "--json", "--port", "0", "--data-dir", str(data), "--log-level", "error", *arguments),
@@ -147,12 +147,12 @@ async def executions(directory: Path) -> None:
             while '"run_finished"' not in str(await socket.recv()):
                 pass
             if number == 0:
-                began = time.perf_counter()  # from here on the agent is warm
+                began = time.perf_counter()  # from now on, the agent is warm
         row("server: executions a minute (demo, warm)", f"{99 / (time.perf_counter() - began) * 60:,.0f}", ">= 600")
 
 
 async def persistence(directory: Path) -> None:
-    """What has to be on disk before anybody is notified: a project's metadata, and a person's decision."""
+    """What must be on disk before any client is notified: a project's metadata, and a user's decision."""
     place = directory / "saved"
     place.mkdir()
     known = Memory(requests={f"request {number}": f"run {number}" for number in range(500)})

@@ -1,8 +1,8 @@
 """A slow link between a browser and a server on this machine.
 
-It slows down everything that the two exchange: the requests of a service worker too, and a WebSocket's frames as they
-are on the wire, compressed. A browser's own throttling does neither. The server takes the link's clients for those of
-another machine, if it runs with ``--trusted-proxy 127.0.0.1``.
+It slows down everything that the two exchange, including the requests of a service worker, and a WebSocket's frames in
+their compressed form. A browser's own throttling does neither. With ``--trusted-proxy 127.0.0.1``, the server
+treats the link's clients as clients on another machine.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from tests.server.processes import Server
 
 CHUNK = 1_460
-"""The maximum number of bytes that a connection sends before it is the turn of the others."""
+"""The maximum number of bytes that a connection sends before the other connections get a turn."""
 
 ELSEWHERE = b"X-Forwarded-For: 192.0.2.7\r\n"
 
 
 class _Direction:
-    """``speed``: bytes a second, for all connections together."""
+    """One direction of the link. ``speed`` is in bytes per second, for all connections together; ``delay`` in seconds."""
 
     def __init__(self, speed: float, delay: float) -> None:
         self._speed = speed
@@ -30,7 +30,7 @@ class _Direction:
         self._turn = asyncio.Lock()
 
     async def send(self, data: bytes, writer: asyncio.StreamWriter) -> None:
-        """Returns once the data have left; they arrive ``delay`` seconds later."""
+        """Send data, and return once it has left. It arrives ``delay`` seconds later."""
         loop = asyncio.get_running_loop()
         for start in range(0, len(data), CHUNK):
             part = data[start : start + CHUNK]
@@ -40,20 +40,20 @@ class _Direction:
                 loop.call_at(self._free + self._delay, writer.write, part)
 
     def end(self, writer: asyncio.StreamWriter) -> None:
-        """Closes the connection once everything has arrived."""
+        """Close the connection once everything has arrived."""
         loop = asyncio.get_running_loop()
         loop.call_at(max(self._free, loop.time()) + self._delay, writer.close)
 
 
 @contextlib.asynccontextmanager
 async def slow_link(server: Server, *, kilobits: float, latency: float) -> AsyncIterator[str]:
-    """The address of the web UI over the link. ``kilobits``: a second, in each direction; ``latency``: seconds of a
-    round trip. A new connection takes one more."""
+    """Runs a slow link to the server; returns the address of the web UI behind it. ``kilobits`` is the speed per second in
+    each direction, ``latency`` the seconds of a round trip. A new connection takes one more round trip."""
     port = int(server.url.removesuffix("/ws").rpartition(":")[2])
     up, down = (_Direction(kilobits * 1000 / 8, latency / 2) for _ in range(2))
 
     async def asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Passes on the requests, which have no bodies, until a connection becomes a WebSocket."""
+        """Pass on the requests, which have no bodies, until a connection becomes a WebSocket."""
         head = b""
         while b"upgrade: websocket" not in head.lower():
             head = await reader.readuntil(b"\r\n\r\n")

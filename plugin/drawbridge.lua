@@ -21,7 +21,6 @@ command('Stop', 'stop', 'Stop the bridge')
 command('Restart', 'restart', 'Restart the bridge with the same port and token')
 command('Status', 'show_status', 'Show where the bridge listens and which agents are connected')
 command('Log', 'log', 'Show the end of the bridge log')
-command('Accept', 'accept', 'Accept the proposal as it is on the screen')
 command('Reject', 'reject', 'Reject the proposal')
 command('RejectHunk', 'reject_hunk', 'Revert the hunk under the cursor')
 command('Review', 'review', 'Show the waiting proposal')
@@ -30,6 +29,10 @@ command('Keep', 'keep', 'Keep the change at the cursor')
 command('Undo', 'undo', 'Undo the change at the cursor')
 command('KeepFile', 'keep_file', 'Keep all changes to the file')
 command('UndoFile', 'undo_file', 'Undo all changes to the file')
+
+vim.api.nvim_create_user_command('DrawbridgeAccept', function(given)
+  require('drawbridge').accept(given.bang)
+end, { bang = true, desc = 'Accept the proposal as it is on the screen; with !, even if it was not shown to its end' })
 
 vim.api.nvim_create_user_command('DrawbridgeSend', function(given)
   if given.range == 0 then

@@ -1,4 +1,4 @@
-"""What holds for every test: a home of its own, and nothing is left running or open afterwards."""
+"""For every test: its own home directory, and a check that nothing is left running or open afterwards."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KEPT_PREFIXES = ("DRAWBRIDGE_TEST_", "DRAWBRIDGE_REQUIRE_PROGRAMS")
 hypothesis.settings.register_profile("here", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if "CI" in os.environ else "here")
-hypothesis.settings.register_profile("thorough", max_examples=100)  # by `make slow`; else as above
+hypothesis.settings.register_profile("thorough", max_examples=100)  # for `make slow`; other values as above
 
 
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if (
         signal.getsignal(number) is signal.SIG_IGN
-    ):  # in a shell's background, and every program of a test would be so too
+    ):  # started in a shell's background; every program of a test would inherit it
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
@@ -49,16 +49,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_PATIENCE))
         if isinstance(item, pytest.Function) and pytest_asyncio.is_async_test(item):
-            # Right after `home`: it looks again when the test's own fixtures are closed and its loop still runs.
+            # Right after `home`, so that it checks after the test's own fixtures are closed, while the loop still runs.
             item.fixturenames.insert(item.fixturenames.index("home") + 1, "_no_task_stays")
-    # In front, they are the first part of one process's tests, while the other processes run the tests that take no turns.
+    # Tests that take turns come first: one process starts with them while the others run the rest.
     items.sort(key=lambda item: not turns.takes_turns(item))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a fixture starts before its first test has a home doesn't find the person's own files either."""
-    tmp_path_factory.getbasetemp()  # is made where TMPDIR points now, not in the directory of one test
+    """Hides the user's own files also from programs that a fixture starts before the first test has its ``home``."""
+    tmp_path_factory.getbasetemp()  # created now, so that it is not inside the TMPDIR of one test
     with pytest.MonkeyPatch.context() as patch, _private_directory() as directory:
         for name in list(os.environ):
             foreign = name.startswith(FOREIGN_PREFIXES) or name.upper() in FOREIGN
@@ -73,7 +73,7 @@ def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if not turns.takes_turns(request.node):
         yield
         return
-    with turns.turn(tmp_path_factory.getbasetemp().parent):  # the processes of one run share that directory
+    with turns.turn(tmp_path_factory.getbasetemp().parent):  # shared by the processes of one run
         yield
 
 
@@ -102,13 +102,15 @@ async def _no_task_stays() -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def _private_directory() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="db-", dir="/tmp"))  # a socket's path may have 107 bytes, on macOS 103
+    directory = Path(
+        tempfile.mkdtemp(prefix="db-", dir="/tmp")
+    )  # a socket's path is limited to 107 bytes, on macOS to 103
     yield directory
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def _live_in(directory: Path, patch: pytest.MonkeyPatch) -> None:
-    """As on a new machine: HOME and TMPDIR exist, what a program keeps in them does not yet."""
+    """Sets up ``directory`` like a new machine: HOME and TMPDIR exist, but no program has created files in them."""
     there = {"HOME": "home", "TMPDIR": "tmp", "XDG_RUNTIME_DIR": "run"}
     absent = {"CLAUDE_CONFIG_DIR": "home/.claude", "XDG_CONFIG_HOME": "home/.config", "XDG_CACHE_HOME": "home/.cache"}
     absent |= {"XDG_DATA_HOME": "home/.local/share", "XDG_STATE_HOME": "home/.local/state"}

@@ -1,4 +1,4 @@
-"""What a test may leave behind: threads, open files of ours, processes. Processes and files are seen on Linux only."""
+"""Finds what a test leaves behind: threads and, on Linux only, open files of this process and other processes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 PROC = Path("/proc")
 
 GRACE = 20.0
-"""Seconds that whatever a test has told to end may take to be gone."""
+"""How long threads and processes may take to end after a test, in seconds."""
 
 
 class Snapshot:
-    """What exists now; ``new`` returns what was added since and stays."""
+    """The threads, files and processes that exist now. ``new`` returns those that were added since and did not end."""
 
     def __init__(self) -> None:
         self._threads = set(threading.enumerate())
@@ -28,7 +28,7 @@ class Snapshot:
         self._pid = _newest_pid()
 
     def new(self, places: Sequence[str]) -> list[str]:
-        """A line for each leftover. A process is ours when it lives in one of the directories ``places``; it is killed."""
+        """Returns a line for each leftover. Kills leftover processes: those that use one of the directories ``places``."""
         lines = [f"process {name}" for name in self._processes(places)]
         lines += [f"thread {thread.name}" for thread in _what_stays(lambda: set(threading.enumerate()) - self._threads)]
         if _open_files() - self._files:
@@ -37,7 +37,7 @@ class Snapshot:
         return lines
 
     def _processes(self, places: Sequence[str]) -> list[str]:
-        if _newest_pid() == self._pid:  # none was started since, by anyone
+        if _newest_pid() == self._pid:  # no process was started since, not even by another program
             return []
         left = _what_stays(lambda: _processes_in(places, self._pid))
         names = [f"{pid} ({_read(pid, 'cmdline').replace(chr(0), ' ')[:100].strip()})" for pid in sorted(left)]
@@ -48,7 +48,7 @@ class Snapshot:
 
 
 def _what_stays(look: Callable[[], set[T]]) -> set[T]:
-    """What ``look`` still finds after having found something for ``GRACE`` seconds."""
+    """Calls ``look`` until it finds nothing, for up to ``GRACE`` seconds. Returns what it found last."""
     end = time.monotonic() + GRACE
     while (found := look()) and time.monotonic() < end:
         time.sleep(0.01)
@@ -56,8 +56,9 @@ def _what_stays(look: Callable[[], set[T]]) -> set[T]:
 
 
 def _processes_in(places: Sequence[str], after: int) -> set[int]:
-    """Processes of this user that have one of the directories in their environment or command line; only those with a
-    number above ``after`` are read, since this is done for every test.
+    """Returns processes with one of the directories in their environment or command line.
+
+    Reads only process ids above ``after``, because this runs after every test.
     """
     mine = {int(name) for name in os.listdir(PROC) if name.isdigit() and int(name) > after} - {os.getpid()}
     return {pid for pid in mine if any(place in _read(pid, "environ") + _read(pid, "cmdline") for place in places)}
@@ -66,12 +67,12 @@ def _processes_in(places: Sequence[str], after: int) -> set[int]:
 def _read(pid: int, what: str) -> str:
     try:
         return (PROC / str(pid) / what).read_text(errors="replace")
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # it has ended, or belongs to another user
         return ""
 
 
 def _newest_pid() -> int:
-    """The last process id that was assigned, or 0 if it is not known."""
+    """Returns the last process id that was assigned, or 0 if it is unknown."""
     try:
         return int((PROC / "loadavg").read_text().split()[-1])
     except OSError:
@@ -79,7 +80,7 @@ def _newest_pid() -> int:
 
 
 def _open_files() -> set[str]:
-    """Sockets, pipes and event queues of this process (regular files are pytest's and hypothesis's as well)."""
+    """Returns the open sockets, pipes and event queues of this process. pytest and Hypothesis open regular files too."""
     found = set()
     with contextlib.suppress(OSError):
         for entry in os.scandir("/proc/self/fd"):

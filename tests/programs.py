@@ -1,10 +1,9 @@
 """The real programs that the tests use, and what to do if one is missing.
 
-They are looked for in the environment (``DRAWBRIDGE_TEST_NVIMS``: paths with colons between them;
-``DRAWBRIDGE_TEST_CLAUDE``, ``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path; ``DRAWBRIDGE_TEST_ACP``:
-a folder), else in
-``.cache/programs`` (``make programs``) and on PATH. A test whose program is missing is skipped with a sentence that
-names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
+The environment can name them (``DRAWBRIDGE_TEST_NVIMS``: paths, separated by colons; ``DRAWBRIDGE_TEST_CLAUDE``,
+``DRAWBRIDGE_TEST_GEMINI`` and ``DRAWBRIDGE_TEST_CODEX``: one path; ``DRAWBRIDGE_TEST_ACP``: a folder). Otherwise they are
+looked up in ``.cache/programs`` (``make programs``) and on PATH. A test whose program is missing is skipped with a message
+that names it; with ``DRAWBRIDGE_REQUIRE_PROGRAMS=1``, as in CI, it fails.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ FETCHED = ROOT / ".cache" / "programs"
 FETCH = "get it with `make programs`"
 NO_PAGE = os.environ.get(web_page.FAILED, "")
 WITHOUT_PYTHON = ("--cmd", "let [g:loaded_python_provider, g:loaded_python3_provider] = [0, 0]")
-"""Arguments of a Neovim that opens ``*.py``: its file type plugin starts every Python on PATH otherwise, for up to 8 s."""
+"""Arguments for a Neovim that opens ``*.py``. Without them, its file type plugin tries every Python on PATH, for up to 8 s."""
 NO_NVIM = f"Neovim is missing: install it, or {FETCH}"
 
 
 def nvims() -> list[Path]:
-    """Every Neovim that was found, the oldest first, each version once; empty without one."""
+    """Returns every Neovim that was found, the oldest first, each version once. Empty if there is none."""
     named = os.environ.get("DRAWBRIDGE_TEST_NVIMS", "")
     found = [Path(path) for path in named.split(":")] if named else [*_on_path("nvim"), *FETCHED.glob("nvim-*/nvim")]
     by_version = {nvim_version(path): path for path in reversed(found)}
@@ -40,7 +39,7 @@ def nvims() -> list[Path]:
 
 
 def nvim(oldest: tuple[int, ...] = ()) -> Path:
-    """The newest Neovim, for a test that has nothing to do with versions; none before ``oldest``."""
+    """Returns the newest Neovim, for tests that do not depend on the version. It must be ``oldest`` or newer."""
     found = nvims()
     if not found:
         missing(NO_NVIM)
@@ -50,9 +49,9 @@ def nvim(oldest: tuple[int, ...] = ()) -> Path:
 
 
 def each_nvim() -> list[Any]:
-    """One parameter a Neovim, for ``pytest.mark.parametrize("nvim", each_nvim())`` or ``pytest.fixture(params=…)``.
+    """Returns one parameter for each Neovim, for ``pytest.mark.parametrize`` or ``pytest.fixture(params=…)``.
 
-    The newest in every run, the older ones with ``make thorough``.
+    The newest Neovim is tested in every run, the older ones with ``make thorough``.
     """
     found = nvims()
     older = [pytest.mark.thorough]
@@ -69,55 +68,55 @@ def each_nvim() -> list[Any]:
 
 @functools.cache
 def nvim_version(path: Path) -> tuple[int, ...]:
-    """(0, 10, 4)"""
+    """Returns the version of the Neovim at ``path``, such as (0, 10, 4)."""
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     numbers = re.match(r"NVIM v(\d+)\.(\d+)\.(\d+)", answer)
-    assert numbers, f"{path} --version says {answer[:80]!r}"
+    assert numbers, f"{path} --version printed {answer[:80]!r}"
     return tuple(map(int, numbers.groups()))
 
 
 def claude() -> Path:
-    """Claude Code's command line."""
+    """Returns the path of Claude Code's CLI."""
     named = os.environ.get("DRAWBRIDGE_TEST_CLAUDE")
     candidates = [Path(named)] if named else [FETCHED / "claude" / "claude", *_on_path("claude")]
     return next(filter(Path.exists, candidates), None) or missing(f"Claude Code's `claude` is missing: {FETCH}")
 
 
 def gemini() -> Path:
-    """Gemini CLI."""
+    """Returns the path of Gemini CLI."""
     named = os.environ.get("DRAWBRIDGE_TEST_GEMINI")
     candidates = [Path(named)] if named else [FETCHED / "gemini" / "gemini", *_on_path("gemini")]
     return next(filter(Path.exists, candidates), None) or missing(f"Gemini CLI (`gemini`) is missing: {FETCH}")
 
 
 def codex() -> Path:
-    """Codex' command line."""
+    """Returns the path of the Codex CLI."""
     named = os.environ.get("DRAWBRIDGE_TEST_CODEX")
     candidates = [Path(named)] if named else [FETCHED / "codex" / "codex", *_on_path("codex")]
     return next(filter(Path.exists, candidates), None) or missing(f"Codex (`codex`) is missing: {FETCH}")
 
 
 def acp_adapter(name: str) -> Path:
-    """``claude-agent-acp`` or ``codex-acp``: the adapters to the Agent Client Protocol."""
+    """Returns the path of an Agent Client Protocol adapter: ``claude-agent-acp`` or ``codex-acp``."""
     named = os.environ.get("DRAWBRIDGE_TEST_ACP")
     candidates = [Path(named) / name] if named else [FETCHED / "acp" / name]
     return next(filter(Path.exists, candidates), None) or missing(f"The ACP adapter `{name}` is missing: {FETCH}")
 
 
 def mcp_conformance() -> Path:
-    """The MCP conformance suite."""
+    """Returns the path of the MCP conformance suite."""
     suite = FETCHED / "mcp-conformance" / "conformance"
     return suite if suite.exists() else missing(f"The MCP conformance suite is missing: {FETCH}")
 
 
 def mcp_client() -> Path:
-    """A Python that has the official MCP client."""
+    """Returns the path of a Python with the official MCP client."""
     python = FETCHED / "mcp-client" / "bin" / "python"
     return python if python.exists() else missing(f"The official MCP client is missing: {FETCH}")
 
 
 def code_server() -> Path:
-    """VS Code as a server with a page for a browser."""
+    """Returns the path of code-server, which runs VS Code in a browser."""
     program = FETCHED / "code-server" / "code-server"
     return program if program.exists() else missing(f"code-server (a real VS Code) is missing: {FETCH}")
 
@@ -127,25 +126,25 @@ def chromium() -> Path:
 
 
 def playwright() -> Path:
-    """The package that drives Chromium."""
+    """Returns the folder of playwright-core, the package that controls Chromium."""
     package = FETCHED / "browser" / "node_modules" / "playwright-core"
     return package if package.exists() else missing(f"playwright-core is missing: {FETCH}")
 
 
 def axe() -> Path:
-    """axe-core, which finds accessibility problems in a page: a script for the page."""
+    """Returns the path of axe-core, a script that finds accessibility problems in the page that it runs in."""
     script = FETCHED / "browser" / "node_modules" / "axe-core" / "axe.min.js"
     return script if script.exists() else missing(f"axe-core is missing: {FETCH}")
 
 
 def node() -> Path:
-    """A Node.js that is new enough, whatever the system's own is."""
+    """Returns the path of a recent Node.js, which does not depend on the system's own."""
     program = FETCHED / "node" / "node"
     return program if program.exists() else missing(f"Node.js is missing: {FETCH}")
 
 
 def page() -> Path:
-    """The folder of the page that the server serves."""
+    """Builds the web UI and returns its folder."""
     _not_in_vain()
     try:
         web_page.build()
@@ -155,7 +154,7 @@ def page() -> Path:
 
 
 def page_units() -> Path:
-    """The folder with the unit tests of the page, and what they need of it, as modules for Node.js."""
+    """Builds the unit tests of the web UI as modules for Node.js, with the code they test, and returns their folder."""
     _not_in_vain()
     try:
         return web_page.units((ROOT / "tests" / "page" / "unit").glob("*.mjs"))
@@ -164,7 +163,7 @@ def page_units() -> Path:
 
 
 def _not_in_vain() -> None:
-    """Does not try again what `make test` has tried: without a network, each attempt takes a minute."""
+    """Skips or fails the test if `make test` could not build the web UI. Without a network, each attempt takes a minute."""
     if NO_PAGE:
         missing(NO_PAGE)
 
@@ -178,7 +177,7 @@ def git() -> Path:
 
 
 def missing(reason: str) -> NoReturn:
-    """Skips the test, or fails it where the real programs are required."""
+    """Skips the test, or fails it if the real programs are required."""
     if _required():
         pytest.fail(f"{reason} (DRAWBRIDGE_REQUIRE_PROGRAMS is set)", pytrace=False)
     pytest.skip(reason)

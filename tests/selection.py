@@ -1,4 +1,4 @@
-"""Which test files use a Neovim: those that get it from ``tests/programs.py``, themselves or through a helper or fixture."""
+"""Finds the test files that use a Neovim from ``tests/programs.py``, directly or through a helper or fixture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NVIM = frozenset({"nvim", "nvims", "each_nvim"})
-"""The functions of ``tests/programs.py`` that find one."""
+"""The functions of ``tests/programs.py`` that return a Neovim."""
 
 
 @functools.cache
@@ -18,7 +18,7 @@ def uses_nvim(file: Path) -> bool:
 
 
 def _reached(file: Path) -> set[Path]:
-    """The file, the ``conftest.py`` of its folders, and the helpers in ``tests/`` that they import, directly or not."""
+    """Returns the file, each ``conftest.py`` that applies to it, and all helpers that they import, directly or indirectly."""
     found, ahead = {file}, [file]
     while ahead:
         new = set(_known(ahead.pop())) - found
@@ -35,7 +35,7 @@ def _known(file: Path) -> tuple[Path, ...]:
 
 
 def _imports(file: Path) -> Iterator[str]:
-    """Full names of modules, and of what is imported from them, which may be modules too."""
+    """Yields the full names of imported modules and of names imported from them, which may be modules too."""
     package = file.parent.relative_to(ROOT).parts
     for node in ast.walk(_parsed(file)):
         if isinstance(node, ast.Import):

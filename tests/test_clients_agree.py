@@ -1,4 +1,4 @@
-"""The page and the terminal client use the same words for the same thing. The page is loaded as it is, without a browser."""
+"""The web UI, the terminal client and VS Code use the same words for the same things. The web UI's code runs in Node.js."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PROJECTS: list[dict[str, Any]] = [
     {"state": "IDLE", "problem": "The directory is missing"},
 ]
 LIMITS = ["2000-01-01T10:00:00Z"]
-"""The other one names a time of day, which depends on where the reader is."""
+"""Only a limit that has ended: before, the text has a local time, which depends on the time zone."""
 
 HUNK = {"id": "h", "kind": "lines", "old_start": 5, "new_start": 5, "removed": "a\n", "added": "b\n"}
 FILE = {"path": "a", "change": "changed", "old_mode": "100644", "new_mode": "100644", "hunks": []}
@@ -120,7 +120,7 @@ console.log(JSON.stringify(words));
 
 @cache
 def page() -> Any:
-    """What the page says about all of these, and its names of modes."""
+    """Returns the web UI's texts for all of the examples above and its names of modes."""
     asked = {"agents": AGENTS, "answers": ANSWERS, "limits": LIMITS, "projects": PROJECTS, "request": REQUEST}
     asked |= {"gone": GONE, "hunks": HUNKS, "places": PLACES, "quotes": QUOTES}
     given = json.dumps(asked)
@@ -160,7 +160,7 @@ def test_a_hunk_of_a_review_has_one_description(number: int) -> None:
     assert page()["hunks"][number] == words
 
 
-def test_what_became_of_a_hunk_has_one_sentence() -> None:
+def test_the_fate_of_a_hunk_has_one_sentence() -> None:
     assert page()["gone"] == [review_words.gone_words(**one) for one in GONE]
 
 
@@ -224,7 +224,7 @@ def test_a_suggestion_is_the_same_text() -> None:
 
 @pytest.mark.parametrize("file", SENTENCES)
 def test_the_page_has_the_sentences_about_comments_commits_and_pushes(file: str) -> None:
-    """They are in functions that need a browser, so they are looked for in its source."""
+    """These texts are in functions that need a browser, so the test looks for them in the source."""
     source = "".join((ROOT / "web" / "src" / "review" / file).read_text().split())
     missing = [words for words in SENTENCES[file] if "".join(words.split()) not in source]
     assert missing == []

@@ -1,4 +1,4 @@
-"""What is imported is declared in pyproject.toml, and the other way round."""
+"""Every imported package is declared in pyproject.toml, and every declared one is imported."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def normalized(name: str) -> str:
 
 
 def declared() -> dict[str, str]:
-    """Distribution → its requirement."""
+    """Returns each declared distribution with its requirement."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return {normalized(re.split(r"[^\w.-]", one)[0]): one for one in project["dependencies"]}
 
 
 def imported() -> dict[str, set[str]]:
-    """Top-level third-party module → the files that import it, also inside of functions."""
+    """Returns each top-level third-party module with the files that import it, including imports in functions."""
     found: dict[str, set[str]] = {}
     for file in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -48,7 +48,7 @@ def distributions(module: str) -> set[str]:
 
 
 def test_every_third_party_import_is_declared() -> None:
-    """Also one that is installed only because something else needs it: that may change in any release."""
+    """A package that is installed only because another one needs it may disappear with any release."""
     missing = {module: files for module, files in imported().items() if not distributions(module) & set(declared())}
     assert missing == {}
 

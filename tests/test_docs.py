@@ -1,4 +1,4 @@
-"""The pages say what the program does."""
+"""The documentation matches the program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_tables_of_flags_and_settings_are_the_commands_own(path: Path) -> No
     assert path.read_text() == cli_reference.page(path), "run python tools/cli_reference.py"
 
 
-def test_every_command_has_its_place_on_the_page() -> None:
+def test_every_command_is_on_the_reference_page() -> None:
     page = cli_reference.PAGE.read_text()
     names = cli_reference.commands(cli.parser())
     assert [
@@ -46,14 +46,14 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
 
 
 def rows_of(command: str) -> list[str]:
-    """The rows of the command's generated table on the page of commands; an empty list for a command without one."""
+    """Returns the rows of the command's generated table in the command reference, or [] for a command without one."""
     page = cli_reference.PAGE.read_text()
     return page.partition(f"<!-- flags of {command} -->")[2].partition("<!-- /flags -->")[0].splitlines()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_line_on_a_page_is_possible(page: Path) -> None:
-    """``drawbridge COMMAND … --flag`` in running text and in examples: the command exists, and has the flag."""
+    """In each ``drawbridge COMMAND … --flag``, in text or an example, the command exists and has the flag."""
     known = cli_reference.commands(cli.parser())
     text = page.read_text().replace("\\\n", " ")
     for command, rest in re.findall(r"(?:[`]|^\s*(?:\$ )?)drawbridge ([a-z]+)\b([^`\n|#]*)", text, re.MULTILINE):
@@ -72,7 +72,7 @@ def test_every_setting_in_an_example_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("row", catalog.ROWS, ids=lambda row: row.name)
-def test_the_page_of_agents_says_what_the_catalog_says(row: catalog.Row) -> None:
+def test_the_page_of_agents_matches_the_catalog(row: catalog.Row) -> None:
     page = (cli_reference.PAGE.parent / "agents.md").read_text()
     [line] = re.findall(rf"^\| `{row.name}` \| (.*)$", page, re.MULTILINE)
     what, _, asks = line.split(" | ")[:3]
@@ -81,7 +81,7 @@ def test_the_page_of_agents_says_what_the_catalog_says(row: catalog.Row) -> None
     assert line.split(" | ")[4].removesuffix(" |").strip() == ".".join(map(str, row.tested)) or not row.tested
 
 
-def test_the_tests_that_the_page_of_the_page_names_exist() -> None:
+def test_the_tests_named_in_the_web_ui_docs_exist() -> None:
     folder = ROOT / "tests" / "page"
     missing = []
     for line in (ROOT / "docs" / "internals" / "page.md").read_text().splitlines():

@@ -1,7 +1,7 @@
-"""Bridge and server, as whole programs in asyncio's debug mode: their event loop never waits for a file or a process.
+"""The event loops of the bridge and the server never wait for a file or a process. Both run in asyncio's debug mode.
 
-No time is measured. Whatever the thread of the loop opens, renames, removes or starts is reported by
-``watched_program``; what may stay there is listed below, with its reason.
+No time is measured. ``watched_program`` reports whatever the loop's thread opens, renames, removes or starts. The exceptions
+are listed below, each with its reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BRIDGE_MAY = {
     "ide.bridge": "reads the version of the package once, before the editor is connected",
     "ide.discovery": "two small files, when folders change: a write in a thread could come after their removal",
 }
-"""The modules whose functions may use files on the thread of the loop, and why."""
+"""The bridge's modules that may use files on the loop's thread, each with the reason."""
 
 SERVER_MAY = {
     "server.auth.audit": "appends a line to a small file before the answer is sent: what was done is never missing",
@@ -55,7 +55,7 @@ SERVER_MAY = {
     "server.terminal_sessions.sessions": "makes the empty history of a new session before its next hook is read",
     "editors.files": "at most 2 MB of a file that an agent asks to change: the approval comes before the agent's next lines",
 }
-"""The same for the server, between its first client and its last."""
+"""The server's modules that may use files on the loop's thread while clients are connected, each with the reason."""
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def findings(report: Path) -> list[str]:
 
 
 def beyond(found: set[str], allowed: dict[str, str]) -> set[str]:
-    """The findings in other modules than those that are allowed. A finding is "EVENT MODULE:FUNCTION"."""
+    """Returns the findings in modules that are not allowed. A finding has the form "EVENT MODULE:FUNCTION"."""
     return {finding for finding in found if finding.split()[1].partition(":")[0] not in allowed}
 
 
@@ -86,8 +86,8 @@ def test_an_allowed_module_exists(module: str) -> None:
     assert (SOURCES / f"{module.replace('.', '/')}.py").is_file()
 
 
-def test_a_wait_of_the_loop_is_found_and_one_of_a_thread_is_not(tmp_path: Path) -> None:
-    """Both go through the same helper, so only the thread makes the difference."""
+def test_a_blocking_call_is_found_only_on_the_loops_thread(tmp_path: Path) -> None:
+    """Both calls use the same helper module, so only the thread makes the difference."""
     report = tmp_path / "report"
     code = f"""
 import asyncio, os, sys
@@ -108,7 +108,7 @@ asyncio.run(main())
     assert findings(report) == ["os.remove core.private_files:remove_quietly"]
 
 
-async def test_the_bridges_loop_waits_for_no_file(
+async def test_the_bridges_loop_never_waits_for_a_file(
     folder: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "COMMAND", WATCHED)
@@ -150,7 +150,7 @@ async def test_the_bridges_loop_waits_for_no_file(
     assert beyond(found, BRIDGE_MAY) == set()
 
 
-async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tmp_path: Path) -> None:
+async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Path, tmp_path: Path) -> None:
     variables = {**DEBUG_MODE, "DRAWBRIDGE_TEST_BLOCKING": str(report)}
     flags = ("--allow", tmp_path / "work")
     async with serving(tmp_path / "data", *flags, command=[*WATCHED, "serve"], **variables) as server:
@@ -186,7 +186,7 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
             piece = base64.b64encode(b'{"command":"true"}').decode()
             await client.ask("blob_put", {"blob_id": "blob", "offset": 0, "data": piece, "last": True})
             await client.ask("blob_get", {"blob_id": "blob"})
-            # A phone gets the authority's certificate, is paired, and comes back with its token.
+            # A phone gets the certificate of the authority, is paired, and reconnects with its token.
             page = server.url.replace("wss:", "https:").removesuffix("/ws")
             await asyncio.to_thread(lambda: urllib.request.urlopen(f"{page}/ca.crt", context=server.tls).read())
             pairing_code = await asyncio.to_thread(new_code, Devices(server.data), "approve")
@@ -194,7 +194,7 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
                 paired = await phone.ask("pair", {"code": pairing_code})
             async with connected(server.url, tls=server.tls) as phone:
                 await phone.ask("auth", {"token": paired["data"]["token"]})
-            # An agent in a terminal reports its start, asks, and is answered.
+            # An agent in a terminal reports its start, asks for approval, and gets the decision.
             agent = {"session_id": str(uuid.uuid4()), "cwd": str(folder), "prompt_id": "p"}
             async with Line.open() as line:
                 line.send(type="hook", pid=os.getpid(), payload=agent | {"hook_event_name": "SessionStart"})
@@ -217,10 +217,12 @@ async def test_the_servers_loop_waits_for_no_file(folder: Path, report: Path, tm
                 assert await line.receive() is None
             await client.ask("agent_new_session", project_id=project)
             await client.ask("project_delete", {"project_id": project})
-        # Before its first client and after its last nobody waits for the server.
+        # Before the first client and after the last, no client waits for the server.
         found = set(findings(report)[started:])
         code, errors = await server.end()
     assert code == 0, errors
     assert "was never awaited" not in errors
     assert beyond(found, SERVER_MAY) == set()
-    assert [module for module in SERVER_MAY if beyond(found, {module: ""}) == found] == [], "no longer needed"
+    assert [module for module in SERVER_MAY if beyond(found, {module: ""}) == found] == [], (
+        "these exceptions are no longer needed"
+    )

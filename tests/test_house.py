@@ -1,4 +1,4 @@
-"""The rules of docs/internals/architecture.md: which modules may import which, and what is never written down."""
+"""Checks the rules of docs/internals/architecture.md: imports between modules, ownership of tasks, links, and test folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SRC = ROOT / "src"
 
 IO_LIBRARIES = {"asyncio", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "threading"}
 TYPES = {"collections.abc", "collections.abc.Mapping", "typing", "typing.Any"}
-"""What is imported for mypy alone."""
+"""Names that are imported only for types."""
 
 PURE = (
     "protocols",
@@ -84,8 +84,8 @@ AGENT_DIALECTS = (
 )
 EDITOR_DIALECTS = ("editors.neovim", "editors.folder", "guard.neovim", "guard.vscode", "protocols.msgpack_rpc")
 SPEAKS = {"gemini": "acp", "demo": "claude"}
-"""Agents that speak another one's protocol, and so know its folder: Gemini CLI is an ACP agent, the demo a script that
-writes Claude Code's stream."""
+"""Agents that use another agent's protocol and may import its folder: Gemini CLI is an ACP agent, and the demo agent writes
+Claude Code's stream."""
 
 LISTS = {
     "PURE": PURE,
@@ -100,7 +100,7 @@ LISTS = {
 
 @cache
 def modules() -> dict[str, Path]:
-    """ "protocols.http" → its file, for every module of the package."""
+    """Returns each module of the package, such as "protocols.http", with its file."""
     files = (SRC / "drawbridge").rglob("*.py")
     return {
         ".".join(file.relative_to(SRC / "drawbridge").with_suffix("").parts).removesuffix(".__init__"): file
@@ -114,19 +114,19 @@ def parsed(file: Path) -> ast.Module:
 
 
 def imports(file: Path) -> Iterator[str]:
-    """Full names of what a module imports anywhere in it, inside functions and for types alone too."""
+    """Yields the full names of all that a module imports, including imports in functions and only for types."""
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{file}: relative imports hide who knows whom"
+            assert not node.level, f"{file}: relative imports hide which module imports which"
             yield node.module or ""
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
 @cache
 def known(name: str) -> frozenset[str]:
-    """The modules of ours that the module imports, by the names that ``modules`` has."""
+    """Returns the modules of the package that the module imports, named as in ``modules``."""
     ours = (imported.removeprefix("drawbridge.") for imported in imports(modules()[name]))
     return frozenset(ours) & set(modules()) - {name}
 
@@ -140,7 +140,7 @@ def those_in(groups: tuple[str, ...]) -> list[str]:
 
 
 def reached(name: str) -> set[str]:
-    """The module and all that it pulls in, directly or through others."""
+    """Returns the module and all modules that it imports, directly or indirectly."""
     found, ahead = {name}, [name]
     while ahead:
         new = known(ahead.pop()) - found
@@ -150,7 +150,7 @@ def reached(name: str) -> set[str]:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Imports inside functions and for types alone count as well. ``CycleError`` names the modules of the cycle."""
+    """Imports in functions and only for types count as well. ``CycleError`` names the modules of the cycle."""
     TopologicalSorter({name: known(name) for name in modules()}).prepare()
 
 
@@ -162,36 +162,36 @@ def test_protocols_tools_and_texts_do_no_io(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", those_in(JOBS))
-def test_no_job_knows_another(name: str) -> None:
+def test_no_job_imports_another(name: str) -> None:
     others = tuple(job for job in JOBS if not belongs(name, (job,)))
     assert [other for other in reached(name) if belongs(other, others)] == []
 
 
 @pytest.mark.parametrize("name", those_in(FLOOR))
-def test_the_floor_knows_no_job(name: str) -> None:
+def test_shared_modules_import_no_job(name: str) -> None:
     assert [other for other in reached(name) if belongs(other, JOBS)] == []
 
 
-def test_only_commands_know_commands() -> None:
-    """The typed settings are below the jobs, so that nothing has to import the command that it belongs to."""
+def test_only_commands_import_commands() -> None:
+    """The typed settings are below the jobs, so that no module has to import its command."""
     others = [name for name in modules() if not belongs(name, ("cli", "__main__"))]
     assert [name for name in others if any(belongs(other, ("cli",)) for other in known(name))] == []
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_the_lists_name_only_what_exists(name: str) -> None:
+def test_the_lists_name_only_existing_modules(name: str) -> None:
     assert [group for group in LISTS[name] if not those_in((group,))] == []
 
 
 @pytest.mark.parametrize("name", those_in(("guard",)))
-def test_the_guard_knows_nothing_that_setup_does_not_copy(name: str) -> None:
-    """What it loads by an agent's name, ``agents/NAME/hook.py``, imports nothing at all."""
+def test_the_guard_imports_only_what_setup_copies(name: str) -> None:
+    """The module that it loads by an agent's name, ``agents/NAME/hook.py``, imports nothing."""
     copied = ("guard", "text", "agents.catalog", *(f"core.{part}" for part in ("errors", "privacy", "terminal_text")))
     assert [other for other in reached(name) - {"agents"} if not belongs(other, copied)] == []
 
 
 @pytest.mark.parametrize("name", [f"agents.{row.name}.hook" for row in catalog.ROWS if row.hooks])
-def test_an_agents_half_of_the_guard_imports_nothing(name: str) -> None:
+def test_an_agents_hook_module_imports_nothing(name: str) -> None:
     assert set(imports(modules()[name])) - TYPES <= {"__future__", "__future__.annotations"}
 
 
@@ -200,13 +200,13 @@ def agent_folders() -> list[str]:
 
 
 def kernel() -> list[str]:
-    """What all agents share. The registry is above it: it puts the drivers together."""
+    """Returns the modules that all agents share. The registry is not one of them, because it imports the drivers."""
     folders = tuple(f"agents.{folder}" for folder in agent_folders())
     return [name for name in those_in(("agents",)) if not belongs(name, (*folders, "agents.registry"))]
 
 
 @pytest.mark.parametrize("name", kernel())
-def test_the_kernel_of_the_agents_knows_no_agent(name: str) -> None:
+def test_the_shared_modules_of_the_agents_name_no_agent(name: str) -> None:
     folders = tuple(f"agents.{folder}" for folder in agent_folders())
     assert [other for other in known(name) if belongs(other, folders)] == []
     if name != "agents.catalog":
@@ -214,7 +214,7 @@ def test_the_kernel_of_the_agents_knows_no_agent(name: str) -> None:
 
 
 @pytest.mark.parametrize("folder", agent_folders())
-def test_agents_know_each_other_only_by_the_kernel(folder: str) -> None:
+def test_agents_import_each_other_only_through_shared_modules(folder: str) -> None:
     may = tuple(f"agents.{name}" for name in (folder, SPEAKS.get(folder, folder)))
     for name in those_in((f"agents.{folder}",)):
         others = [other for other in known(name) if belongs(other, ("agents",)) and other not in kernel()]
@@ -232,8 +232,8 @@ def test_each_row_of_the_catalog_has_the_folder_it_promises(row: catalog.Row) ->
         assert (AGENTS[row.name].ask_mode is not None) == row.ask_mode
 
 
-def test_no_module_asks_which_agent_it_is() -> None:
-    """What differs is a property of the row or a function in the agent's folder. A record's direction is a wire name."""
+def test_no_module_compares_with_an_agents_name() -> None:
+    """Differences are properties of the catalog row or functions in the agent's folder. A record's direction is a wire name."""
     folders = tuple(f"agents.{folder}" for folder in agent_folders())
     for name, file in modules().items():
         if not belongs(name, folders):
@@ -250,7 +250,7 @@ def comparisons_with_an_agent(module: ast.Module) -> Iterator[str]:
 
 
 def words_of(file: Path) -> Iterator[str]:
-    """Names and texts in the code of a module; not its docstrings and comments."""
+    """Yields names and strings in the code of a module, without docstrings and comments."""
     docstrings = {id(node.value) for node in ast.walk(parsed(file)) if isinstance(node, ast.Expr)}
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
@@ -267,26 +267,26 @@ def named_agents(word: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", those_in(("protocols",)))
-def test_a_protocol_knows_only_protocols_and_errors(name: str) -> None:
+def test_a_protocol_imports_only_protocols_and_errors(name: str) -> None:
     assert [other for other in known(name) if not belongs(other, ("protocols", "core.errors"))] == []
 
 
 @pytest.mark.parametrize("floor", range(len(SERVER_FLOORS)), ids=SERVER_FLOORS)
-def test_a_folder_of_the_server_knows_only_those_below_it(floor: int) -> None:
+def test_a_folder_of_the_server_imports_only_those_below_it(floor: int) -> None:
     below = tuple(f"server.{folder}" for folder in SERVER_FLOORS[: floor + 1])
     for name in those_in((f"server.{SERVER_FLOORS[floor]}",)):
         known_here = [other for other in known(name) if belongs(other, ("server",)) and other != "server"]
         assert [other for other in known_here if not belongs(other, below)] == [], name
 
 
-def test_agents_and_editors_dialects_never_meet() -> None:
+def test_modules_for_agents_and_editors_never_meet() -> None:
     for name in those_in(AGENT_DIALECTS):
         assert [other for other in reached(name) if belongs(other, EDITOR_DIALECTS)] == [], name
     for name in those_in(EDITOR_DIALECTS):
         assert [other for other in reached(name) if belongs(other, AGENT_DIALECTS)] == [], name
 
 
-def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
+def test_only_the_bridge_imports_both_agents_and_editors() -> None:
     both = {
         name
         for name in modules()
@@ -297,8 +297,8 @@ def test_only_the_bridge_puts_an_agent_and_an_editor_together() -> None:
 
 
 LOOSE_TASKS: dict[str, set[str]] = {
-    "core.tasks": {"create_task"},  # the one helper itself
-    # Between two requests of a client other clients have their turn. The order of its requests is that of its inbox.
+    "core.tasks": {"create_task"},  # the helper that owns tasks
+    # Lets other clients run between two requests of a client. The order of its requests is that of its inbox.
     "server.app.connection": {"sleep(0)"},
     # The frames of one turn of the event loop share one write; a long queue is written in several turns, so that what is
     # still queued can be left out. The order of the frames is that of a list.
@@ -307,7 +307,7 @@ LOOSE_TASKS: dict[str, set[str]] = {
 
 
 def task_groups(tree: ast.Module) -> set[str]:
-    """The names that ``async with asyncio.TaskGroup() as NAME`` gives."""
+    """Returns each NAME in ``async with asyncio.TaskGroup() as NAME``."""
     items = (item for node in ast.walk(tree) if isinstance(node, ast.AsyncWith) for item in node.items)
     return {
         item.optional_vars.id
@@ -317,7 +317,7 @@ def task_groups(tree: ast.Module) -> set[str]:
 
 
 def loose_tasks(tree: ast.Module) -> set[str]:
-    """Tasks that no group and no ``BackgroundTasks`` owns, and steps that are ordered by turns of the event loop."""
+    """Finds tasks without a group or ``BackgroundTasks``, and steps that rely on the order of event loop turns."""
     groups, found = task_groups(tree), set[str]()
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -332,7 +332,7 @@ def loose_tasks(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_every_task_has_an_owner(name: str) -> None:
-    """An exception that is no longer needed fails as well: take it off the list."""
+    """An exception that is no longer needed fails as well and must be removed from the list."""
     assert loose_tasks(parsed(modules()[name])) == LOOSE_TASKS.get(name, set())
 
 
@@ -357,7 +357,7 @@ def test_what_counts_as_a_task_without_an_owner(code: str, found: set[str]) -> N
 
 
 def endless_loops(tree: ast.Module) -> list[int]:
-    """The lines of each ``while True`` that sleeps in between."""
+    """Returns the line number of each ``while True`` loop that sleeps."""
     loops = (node for node in ast.walk(tree) if isinstance(node, ast.While) and ast.unparse(node.test) == "True")
     sleeps = "asyncio.sleep"
     return [
@@ -369,12 +369,12 @@ def endless_loops(tree: ast.Module) -> list[int]:
 
 @pytest.mark.parametrize("name", those_in(("server",)))
 def test_periodic_work_of_the_server_survives_an_error(name: str) -> None:
-    """``BackgroundTasks.repeat`` starts the next round after an error. A loop of its own would end until the restart."""
+    """``BackgroundTasks.repeat`` starts the next round after an error. Another loop would not run again until a restart."""
     assert endless_loops(parsed(modules()[name])) == []
 
 
 ASSIGNED_FROM_OUTSIDE = {
-    # Plain data that one module makes and changes.
+    # Plain data that one module creates and changes.
     "server.app.blobs: blob.touched": "when a blob was last used",
     "server.auth.devices: file.devices": "the file of devices while it is changed",
     "server.auth.devices: file.codes": "the same file",
@@ -389,17 +389,17 @@ ASSIGNED_FROM_OUTSIDE = {
     "server.terminal_sessions.processes: known.config": "the same",
     "server.terminal_sessions.processes: known.transcript": "the same",
     "server.terminal_sessions.processes: one.permission_mode": "the same",
-    # Of a library.
+    # Objects of a library.
     "server.auth.tls: context.minimum_version": "ssl has no other way",
-    # What a client reports after it has connected, and what it is let in as.
+    # What a client reports after it has connected, and its sign-in.
     "server.app.server_commands: client.name": "auth may name the client",
     "server.app.server_commands: client.nonce": "of one challenge",
 }
-"""What is assigned to other objects all the same, with the reason."""
+"""Assignments to attributes of other objects that are allowed, each with the reason."""
 
 
 def assigned_from_outside(name: str) -> set[str]:
-    """Each ``other.attribute = …`` of a module, where ``other`` is neither ``self`` nor ``cls``."""
+    """Returns each ``other.attribute = …`` in a module where ``other`` is neither ``self`` nor ``cls``."""
     found = set()
     for node in ast.walk(parsed(modules()[name])):
         targets = node.targets if isinstance(node, ast.Assign) else []
@@ -414,7 +414,7 @@ def assigned_from_outside(name: str) -> set[str]:
 
 
 def test_no_object_of_the_server_is_completed_from_outside() -> None:
-    """An object works when its constructor returns. What it lacks would be a gap that nobody sees."""
+    """An object is complete when its constructor returns. A part that is set later can be forgotten unnoticed."""
     found = set(chain.from_iterable(map(assigned_from_outside, those_in(("server",)))))
     assert sorted(found - set(ASSIGNED_FROM_OUTSIDE)) == []
     assert sorted(set(ASSIGNED_FROM_OUTSIDE) - found) == [], "these are no longer assigned"
@@ -425,7 +425,7 @@ def error_classes(above: type[errors.DrawbridgeError] = errors.DrawbridgeError) 
     return [above, *chain.from_iterable(map(error_classes, ours))]
 
 
-def test_the_picture_at_the_top_of_the_errors_is_the_tree() -> None:
+def test_the_tree_in_the_docstring_of_errors_is_complete() -> None:
     drawn = re.findall(r"^ {4}([ │├└─]*)(\w+)", errors.__doc__ or "", re.MULTILINE)
     really = [(len(cls.__mro__) - len(errors.DrawbridgeError.__mro__), cls.__name__) for cls in error_classes()]
     assert [(len(indent) // 4, name) for indent, name in drawn] == really
@@ -439,7 +439,7 @@ def test_every_error_code_is_explained_and_no_other() -> None:
 
 
 def written_files() -> Iterator[Path]:
-    """What a person wrote: no lock files, nothing that tools made."""
+    """Yields the files that people wrote, without hidden and generated ones."""
     folders = ("src", "tests", "tools", "bench", "docs", "lua", "plugin", "doc", "extensions", "web", ".ci")
     for file in chain(ROOT.iterdir(), *((ROOT / folder).rglob("*") for folder in folders)):
         made = (
@@ -456,32 +456,32 @@ def test_no_file_names_this_machine_or_a_package_registry() -> None:
         found = [host for host in hosts if host in text]
         found += re.findall(
             rf"(?<![\w.~-]){re.escape(str(ROOT))}/", text
-        )  # a checkout in /src is not the end of "~/src/"
+        )  # a checkout in /src must not match the end of "~/src/"
         assert found == [], file.relative_to(ROOT)
 
 
 def tree_of_the_architecture() -> set[str]:
-    """The names of the folders in the tree of docs/internals/architecture.md."""
+    """Returns the names of the folders in the tree of docs/internals/architecture.md."""
     page = (ROOT / "docs" / "internals" / "architecture.md").read_text()
     tree = page.split("\nsrc/drawbridge/\n")[1].split("\n```")[0]
     return set(re.findall(r"^ +(\w+)/ ", tree, re.MULTILINE))
 
 
 def test_every_folder_is_in_the_tree_of_the_architecture() -> None:
-    """Those of the package and of the server; what is below them is the folder's own matter."""
+    """This applies to the folders of the package and of the server. Folders below them need not be listed."""
     package = SRC / "drawbridge"
     folders = {child for child in [*package.iterdir(), *(package / "server").iterdir()] if child.is_dir()}
-    # An older checkout leaves bytecode in folders that are gone.
+    # An older checkout leaves bytecode in folders that no longer exist.
     held = {folder.name for folder in folders if {child.name for child in folder.iterdir()} - {"__pycache__"}}
     assert held - {"__pycache__"} - tree_of_the_architecture() == set()
 
 
 def test_the_tree_of_the_architecture_names_only_what_exists() -> None:
-    """A folder, or a part of one module, as ``cli``."""
+    """A name is a folder or a part of a module's name, such as ``cli``."""
     parts = {part for name in modules() for part in name.split(".")}
     tops = (SRC / "drawbridge", ROOT / "web" / "src")
     folders = {folder.name for top in tops for folder in top.rglob("*") if folder.is_dir()}
-    built = {"page"}  # not there before the first build
+    built = {"page"}  # does not exist before the first build
     assert tree_of_the_architecture() - parts - folders - built == set()
 
 
@@ -489,19 +489,19 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 def without_code(page: Path) -> str:
-    """What is between the fences of a page is not Markdown."""
+    """Returns the page's text without fenced code, which is not Markdown."""
     return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def links(page: Path) -> list[tuple[str, str]]:
-    """Links and pictures of the page that lead into this repository: path ("" for the page itself) and anchor."""
+    """Returns the page's links and images within this repository as path ("" for the page itself) and anchor."""
     targets = re.findall(r"""(?:\]\(|(?:src|href)=")(?!https?:|mailto:)([^)\s"]+)""", without_code(page))
     return [(path, anchor) for path, _, anchor in (target.partition("#") for target in targets)]
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """The anchors that a code host makes of the page's headings; a repeated heading gets a number."""
+    """Returns the anchors that a code host generates from the page's headings. A repeated heading gets a number."""
     found: list[str] = []
     for heading in re.findall(r"^#{1,6} (.+)$", without_code(page), re.MULTILINE):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
@@ -532,7 +532,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 
 
 def test_every_page_that_code_and_help_name_exists() -> None:
-    """Comments, error texts, the help of the plugin and of the extension name pages as ``docs/….md``.
+    """Comments, error messages and the help of the plugin and the extension refer to pages as ``docs/….md``.
 
     ``docs/hooks`` is a folder of Gemini CLI's own documentation.
     """
@@ -557,22 +557,22 @@ OTHER_TESTS = {
     "tools": "tools/",
     "vscode": "extensions/vscode, in a real VS Code",
 }
-"""Folders of tests/ that have no source folder of their name, with what they test."""
+"""Folders of tests/ without a source folder of the same name, each with what it tests."""
 
 TESTED_ELSEWHERE = {
     "agents/codex": "tests/agents/test_one_shot.py",
     "agents/command": "tests/agents/test_one_shot.py",
 }
-"""Source folders that have no folder or file of tests of their name, with their tests."""
+"""Source folders without a folder or file of tests of the same name, each with its tests."""
 
 
 def folders_with(pattern: str, top: Path) -> set[str]:
-    """The folders below ``top`` that contain such files, relative to ``top``."""
+    """Returns the folders below ``top`` that contain files matching ``pattern``, relative to ``top``."""
     return {str(file.parent.relative_to(top)) for file in top.rglob(pattern)} - {"."}
 
 
 def test_the_tests_mirror_the_sources() -> None:
-    """A folder of tests has the path of the folder or module that it tests, or is listed with its reason."""
+    """Each folder of tests has the path of the folder or module that it tests, or is listed in ``OTHER_TESTS``."""
     tested = {folder for folder in folders_with("*.py", TESTS) if folder.split("/")[0] not in OTHER_TESTS}
     package = SRC / "drawbridge"
     assert {at for at in tested if not (package / at).is_dir() and not (package / f"{at}.py").is_file()} == set()
@@ -595,13 +595,13 @@ def test_the_exceptions_of_the_mirror_exist() -> None:
 
 
 def helpers() -> set[str]:
-    """The fakes, stubs and rigs in the tests: every module that contains no tests."""
+    """Returns the paths of fakes, stubs and rigs: all modules in tests/ without tests."""
     files = (file for pattern in ("*.py", "*.js", "*.mjs") for file in TESTS.rglob(pattern))
     ours = (file for file in files if file.stem not in {"__init__", "conftest"} and "node_modules" not in file.parts)
     return {str(f.relative_to(ROOT)) for f in ours if not f.stem.startswith("test_") and ".test." not in f.name}
 
 
-def test_the_index_of_fakes_and_rigs_names_all_and_no_other() -> None:
+def test_the_index_of_fakes_and_rigs_is_complete() -> None:
     page = (ROOT / "docs" / "internals" / "testing.md").read_text()
     rows = re.findall(r"^\| `(tests/[\w/.]+\.\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
     assert sorted(rows) == sorted(helpers())

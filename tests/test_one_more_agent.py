@@ -1,6 +1,6 @@
-"""A new agent takes one folder and one row of the catalog: everything else in Drawbridge follows from them.
+"""A new agent needs only one folder and one row of the catalog.
 
-The tests add an agent of their own, Pelican, to a copy of the package and use the real commands of that copy.
+The tests add an agent, Pelican, to a copy of the package and run the real commands of that copy.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ print(json.dumps({"type": "assistant", "fish": sys.stdin.read()}))
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a copy of the package, to which the agent was added."""
+    """Returns a directory with a copy of the package to which the agent was added."""
     source = tmp_path_factory.mktemp("source")
     package = source / "drawbridge"
     shutil.copytree(Path(drawbridge.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -127,7 +127,7 @@ def _with_the_copy(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def run(*words: str, input: str = "") -> str:
-    """The output of a command of the copy."""
+    """Runs Python with the copy of the package and returns the output."""
     command = [sys.executable, *words]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, input=input).stdout
 
@@ -180,9 +180,9 @@ def test_setup_offers_it_and_installs_its_hooks(home: Path) -> None:
     )
 
 
-def test_info_tries_its_guard() -> None:
+def test_info_tests_its_guard() -> None:
     def info() -> tuple[dict[str, Any], list[str]]:
-        """The guard of the agent, and all problems."""
+        """Returns the report about the agent's guard and all reported problems."""
         command = [sys.executable, "-m", "drawbridge", "info", "--json"]
         report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, timeout=120).stdout)
         [found] = [guard for guard in report["guard"] if guard["agent"] == "pelican"]
@@ -193,10 +193,10 @@ def test_info_tries_its_guard() -> None:
     found, _ = info()
     assert (found["state"], found["problem"]) == ("works", "")
     assert found["events"] == ["about_to_act", "did_act"]
-    assert info()[1] == [], "the call above did not fail"
+    assert info()[1] == [], "the test call above was recorded as a failure"
 
 
-def test_the_installed_guard_answers_it_in_its_own_words(home: Path, tmp_path: Path) -> None:
+def test_the_installed_guard_answers_in_the_agents_format(home: Path, tmp_path: Path) -> None:
     sockets = home.parent / "s"
     sockets.mkdir()
     drawbridge_("setup", "pelican", "--yes", "--socket-dir", str(sockets), "--deadline", "3000")
@@ -222,6 +222,6 @@ def test_the_installed_guard_answers_it_in_its_own_words(home: Path, tmp_path: P
     assert "/ws/a.py has unsaved changes" in halt["because"]
 
 
-def test_attach_calls_it_by_its_label() -> None:
+def test_attach_shows_its_label() -> None:
     label = run("-c", "from drawbridge.tui import wording; print(wording.agent_title('pelican'))")
     assert label == "Pelican\n"

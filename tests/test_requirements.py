@@ -1,4 +1,4 @@
-"""docs/internals/requirements.md: no requirement is forgotten, and none stands without its proof."""
+"""docs/internals/requirements.md lists every requirement, each with its proof."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "internals" / "requirements.md"
 
 REQUIREMENTS = 77
-"""How often the specification's "Implementation Requirements" say MUST."""
+"""The number of MUSTs in the specification's "Implementation Requirements"."""
 
 
 def rows() -> dict[str, tuple[str, str]]:
     found = re.findall(r"^\| (IR-\d+) \| (.*?) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
-    assert len({name for name, _, _ in found}) == len(found), "a number twice"
+    assert len({name for name, _, _ in found}) == len(found), "a number is used twice"
     return {name: (what, proof) for name, what, proof in found}
 
 
@@ -35,7 +35,7 @@ def test_every_requirement_has_a_row_with_its_proof() -> None:
     ] == []
 
 
-def test_what_proves_it_is_there() -> None:
+def test_every_named_proof_exists() -> None:
     departures = (ROOT / "docs" / "internals" / "departures.md").read_text()
     server = departures[departures.index("## The agent server") :]
     missing = []
@@ -44,5 +44,5 @@ def test_what_proves_it_is_there() -> None:
         missing += [(name, test) for file, test in named if test not in names_in(file)]
         entries = re.findall(r'departure: "([^"]+)"', proof)
         missing += [(name, entry) for entry in entries if f"\n| {entry} |" not in server]
-        assert len(named) + len(entries) == proof.count("; ") + 1, f"{name}: a proof that is neither test nor departure"
+        assert len(named) + len(entries) == proof.count("; ") + 1, f"{name}: a proof is neither a test nor a departure"
     assert missing == []

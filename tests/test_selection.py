@@ -1,4 +1,4 @@
-"""`make nvim` runs the tests that use a Neovim: those that a machine with Debian's alone could decide otherwise."""
+"""`make nvim` runs only the tests that use a Neovim, because their results may depend on its version."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.selection import ROOT, uses_nvim
 @pytest.mark.parametrize(
     "file",
     [
-        "nvim/test_plugin_help.py",  # asks tests/programs.py
-        "editors/test_files.py",  # has a fixture of its conftest
-        "e2e/claude/test_what_claude_sees.py",  # by a rig
-        "server/terminal_sessions/test_editors.py",  # by a rig of a relative import
+        "nvim/test_plugin_help.py",  # calls tests/programs.py
+        "editors/test_files.py",  # uses a fixture of its conftest
+        "e2e/claude/test_what_claude_sees.py",  # through a rig
+        "server/terminal_sessions/test_editors.py",  # through a rig with a relative import
     ],
 )
 def test_a_file_that_gets_a_neovim_uses_one(file: str) -> None:
@@ -21,5 +21,5 @@ def test_a_file_that_gets_a_neovim_uses_one(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["text/test_hunks.py", "vscode/test_windows.py", "tools/test_programs.py"])
-def test_a_file_that_gets_none_uses_none(file: str) -> None:
+def test_a_file_that_gets_no_neovim_uses_none(file: str) -> None:
     assert not uses_nvim(ROOT / "tests" / file)

@@ -1,4 +1,4 @@
-"""The words of errors, log lines and other texts for people: idioms that were found in readings do not come back."""
+"""Texts for people, such as errors and log lines, do not contain translated idioms that were replaced before."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ Leave out
 Asks nobody
 goes on with a copy
 """
-"""Texts that the page once had, one a line: without their last full stop, and without what is filled in."""
+"""Former texts of the web UI, one per line, without their final period and without inserted values."""
 
 CLIENT = sorted((ROOT / "src" / "drawbridge" / "tui").glob("*.py"))
 
@@ -149,7 +149,7 @@ AVOIDED = re.compile(
 
 
 def texts(module: ast.Module) -> Iterator[str]:
-    """Every text of several words that is not a docstring. An f-string's values are left out."""
+    """Yields every string of at least three words that is not a docstring. Values in f-strings are left out."""
     docstrings = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
     parts = {part for node in ast.walk(module) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(module):
@@ -173,11 +173,11 @@ def test_texts_of_the_editors_have_no_translated_idioms(path: Path) -> None:
 
 
 IN_CODE = re.compile(r"/\*.*?\*/|(?:^|\s)//[^\n]*|<!--.*?-->|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|>[^<>{}=;]*<", re.DOTALL)
-"""Comments, strings and the texts of elements."""
+"""Matches comments, strings and the texts of elements."""
 
 
 def texts_of_the_page(source: str) -> Iterator[str]:
-    """Comments and texts of several words. What is filled into a template is left out, as identifiers are."""
+    """Yields comments and texts of at least three words. Values in templates are left out, and identifiers are too short."""
     for found in IN_CODE.finditer(source):
         text = re.sub(r"\$\{[^}]*\}", "…", found.group())
         if text.count(" ") > 1:

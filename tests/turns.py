@@ -1,6 +1,6 @@
-"""One test at a time with programs that take a whole processor for themselves: a browser, a VS Code, two agents at once.
+"""Runs one test at a time of those whose programs need a whole processor: a browser, VS Code, or two agents at once.
 
-Beside another of their kind on two processors, each answers so late that its test measures the machine.
+If two such tests ran in parallel on two processors, the programs would answer too slowly, and the tests would fail.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 CROWDING = frozenset({"browser", "vscode"})
-"""Fixtures whose tests take turns, as those with the marker ``turns`` do."""
+"""Fixtures whose tests take turns, like tests with the marker ``turns``."""
 
 
 def takes_turns(node: pytest.Item) -> bool:
@@ -23,8 +23,10 @@ def takes_turns(node: pytest.Item) -> bool:
 
 @contextlib.contextmanager
 def turn(directory: Path) -> Iterator[None]:
-    """Waits until no other process that was given the same ``directory`` has its turn. Who has waited is the next one: a
-    process with many such tests must not keep another one waiting until its test fails for that."""
+    """Waits until no other process with the same ``directory`` has a turn.
+
+    A process that waits gets the next turn. Otherwise, a process with many such tests could let another one time out.
+    """
     with (directory / "turn.lock").open("w") as held:
         with (directory / "next.lock").open("w") as waiting:
             fcntl.flock(waiting, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Waits for what happens beside the test: with a limit, and never for a fixed time."""
+"""Waits for a condition with a time limit, instead of sleeping for a fixed time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE = 60.0
-"""Seconds after which something that should have happened has not: a bound costs nothing when things work. Shorter ones are
-in a test that asserts how short something takes, beside what it is compared with."""
+"""The time limit for anything a test waits for, in seconds. It costs nothing when the test passes. Tests that measure how
+long something takes have their own, shorter limits."""
 
 TEST_PATIENCE = 300.0
-"""Seconds for one test as a whole, with its fixtures; a test that needs more has the marker ``timeout``."""
+"""The time limit for one test with its fixtures, in seconds. A test that needs more has the marker ``timeout``."""
 
 
 async def until(condition: Callable[[], Any], what: str = "what was waited for") -> None:

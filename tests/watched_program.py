@@ -1,7 +1,7 @@
 """Runs ``drawbridge`` and reports each file or process that the thread of a running event loop opens.
 
-As a program: ``python tests/watched_program.py COMMAND…``. Each finding is a line of the file that
-``DRAWBRIDGE_TEST_BLOCKING`` names: the audit event, and our function that caused it.
+Run it as ``python tests/watched_program.py COMMAND…``. It writes each finding as one line to the file that
+``DRAWBRIDGE_TEST_BLOCKING`` names: the audit event and the function of the package that caused it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from typing import Any
 SOURCES = str(Path(__file__).resolve().parent.parent / "src" / "drawbridge") + os.sep
 
 EVENTS = ("open", "os.", "shutil.", "tempfile.", "glob.", "subprocess.", "fcntl.", "sqlite3.", "socket.getaddrinfo")
-"""Prefixes of the audit events that may wait for a disk, another process or the network."""
+"""Prefixes of audit events of calls that may wait for a disk, another process or the network."""
 
 HARMLESS = {"os.putenv", "os.unsetenv", "os.kill", "os.killpg"}
 
 PASSING_ON = ("core/private_files.py",)
-"""Helpers: their caller is what is reported."""
+"""Helper modules. Their caller is reported instead of them."""
 
 
 def cause(frame: FrameType | None) -> str | None:
-    """Our function below ``frame``; None for an import, and for the source lines that the debug mode of asyncio reads."""
+    """Returns the innermost function of the package from ``frame`` outwards.
+
+    Returns None for imports and for source lines that asyncio's debug mode reads, because those are not reported.
+    """
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith("<frozen importlib") or name == linecache.__file__:
@@ -40,10 +43,10 @@ def cause(frame: FrameType | None) -> str | None:
 
 
 def install(report: int) -> None:
-    """Findings go to the file descriptor ``report``. An audit hook cannot be removed again."""
+    """Writes findings to the file descriptor ``report`` from now on. An audit hook cannot be removed."""
 
     def found(event: str, frame: FrameType | None) -> None:
-        # The running loop belongs to a thread: other threads have none.
+        # Only the thread of the event loop has a running loop.
         if asyncio._get_running_loop() is None or (by := cause(frame)) is None:
             return
         os.write(report, f"{event} {by}\n".encode())

@@ -1,4 +1,4 @@
-"""Creates ``.venv`` with the locked packages and the project itself, with nothing but Python's standard library.
+"""Creates ``.venv`` with the locked packages and the project itself, using only Python's standard library.
 
 This is done once; afterwards ``ensure`` only compares a stamp. An interrupted setup leaves no stamp and is repeated.
 pip's own configuration (a mirror, a proxy, a certificate) is honored but not required.
@@ -28,14 +28,14 @@ OLDEST = (3, 11)
 
 
 class SetupError(Exception):
-    """Setup can't continue; the text is one line that says what to do."""
+    """Setup can't continue. The message is one line that says what to do."""
 
     code = 1
     """The exit code of ``tools/dev.py``."""
 
 
 class Unavailable(SetupError):
-    """Something could not be fetched or stored. Not the code's fault, so not a failed test's exit code (sysexits.h)."""
+    """Something could not be fetched or stored. Its exit code (from sysexits.h) differs from that of a failed test."""
 
     code = 69
 
@@ -50,7 +50,7 @@ def ensure(kind: str) -> Path:
 
 
 def make_venv(directory: Path) -> None:
-    """Creates an empty virtual environment with pip, with whatever this machine has for it. Replaces what is there."""
+    """Creates an empty virtual environment with pip, by whatever means this machine has. Replaces an existing one."""
     commands = _venv_commands(directory)
     shown = directory.relative_to(ROOT) if directory.is_relative_to(ROOT) else directory
     log(f"making {shown} with {sys.executable} (once)")

@@ -16,7 +16,16 @@ from bootstrap import CACHE, ROOT, SetupError, log
 
 CHECKERS = CACHE / "programs" / "checkers" / "node_modules"
 CONFIGURATION = ROOT / "tools" / "checkers"
-JAVASCRIPT = ("extensions/vscode", "tests/vscode", "web/build.mjs", "web/src", "web/worker", "tests/page/unit")
+JAVASCRIPT = (
+    "bench/broadcast.js",
+    "extensions/vscode",
+    "tests/page",
+    "tests/vscode",
+    "web/build.mjs",
+    "web/src",
+    "web/static/old.js",
+    "web/worker",
+)
 GUARD_LUA = ROOT / "src" / "drawbridge" / "guard" / "lua"
 
 
@@ -69,7 +78,7 @@ def _tool(name: str) -> list[str]:
 
 
 def _node() -> str:
-    """The Node.js that the tests use, whatever the system's own is."""
+    """The Node.js that the tests use, even if the system has its own."""
     return str(CACHE / "programs" / "node" / "node")
 
 

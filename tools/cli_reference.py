@@ -28,7 +28,7 @@ PLACE = re.compile(r"(<!-- (flags|settings) of (\w+) -->\n).*?(<!-- /\2 -->\n)",
 
 
 def page(path: Path = PAGE) -> str:
-    """The page with its tables as they should be."""
+    """The text of the page with its tables up to date."""
 
     def filled(place: re.Match[str]) -> str:
         rows = table(place[3]) if place[2] == "flags" else file_table(place[3])

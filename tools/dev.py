@@ -16,7 +16,7 @@ NEWER = ("python3.14", "python3.13", "python3.12", "python3.11")
 
 
 def newer_python():
-    """The path of a newer Python on PATH that starts; None if there is none."""
+    """The path of a Python on PATH that is new enough and starts; None if there is none."""
     for name in NEWER:
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             path = os.path.join(folder, name)
@@ -26,7 +26,7 @@ def newer_python():
 
 
 def starts(path):
-    """Whether this Python starts: a version manager's stand-in for one that is not chosen only prints how to choose."""
+    """Whether this Python starts: a version manager's shim for a version that is not selected prints only an error."""
     with open(os.devnull, "w") as nowhere:
         return subprocess.call([path, "-c", ""], stdout=nowhere, stderr=nowhere) == 0
 

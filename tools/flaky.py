@@ -53,9 +53,10 @@ def listed(file: Path) -> list[str]:
 
 
 def campaign(pytest: Sequence[str], arguments: Sequence[str]) -> int:
-    """Runs a selection many times, and prints each test that failed, how often, and its first output.
+    """Runs a selection many times, and prints each test that failed, with its number of failures and its first output.
 
-    ``arguments``: ``--rounds N``, ``--load L`` (busy processes beside it), and what is for pytest. 1 if a test failed.
+    ``arguments``: ``--rounds N``, ``--load L`` (busy processes beside it) and arguments for pytest. Returns 1 if a test
+    failed.
     """
     parser = argparse.ArgumentParser(prog="tools/dev.py flaky", description=campaign.__doc__, add_help=False)
     parser.add_argument("--rounds", type=int, default=5)
@@ -91,7 +92,7 @@ def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def _pytest(command: Sequence[str], *arguments: str) -> tuple[int, dict[str, str]]:
-    """The exit code, and the first output of each test that failed, by its node id."""
+    """Runs pytest. Returns the exit code, and the first output of each test that failed, by its node ID."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "failures"
         file.touch()

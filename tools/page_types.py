@@ -1,5 +1,5 @@
-"""Writes web/src/protocol/messages.ts, the types of the web UI's messages, from the JSON Schema of the client protocol
-(tools/client_schema.py); a test compares the two.
+"""Writes web/src/protocol/messages.ts, the types of the client protocol's messages, from its JSON Schema
+(tools/client_schema.py). A test compares the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Takes the images in the documentation again: a real Neovim, and the real CLI beside it.
+"""Updates the screenshots in the documentation: a real Neovim with the real CLI beside it.
 
     python tools/picture.py [diff] [guard]
 
@@ -37,7 +37,7 @@ vim.o.number = true
 vim.cmd('highlight WinSeparator guifg=#4f5258')
 vim.o.statusline = " %f %m%=%{v:lua.require'drawbridge'.statusline()}  %l,%c "
 """
-"""What a user may have in their own settings; the status line is the one in the manual."""
+"""Settings that a user may have. The status line is the one from the manual."""
 
 CONSTANTS = """\
 from datetime import time
@@ -77,7 +77,7 @@ if __name__ == "__main__":
     print(next_opening(time(6)))
 """
 AT_REST = "▐▛███▛█   Claude Code"
-"""The CLI's emblem between two of its moves."""
+"""The CLI's animated logo while it does not move."""
 
 PROMPT = "At six sharp is_open says no. Fix it."
 ANSWER = "The comparison leaves out the opening minute. I include it:"
@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def at_home(take: Callable[[Path], str]) -> str:
-    """Takes an image in its own home directory. Everything that runs for the image has ended afterwards."""
+    """Calls ``take`` with a temporary home directory. Everything that it starts has ended afterwards."""
     with tempfile.TemporaryDirectory(prefix="db-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         os.environ |= {"HOME": folder, "CLAUDE_CONFIG_DIR": f"{folder}/.claude"}

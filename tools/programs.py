@@ -1,9 +1,9 @@
 """The real programs that the tests use: fetched once per machine, and shared by all checkouts on it.
 
-Each has a directory in the user's cache, named for the program, its version and a checksum of how it is installed.
-Programs contain their own path, so each is installed where it stays, and counts as installed only once its seal is
-there: a checksum of every file, written last. A program that was fetched only partly, or whose files have changed
-since, is fetched again.
+Each has a directory in the user's cache, named after the program, its version and a checksum of how it is installed.
+Programs contain their own path, so each is installed directly in its final place. It counts as installed only with its
+seal: a checksum of every file, which is written last. A program that was fetched only partly, or whose files have
+changed since, is fetched again.
 
 A checkout sees them as links in ``.cache/programs``.
 """
@@ -32,7 +32,7 @@ SEAL = ".drawbridge-seal"
 MCP_CLIENT = "2.3.0"
 TRIES = 3
 PAUSE = 5.0
-"""Seconds before the second try; twice as many before the third."""
+"""Seconds before the second attempt; twice as many before the third."""
 
 Install = Callable[[Path], None]
 
@@ -41,9 +41,9 @@ class Program(NamedTuple):
     name: str
     version: str
     recipe: str
-    """Everything that the installed files depend on: a different recipe has a different directory."""
+    """Everything that the installed files depend on. Each recipe has its own directory."""
     install: Install
-    """Fills a directory; raises ``SetupError``."""
+    """Installs the program into a directory; raises ``SetupError`` if that fails."""
 
     @property
     def title(self) -> str:
@@ -61,7 +61,7 @@ class Program(NamedTuple):
 
 
 def store() -> Path:
-    """The directory of all programs, for every checkout of this user."""
+    """The directory of all programs, which all checkouts of this user share."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "drawbridge" / "programs"
 
@@ -204,7 +204,7 @@ def _content(file: Path) -> str:
 def _link(link: Path, directory: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     if link.is_dir() and not link.is_symlink():
-        shutil.rmtree(link)  # from before programs were shared
+        shutil.rmtree(link)  # an earlier version installed programs here
     fresh = link.with_name(f"{link.name}.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(directory)

@@ -1,4 +1,4 @@
-"""Waits until no other program keeps the processors busy: beside one, real programs answer too late for their tests."""
+"""Waits until no other program keeps the processors busy, since the programs under test would answer too late."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bootstrap import log
 
 PATIENCE = 300.0
 SAMPLE = 2.0
-"""Seconds: how long to wait at most, and how long to measure what the processes use."""
+"""The maximum wait, and the time during which the use of the processors is measured, in seconds."""
 
 BUSY = 0.2
 """The fraction of one processor that a process may use without being reported."""
@@ -19,7 +19,7 @@ PROC = Path("/proc")
 
 
 def wait(patience: float = PATIENCE, sample: float = SAMPLE) -> list[str]:
-    """Waits until no other process is busy, or for ``patience`` seconds. Returns the busy ones, as lines for people."""
+    """Waits until no other process is busy, or for ``patience`` seconds. Returns the busy ones, as lines for the log."""
     end = time.monotonic() + patience
     reported: set[str] = set()
     while (busy := others(sample)) and time.monotonic() < end:
@@ -52,7 +52,7 @@ def _seconds() -> dict[int, float]:
 
 
 def _own() -> set[int]:
-    """The ids of this process and of its ancestors."""
+    """The process IDs of this process and of its ancestors."""
     parents = {pid: int(fields[1]) for pid, fields in _stats().items()}
     found, pid = set(), os.getpid()
     while pid in parents:

@@ -1,4 +1,4 @@
-"""Records the messages between the ``claude`` CLI and a bridge, as a listener in the middle.
+"""Records the messages between the ``claude`` CLI and a bridge, as a proxy between them.
 
     python tools/record_ide.py LOCK_FILE OUT.jsonl [--what WORDS] [--replace REAL=SHOWN ...]
 
@@ -30,7 +30,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 LARGEST_FRAME = 64 * 1024 * 1024
-"""Bytes, as the bridge allows."""
+"""The maximum size of a message, in bytes; the bridge has the same limit."""
 
 TOKEN_HEADER = "X-Claude-Code-Ide-Authorization"  # the name of a header, not a secret
 SHOWN_HEADERS = ("Host", "User-Agent", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions", "Sec-WebSocket-Version")
@@ -127,7 +127,7 @@ async def record(arguments: argparse.Namespace) -> None:
             own_lock.touch(mode=0o600)
             own_lock.write_text(json.dumps(lock))
             try:
-                print(json.dumps({"port": port}), flush=True)  # what the caller reads
+                print(json.dumps({"port": port}), flush=True)  # the caller reads this line
                 await ended.wait()
             finally:
                 own_lock.unlink()

@@ -1,7 +1,7 @@
-"""Draws a terminal's screen as an SVG image: text from ``tmux capture-pane -e`` in, markup out. Pure.
+"""Draws a terminal's screen as an SVG image. It converts the output of ``tmux capture-pane -e`` to markup, without I/O.
 
 Letters are text (system monospace fonts, stretched to the grid); lines and blocks (U+2500-U+259F) are drawn as shapes,
-so that frames have no gaps whatever the font.
+so that frames have no gaps in any font.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SIXTEEN = (
     *("#14161b", "#e5737f", "#8fc77f", "#e3c178", "#7fa8e8", "#c39ae0", "#6fc3c8", "#c9cdd8"),
     *("#5b606e", "#f08c96", "#a9dc9a", "#f0d291", "#9bbdf4", "#d6b3ef", "#8fd8dc", "#f2f4f8"),
 )
-"""The colors that programs call by number: black, red, green, yellow, blue, magenta, cyan, white; then bright."""
+"""The colors with numbers: black, red, green, yellow, blue, magenta, cyan and white, then their bright variants."""
 
 SGR = re.compile(r"\x1b\[([\d;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|[\x0e\x0f]")
 
 
 FLAGS = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse", 9: "strike"}
-"""What a number of an SGR sequence switches on; 20 more switches it off, and 22 both bold and dim."""
+"""The style that each number of an SGR sequence turns on. The number plus 20 turns it off; 22 turns off bold and dim."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _styled(style: Style, parameters: str) -> Style:
 
 
 def _color(numbers: list[int]) -> str:
-    """Takes ``5;n`` or ``2;r;g;b`` from the front of ``numbers``."""
+    """Remove ``5;n`` or ``2;r;g;b`` from the front of ``numbers``, and return that color as ``#rrggbb``."""
     if numbers.pop(0) == 2:
         red, green, blue = (numbers.pop(0) for _ in range(3))
         return f"#{red:02x}{green:02x}{blue:02x}"
@@ -131,7 +131,7 @@ def _color(numbers: list[int]) -> str:
     return "#" + "".join(f"{steps[number // size % 6]:02x}" for size in (36, 6, 1))
 
 
-# Lines: which arms go from the middle of the cell: left, right, up, down.
+# Lines: the directions in which arms extend from the middle of the cell: left, right, up, down.
 ARMS = {
     **dict.fromkeys("─━╌┄", "lr"),
     **dict.fromkeys("│┃╎┆", "ud"),
@@ -147,7 +147,7 @@ ARMS = {
 }
 DASHED = "╌┄╎┆"
 
-# Blocks: rectangles as (x, y, width, height) in parts of a cell; U and L are its upper and lower quarters.
+# Blocks: rectangles as (x, y, width, height) in parts of a cell; _UL is the upper left quarter.
 _UL, _UR, _LL, _LR = (0, 0, 0.5, 0.5), (0.5, 0, 0.5, 0.5), (0, 0.5, 0.5, 0.5), (0.5, 0.5, 0.5, 0.5)
 BLOCKS: dict[str, Sequence[tuple[float, float, float, float]]] = {
     "█": [(0, 0, 1, 1)],
@@ -171,7 +171,7 @@ BLOCKS: dict[str, Sequence[tuple[float, float, float, float]]] = {
 
 
 SQUARES = "⧉"
-"""The agent's sign for "in the editor", which few monospace fonts have: two joined squares."""
+"""Claude Code's symbol for "in the editor", two joined squares, which few monospace fonts have."""
 
 
 def picture(grid: Grid, title: str, description: str) -> str:
@@ -231,7 +231,7 @@ def _text_style(cell: Cell) -> Style | None:
 
 
 def _text(cells: list[Cell], style: Style, x: int, top: float) -> Iterator[str]:
-    """The words of a run, each at its own position: a font of a different width then shifts only letters in a word."""
+    """The words of a run, each at its own position, so that a font of another width shifts letters only within a word."""
     position = 0
     for word in re.split(r"( {2,})", "".join(cell.character or "\u200b" for cell in cells)):
         shown = word.replace("\u200b", "")

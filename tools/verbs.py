@@ -1,24 +1,24 @@
 """The developer's commands, which need only Python on the machine: ``python3 tools/dev.py VERB`` (or ``make VERB``).
 
     setup     make .venv with what Drawbridge needs
-    serve     run the agent server; its page is at the address that it shows
-    demo      the same with a throwaway project and a scripted agent: needs no account
+    serve     run the agent server; it prints the address of its web UI
+    demo      the same with a temporary project and a scripted agent; needs no account
     test      check, then every test except the thorough and slow ones
-    nvim      only those of these tests that use Neovim, with the one on PATH
-    thorough  the tests that take real programs seconds each; CI runs them too
-    slow      the long campaigns
+    nvim      only the tests that use Neovim, with the one on PATH
+    thorough  the tests with real programs that take several seconds each; CI runs them, too
+    slow      the long tests, and more examples for the tests with generated input
     flaky     run a selection of tests many times beside busy processes: flaky SELECTION --rounds N --load L
     check     lint, format, types
-    format    put the code into the one format
-    bench     measure
+    format    format the code
+    bench     run the benchmarks
     vsix      pack the VS Code extension into dist/
     lock      rewrite the lock files from pyproject.toml
-    page      build the page of the agent server (serve, demo and test do it too)
-    programs  fetch the real programs that the tests use, once a machine
+    page      build the web UI (serve, demo and test do this, too)
+    programs  fetch the real programs that the tests use, once for each machine
     quiet     wait up to five minutes until no other program keeps the processors busy
-    clean     remove everything that the verbs above made
+    clean     remove everything that the verbs above have created
 
-What follows the verb is passed on: ``test -k selection``, ``serve --port 12345``.
+Arguments after the verb are passed on: ``test -k selection``, ``serve --port 12345``.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def flaky_tests(arguments: list[str]) -> None:
 
 def slow(arguments: list[str]) -> None:
     try_page()
-    # Hypothesis marks its tests itself: they run here again, with the examples that `make test` has no time for.
+    # Hypothesis marks its own tests. They run here again, with more examples than `make test` has time for.
     selected = ["-m", "slow or hypothesis", "--hypothesis-profile=thorough"]
     replace_process([bootstrap.ensure("dev"), "-m", "pytest", *selected, *arguments])
 

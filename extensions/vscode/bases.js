@@ -259,7 +259,8 @@ class Bases {
   }
 
   /**
-   * The text of a document without unsaved changes; for a notebook, that of its file. Null if it is too large.
+   * The text of a document without unsaved changes; for a notebook, that of its file. Null if it is too large or can't
+   * be read.
    *
    * @param {Document} document
    */

@@ -139,7 +139,7 @@ class Documents {
     return front.length ? front : this._recent.filter((path) => files.has(path)).slice(0, 1);
   }
 
-  /** Paths of the files that the active editor shows: none, one, or both sides of a diff. */
+  /** Paths of the files that the active editor shows: none, one, or both sides of one or more diffs. */
   _inFront() {
     const { tabGroups, activeTextEditor } = this._vscode.window;
     const tab = tabGroups.activeTabGroup?.activeTab;

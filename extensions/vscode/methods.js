@@ -18,7 +18,7 @@ const LARGEST_SELECTION = 100_000;
 /** Milliseconds within which the same notice is shown only once: a window has a socket for each of its folders. */
 const SAME_NOTICE = 1000;
 
-/** The state of a window, and the methods that read it. */
+/** The state of a window, and the methods that read and change it. */
 class Window {
   /**
    * @param {typeof import('vscode')} vscode the API

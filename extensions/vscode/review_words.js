@@ -79,7 +79,7 @@ function title(hunk) {
 }
 
 /**
- * The label beside a file's path: "new", "renamed", "deleted" or "binary".
+ * The label beside a file's path: "new", "renamed", "deleted", "binary", or two of these; empty for any other change.
  *
  * @param {ReviewedFile} file
  */
@@ -156,7 +156,8 @@ function refusedWords(code, details, message, isHunk) {
 }
 
 /**
- * Text from outside in which invisible characters, and those that reorder text, are written as escape sequences.
+ * Text from outside in which invisible characters (except zero-width joiners and non-joiners), and those that reorder
+ * text, are written as escape sequences.
  *
  * @param {string} text
  */

@@ -26,7 +26,7 @@ function M.target(path)
   }
 end
 
---- Remembers the buffer of a decided proposal until the file is written.
+--- Remembers the buffer of a decided or withdrawn proposal until the file is written.
 ---@param id string
 ---@param target drawbridge.Target?
 function M.remember(id, target)

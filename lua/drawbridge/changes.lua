@@ -156,7 +156,7 @@ local function fill(is_new)
   end
 end
 
---- Opens the quickfix window, unless the user is typing by now. The focus does not change.
+--- Opens the quickfix window, unless the user has left normal mode in the meantime. The focus does not change.
 local function open_list()
   if vim.api.nvim_get_mode().mode ~= 'n' or vim.fn.getcmdwintype() ~= '' then
     return

@@ -1,4 +1,4 @@
---- The permission mode that Claude Code's own settings files make it start in.
+--- The permission mode in which Claude Code starts, according to its settings files of the project and the user.
 local M = {}
 
 ---@return string
@@ -6,8 +6,9 @@ local function directory()
   return vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')
 end
 
---- permissions.defaultMode of the first settings file that has one, and that file.
----@param broken? fun(file: string) Called for each file that is not JSON.
+--- permissions.defaultMode of the settings file with the highest precedence that has one, and that file; nil if none
+--- has.
+---@param broken? fun(file: string) Called for each file that is read and is not JSON.
 ---@return string? mode
 ---@return string? file
 function M.default_mode(broken)

@@ -50,6 +50,35 @@ function M.looks_outside()
   return false
 end
 
+--- Flags of Gemini CLI with which a session starts as it does without: those without a value, and those with one.
+local GEMINI_SWITCHES = { ['--debug'] = true, ['-d'] = true, ['--sandbox'] = true, ['-s'] = true }
+local GEMINI_VALUES = {
+  ['--approval-mode'] = true,
+  ['--extensions'] = true,
+  ['-e'] = true,
+  ['--include-directories'] = true,
+  ['--model'] = true,
+  ['-m'] = true,
+  ['--resume'] = true,
+  ['-r'] = true,
+}
+
+--- Whether the arguments contain nothing but such flags: no prompt, of which there can only be one, and no subcommand.
+local function are_flags(arguments)
+  local is_value = false
+  for _, word in ipairs(arguments) do
+    local flag = word:match('^(%-[^=]*)=') or word
+    if is_value and word:sub(1, 1) ~= '-' then
+      is_value = false
+    elseif GEMINI_SWITCHES[flag] or GEMINI_VALUES[flag] then
+      is_value = GEMINI_VALUES[flag] == true and flag == word
+    else
+      return false
+    end
+  end
+  return true
+end
+
 --- As long as the user has not decided, asks whether Gemini CLI may connect to editors; after a Yes, it is started with
 --- the command that enables this. A file with defaults would make the question unnecessary, but Gemini CLI (0.61) reads
 --- only one that belongs to root.
@@ -57,14 +86,16 @@ end
 ---@return string[] # The arguments that are added to the command line.
 local function gemini_first_words(arguments)
   local settings = require('drawbridge.gemini_settings')
-  -- A prompt may be among the arguments, and there can only be one.
-  if #arguments > 0 or not settings.is_undecided() then
+  if not are_flags(arguments) or not settings.is_undecided() then
     return {}
   end
   local question =
     'Let Gemini CLI connect to this Neovim? This runs /ide enable in it once, which sets ide.enabled in %s.'
-  if vim.fn.confirm(question:format(vim.fn.fnamemodify(settings.file(), ':~')), '&Yes\n&No', 1) == 1 then
+  local answer = vim.fn.confirm(question:format(vim.fn.fnamemodify(settings.file(), ':~')), '&Yes\n&Never', 1)
+  if answer == 1 then
     return { '--prompt-interactive', '/ide enable' }
+  elseif answer == 2 then
+    settings.decline()
   end
   return {}
 end

@@ -7,7 +7,8 @@ local SYSTEM_DEFAULTS = {
   '/Library/Application Support/GeminiCli/system-defaults.json',
 }
 
---- The `ide` object of a settings file; nil if the file can't be read as JSON (the CLI accepts comments in it).
+--- The `ide` object of a settings file; empty if the file does not exist, nil if it can't be read as JSON (the CLI accepts
+--- comments in it).
 local function ide(file)
   if vim.fn.filereadable(file) == 0 then
     return {}
@@ -25,7 +26,7 @@ function M.file()
   return (vim.env.GEMINI_CLI_HOME or vim.fn.expand('~')) .. '/.gemini/settings.json'
 end
 
---- The `ide` object of the user's settings; nil if the file can't be read as JSON.
+--- The `ide` object of the user's settings; empty if the file does not exist, nil if it can't be read as JSON.
 ---@return {enabled: boolean?, hasSeenNudge: boolean?}?
 function M.ide()
   return ide(M.file())
@@ -45,12 +46,25 @@ function M.has_defaults()
   return false
 end
 
+--- The file that remembers that the plugin is not to ask again.
+local function declined()
+  return vim.fn.stdpath(vim.fn.has('nvim-0.8') == 1 and 'state' or 'data') .. '/drawbridge/gemini-declined'
+end
+
+--- Remembers that the user does not want to be asked again.
+function M.decline()
+  local file = declined()
+  pcall(vim.fn.mkdir, vim.fn.fnamemodify(file, ':h'), 'p')
+  pcall(vim.fn.writefile, {}, file)
+end
+
 --- Whether the user has not decided yet: Gemini CLI would ask whether to connect, and after a Yes it would look for an
 --- installer that does not exist for Neovim.
 ---@return boolean
 function M.is_undecided()
   local user = M.ide()
-  return user ~= nil and user.enabled == nil and user.hasSeenNudge ~= true and not M.has_defaults()
+  local is_open = user ~= nil and user.enabled == nil and user.hasSeenNudge ~= true and not M.has_defaults()
+  return is_open and vim.fn.filereadable(declined()) == 0
 end
 
 return M

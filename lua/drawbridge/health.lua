@@ -20,7 +20,7 @@ local function home(path)
   return vim.fn.fnamemodify(path, ':~')
 end
 
---- What a program prints, or nil and the reason. Takes at most `wait` milliseconds.
+--- The first line that a program prints, or nil and the reason. Takes at most `wait` milliseconds.
 local function ask(words, wait)
   wait = wait or WAIT
   local said = {}

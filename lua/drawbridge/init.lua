@@ -95,7 +95,7 @@ function M.show_status()
   require('drawbridge.status').show()
 end
 
---- `:DrawbridgeLog`: shows the last lines that the bridge has written; `q` closes the window.
+--- `:DrawbridgeLog`: shows the last lines of the bridge and the plugin; `q` closes the window.
 function M.log()
   local file = require('drawbridge.config').get().server.log_file
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
@@ -125,12 +125,15 @@ function M.send(first, last)
   return true
 end
 
---- `:DrawbridgeAccept`: accepts the proposal under the cursor, otherwise the only or newest one, as it is on screen.
-function M.accept()
-  require('drawbridge.review').accept()
+--- `:DrawbridgeAccept`: accepts the proposal under the cursor, otherwise the newest one that is shown, as it is on
+--- screen. If none is shown, opens the one that has waited longest.
+---@param is_forced? boolean Whether to accept it even if changed lines have not been on the screen (`:DrawbridgeAccept!`).
+function M.accept(is_forced)
+  require('drawbridge.review').accept(is_forced)
 end
 
---- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the only or newest one.
+--- `:DrawbridgeReject`: rejects the proposal under the cursor, otherwise the newest one that is shown; if none is
+--- shown, the newest one.
 function M.reject()
   require('drawbridge.review').reject()
 end
@@ -190,7 +193,7 @@ function M.send_comments(text)
   require('drawbridge.changes').send_comments(text or '')
 end
 
---- `:DrawbridgeClaude`: runs the CLI in a terminal split, connected to this Neovim.
+--- `:DrawbridgeClaude`: runs the CLI in a terminal window, connected to this Neovim.
 ---@param arguments? string[] Flags and prompt for the CLI.
 function M.claude(arguments)
   require('drawbridge.terminal').open('claude', arguments or {})

@@ -2,11 +2,11 @@
 local M = {}
 
 --- The version of the calls and events; `editors/neovim.py` contains the same number. Raise both with each change.
-M.REVISION = 4
+M.REVISION = 5
 
 local ALIVE_EVERY = 1000 -- ms; Neovim does not report that a channel has closed
 
-local ANCESTORS = 6 -- how many processes, from a hook's own upwards, are compared with the agent
+local ANCESTORS = 6 -- how many processes, from the one that called the hook upwards, are compared with the agents
 
 ---@class drawbridge.Bridge
 ---@field channel integer?

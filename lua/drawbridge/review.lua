@@ -6,6 +6,7 @@ local draft = require('drawbridge.terminal_draft')
 local focus = require('drawbridge.view_focus')
 local link = require('drawbridge.link')
 local notice = require('drawbridge.view_notice')
+local seen = require('drawbridge.view_seen')
 local settling = require('drawbridge.view_settle')
 local text = require('drawbridge.view_text')
 local view = require('drawbridge.view')
@@ -26,6 +27,8 @@ local M = {}
 ---@field added integer
 ---@field removed integer
 ---@field first integer The first changed line of the proposed text, from 0.
+---@field rows integer[] The changed rows: see `_changed` in the bridge.
+---@field unseen drawbridge.Unseen? Once its text is complete.
 ---@field dos boolean
 ---@field bom boolean
 ---@field final_newline boolean
@@ -42,8 +45,8 @@ local M = {}
 ---@field old_options table? That window's options before diff mode.
 ---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
----@field note_notice table?
 ---@field decided boolean?
+---@field sent_back boolean? Whether the command that is running was to accept it before all was on the screen.
 ---@field told boolean? Whether the user was notified that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the view had the focus when the user decided.
 ---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
@@ -174,14 +177,66 @@ local function writing_accepts()
   return require('drawbridge.config').get().allow_w_to_accept
 end
 
+local show, wait_for_turn
+
+--- Whether changed lines have not been on the screen yet. If so, the cursor goes to the first of them, and `report` gets a
+--- sentence that says what accepts the proposal anyway.
+local function sends_back(entry, how, report)
+  seen.look(entry)
+  local count = seen.count(entry)
+  if count == 0 then
+    return false
+  end
+  report(('%d changed line%s not shown yet: read on, or use %s'):format(count, count == 1 and '' or 's', how))
+  entry.sent_back = true
+  vim.schedule(function()
+    entry.sent_back = nil
+    if view.is_readable(entry) and not entry.decided then
+      seen.to_first(entry)
+    end
+  end)
+  return true
+end
+
+--- Keeps the text of a proposal that `:x` is about to close before all was on the screen.
+local function keep_text(entry)
+  if seen.count(entry) == 0 or not (entry.sent_back or consent.writes(entry.proposed)) then
+    return
+  end
+  vim.bo[entry.proposed].bufhidden = 'hide'
+  vim.schedule(function()
+    if vim.api.nvim_buf_is_valid(entry.proposed) then
+      vim.bo[entry.proposed].bufhidden = 'wipe'
+    end
+  end)
+end
+
+--- Shows the proposal again after `:x` has closed its window.
+local function show_again(entry)
+  -- Windows can't be closed while Neovim closes another one.
+  vim.schedule(function()
+    if not entry.decided and entry.windows then
+      view.hide(entry)
+      show(entry)
+      seen.to_first(entry)
+    end
+  end)
+end
+
 --- Decides after a window or the buffer of the view was closed; with `ZZ` the user may have meant to accept.
 local function closed(entry, window)
   if entry.decided then
     return
   end
   local is_readable = view.is_readable(entry)
-  local meant = consent.wrote(entry.proposed) and writing_accepts()
-  local accepted = meant and is_readable
+  local wrote, is_forced = consent.wrote(entry.proposed)
+  local meant = wrote and writing_accepts()
+  local is_kept = vim.api.nvim_buf_is_valid(entry.proposed) and vim.bo[entry.proposed].bufhidden == 'hide'
+  local is_unread = entry.sent_back or (meant and is_readable and not is_forced and sends_back(entry, ':w!', say))
+  if is_kept and is_unread then
+    return show_again(entry)
+  end
+  local accepted = meant and is_readable and not is_unread
   -- A user who closes another window of the view may not have meant to answer.
   local aside = window ~= nil and not (window == entry.windows.proposed and window == vim.api.nvim_get_current_win())
   decide(entry, accepted)
@@ -192,7 +247,8 @@ local function closed(entry, window)
 end
 
 local function written_by_command(entry)
-  if not consent.given(entry.proposed) then
+  local given, is_forced = consent.given(entry.proposed)
+  if not given then
     -- An autosave plugin writes after each change; one message is enough.
     if consent.is_acting() or not entry.told then
       entry.told = true
@@ -202,12 +258,10 @@ local function written_by_command(entry)
     say("not accepted: the proposal's window is too small to show it")
   elseif not writing_accepts() then
     say(':w is off here (allow_w_to_accept); use :DrawbridgeAccept')
-  else
+  elseif is_forced or not sends_back(entry, ':w!', say) then
     decide(entry, true)
   end
 end
-
-local show, wait_for_turn
 
 --- Keys that were typed while the view opened do not decide: keys for a terminal are passed to it, others are dropped. Keys
 --- for a dialog of the agent are dropped, too: Enter would accept something that the user has not seen.
@@ -222,6 +276,7 @@ local function settle(entry)
     return entry.windows ~= nil and not entry.decided
   end, from_terminal)
   entry.settling = nil
+  seen.look(entry)
   if #keys == 0 then
     return
   elseif not from_terminal or not is_for_prompt() then
@@ -251,6 +306,13 @@ function show(entry)
       if args.buf == entry.proposed then
         written_by_command(entry)
       end
+    end,
+  })
+  vim.api.nvim_create_autocmd('QuitPre', {
+    group = entry.group,
+    buffer = entry.proposed,
+    callback = function()
+      keep_text(entry)
     end,
   })
   update_notice()
@@ -308,6 +370,7 @@ function M.ready(params)
     return
   end
   text.finish(entry)
+  seen.start(entry)
   wait_for_turn(entry)
 end
 
@@ -340,6 +403,7 @@ function M.count(params)
   local entry = find(params.id)
   if entry and params.tick == vim.api.nvim_buf_get_changedtick(entry.proposed) then
     entry.added, entry.removed = params.added, params.removed
+    seen.update(entry, params.rows)
     if entry.windows and entry.added + entry.removed == 0 then
       view.unfold(entry)
     end
@@ -359,9 +423,11 @@ local function answer(words)
   require('drawbridge.message').answer(words, 'warn')
 end
 
---- Accepts the proposal under the cursor, otherwise the only or newest one; one that is not shown is opened instead.
+--- Accepts the proposal under the cursor, otherwise the newest one that is shown. If none is shown, opens the one that
+--- has waited longest.
+---@param is_forced? boolean Whether to accept it even if changed lines have not been on the screen.
 ---@return boolean accepted
-function M.accept()
+function M.accept(is_forced)
   local entry = shown_or_newest()
   if not entry then
     answer(':DrawbridgeAccept: no proposal is waiting')
@@ -369,14 +435,14 @@ function M.accept()
     M.open()
   elseif not view.is_readable(entry) then
     answer(":DrawbridgeAccept: the proposal's window is too small to show it")
-  else
+  elseif is_forced or not sends_back(entry, ':DrawbridgeAccept!', answer) then
     decide(entry, true)
     return true
   end
   return false
 end
 
---- Rejects the proposal under the cursor, otherwise the only or newest one.
+--- Rejects the proposal under the cursor, otherwise the newest one that is shown; if none is shown, the newest one.
 ---@return boolean rejected
 function M.reject()
   local entry = shown_or_newest()

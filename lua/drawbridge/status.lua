@@ -255,7 +255,7 @@ local function lines_of(guard)
   return lines
 end
 
---- Shows the status in its own window; `q`, Esc or leaving the window closes it.
+--- Shows the status in its own window; `q`, Esc, Enter or leaving the window closes it.
 function M.show()
   local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('waiting for your answer')
   vim.bo[buffer].bufhidden = 'wipe'

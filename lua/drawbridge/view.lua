@@ -2,16 +2,15 @@
 local bar = require('drawbridge.view_bar')
 local diff = require('drawbridge.view_diff')
 local inline = require('drawbridge.view_inline')
-local notice = require('drawbridge.view_notice')
 local place = require('drawbridge.view_place')
 local room = require('drawbridge.view_room')
+local seen = require('drawbridge.view_seen')
 local text = require('drawbridge.view_text')
 
 local M = { unfold = diff.unfold }
 
 local EDITED_AFTER = 150 -- ms from an edit to new marks
 local READABLE = 30 -- columns of a side; narrower sides are stacked
-local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read
 
 local function is_normal(window)
   return vim.api.nvim_win_get_config(window).relative == '' and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
@@ -152,11 +151,7 @@ end
 ---@param entry drawbridge.Entry
 ---@return boolean
 function M.is_readable(entry)
-  local window = entry.windows and entry.windows.proposed
-  return window ~= nil
-    and vim.api.nvim_win_is_valid(window)
-    and vim.api.nvim_win_get_width(window) >= LEAST.width
-    and vim.api.nvim_win_get_height(window) >= LEAST.height
+  return seen.is_readable(entry.windows and entry.windows.proposed)
 end
 
 local function watch(entry, closed)
@@ -169,6 +164,12 @@ local function watch(entry, closed)
       if args.event == 'VimResized' or has_changed or not M.is_readable(entry) then
         share_room(entry)
       end
+    end,
+  })
+  vim.api.nvim_create_autocmd({ 'CursorMoved', 'CursorMovedI', 'WinScrolled', 'VimResized', 'TabEnter', 'WinEnter' }, {
+    group = entry.group,
+    callback = function()
+      seen.look(entry)
     end,
   })
   for _, window in pairs(entry.windows) do
@@ -219,6 +220,7 @@ local function to_first_change(entry)
     vim.cmd('normal! zvzz')
   end)
   inline.make_room_at_top(entry.proposed)
+  diff.make_room_at_top(entry)
 end
 
 --- Opens the view in front of the user. `closed` is called when anything closes a part of it.
@@ -244,8 +246,9 @@ function M.open(entry, closed)
     report_edits(entry)
   end
   watch(entry, closed)
-  if entry.note then
-    entry.note_notice = notice.show({ entry.note }, entry.windows.proposed)
+  seen.look(entry)
+  if entry.note and not bar.shows_note(entry) then
+    require('drawbridge.message').report(entry.note, 'info', false)
   end
 end
 
@@ -261,7 +264,6 @@ end
 --- Closes the windows for now; the proposed text stays, with the user's edits.
 ---@param entry drawbridge.Entry
 function M.hide(entry)
-  notice.hide(entry.note_notice)
   pcall(vim.api.nvim_del_augroup_by_id, entry.group)
   entry.group, entry.had_focus = nil, nil
   local buffers = { entry.proposed, entry.old }
@@ -277,7 +279,6 @@ end
 --- Removes the windows and buffers; restores the focus if it is in them.
 ---@param entry drawbridge.Entry
 function M.close(entry)
-  notice.hide(entry.note_notice)
   if entry.group then
     pcall(vim.api.nvim_del_augroup_by_id, entry.group)
   end

@@ -1,4 +1,6 @@
 --- The line above a view that shows what it is and how to answer; Neovim 0.7 has only the line below.
+local seen = require('drawbridge.view_seen')
+
 local M = {}
 
 local OPTION = vim.fn.exists('+winbar') == 1 and 'winbar' or 'statusline'
@@ -64,17 +66,21 @@ local function proposed_line(entry, with_name, width)
   local accept = require('drawbridge.config').get().allow_w_to_accept and ':w' or ':DrawbridgeAccept'
   -- Once the text has been edited, Neovim refuses a plain :q.
   local reject = vim.bo[entry.proposed].modified and ':q!' or ':q'
-  local short_answers = ('  %s accepts · %s rejects'):format(accept, reject)
+  local unseen = seen.count(entry)
+  local left = ('%d more changed line%s'):format(unseen, unseen == 1 and '' or 's')
+  local short_answers = ('  %s · %s rejects'):format(unseen > 0 and left or accept .. ' accepts', reject)
   local answers = '%=' .. as('Hint', short_answers .. ' ')
   local more = '%='
     .. as('Hint', ('%s · edit it first%s '):format(short_answers, entry.old and ' · press do to revert a hunk' or ''))
+  local note = with_name and entry.note and as('Bar', '  ' .. escaped(entry.note)) or ''
   return fitting({
-    who .. name .. count .. beside .. more,
-    who .. name .. count .. beside .. answers,
-    who .. name .. count .. answers,
-    short .. name .. count .. answers,
-    short .. tail .. count .. answers,
-    short .. count .. answers,
+    who .. name .. count .. beside .. note .. more,
+    who .. name .. count .. beside .. note .. answers,
+    who .. name .. count .. note .. answers,
+    short .. name .. count .. note .. answers,
+    short .. tail .. count .. note .. answers,
+    short .. count .. note .. answers,
+    note .. answers,
     short .. answers,
     answers,
   }, width)
@@ -101,10 +107,26 @@ end
 ---@param entry drawbridge.Entry
 ---@param window integer
 function M.on_old(entry, window)
-  lines[window] = function()
-    return as('Bar', ' %<' .. escaped(entry.name)) .. as('Hint', entry.is_new and '  new file' or '  now')
+  lines[window] = function(width)
+    local now = as('Hint', entry.is_new and '  new file' or '  now')
+    local note = entry.note and as('Bar', '  ' .. escaped(entry.note)) or ''
+    local name, tail = escaped(entry.name), escaped(vim.fn.fnamemodify(entry.name, ':t'))
+    if width_of(' ' .. tail .. now .. note) > width then
+      note = '' -- a message shows it
+    end
+    return fitting({ as('Bar', ' ' .. name) .. now .. note, as('Bar', ' ' .. tail) .. now .. note }, width)
   end
   vim.wo[window][OPTION] = LINE
+end
+
+--- Whether a bar of the view shows the whole note of the proposal.
+---@param entry drawbridge.Entry
+---@return boolean
+function M.shows_note(entry)
+  local window = entry.windows.old or entry.windows.proposed
+  local width = vim.api.nvim_win_get_width(window)
+  local line = lines[window](width)
+  return width_of(line) <= width and line:find(escaped(entry.note), 1, true) ~= nil
 end
 
 --- The window's previous value of the option that shows the line; for `remove`.

@@ -8,7 +8,7 @@ local QUITS = { q = 'quit', clo = 'close', tabc = 'tabclose', bd = 'bdelete', bw
 
 local ASKED_AGAIN = 20 -- ms between two checks whether a question was answered
 
-local armed ---@type {buffer: integer, command: string}?
+local armed ---@type {buffer: integer, command: string, is_forced: boolean}?
 local acting = false -- Whether a command or mapping of the user is running.
 local before ---@type string? The key before the last one.
 local namespace = vim.api.nvim_create_namespace('drawbridge_consent')
@@ -24,22 +24,24 @@ local function among(commands, word)
   end
 end
 
---- The command in full if `line` is a plain write of the current buffer, or closes it and may ask whether to write it.
+--- The command in full if `line` is a plain write of the current buffer, or closes it and may ask whether to write it;
+--- and whether it has a "!".
 ---@param line string
----@return string?
+---@return string?, boolean?
 local function command_of(line)
   local words, confirms = line:gsub('^[%s:]+', ''):gsub('^sil%a*!?%s+', ''):gsub('^conf%a*%s+', '')
   local word, bang = words:match('^(%a+)(!?)%s*$')
   if confirms == 0 and not vim.o.confirm then
-    return among(COMMANDS, word)
+    return among(COMMANDS, word), bang == '!'
   end
   -- 'autowriteall' writes before it asks: that is not a Yes.
   local asks = bang == '' and not vim.o.autowriteall
-  return among(COMMANDS, word) or (asks and among(QUITS, word) or nil)
+  return among(COMMANDS, word) or (asks and among(QUITS, word) or nil), bang == '!'
 end
 
-local function arm(command)
-  local consent = command and { buffer = vim.api.nvim_get_current_buf(), command = command }
+local function arm(command, is_forced)
+  local buffer = vim.api.nvim_get_current_buf()
+  local consent = command and { buffer = buffer, command = command, is_forced = is_forced == true }
   armed, acting = consent, true
   -- Consent covers what the key does and the answer to a question that follows, but nothing the event loop does later.
   local function lapse()
@@ -91,7 +93,11 @@ function M.watch(lapsed)
     group = group,
     pattern = ':',
     callback = function()
-      arm(not vim.v.event.abort and command_of(vim.fn.getcmdline()) or nil)
+      if vim.v.event.abort then
+        arm(nil)
+      else
+        arm(command_of(vim.fn.getcmdline()))
+      end
     end,
   })
 end
@@ -117,26 +123,36 @@ local function answers_a_question()
   return vim.startswith(vim.fn.expand('<stack>'), 'BufWriteCmd ')
 end
 
---- Whether the user has just asked to write `buffer`. Returns true only once for each request.
+--- Whether the user has just asked to write `buffer`, and whether with a "!". Returns true only once for each request.
 ---@param buffer integer
----@return boolean
+---@return boolean, boolean?
 function M.given(buffer)
-  local given = armed ~= nil and armed.buffer == buffer
+  local given, is_forced = armed ~= nil and armed.buffer == buffer, armed and armed.is_forced
   if given and vim.tbl_contains(vim.tbl_values(QUITS), armed.command) then
     given = answers_a_question()
   end
   if given then
     armed = nil
   end
-  return given
+  return given, is_forced
 end
 
---- Whether the command that closes a window of `buffer` writes it, as `ZZ` does: closing alone does not.
+--- Whether the command that is running writes `buffer`, as `ZZ` does.
 ---@param buffer integer
 ---@return boolean
+function M.writes(buffer)
+  return armed ~= nil and armed.buffer == buffer and vim.tbl_contains(vim.tbl_values(COMMANDS), armed.command)
+end
+
+--- Whether the command that closes a window of `buffer` writes it, as `ZZ` does: closing alone does not. And whether it
+--- has a "!".
+---@param buffer integer
+---@return boolean, boolean?
 function M.wrote(buffer)
-  local is_write = armed ~= nil and vim.tbl_contains(vim.tbl_values(COMMANDS), armed.command)
-  return is_write and M.given(buffer)
+  if M.writes(buffer) then
+    return M.given(buffer)
+  end
+  return false
 end
 
 return M

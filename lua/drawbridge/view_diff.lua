@@ -60,6 +60,8 @@ function M.open(entry, layout, borrowed)
     vim.api.nvim_win_call(one, function()
       vim.cmd('diffthis')
     end)
+    -- Diff mode would leave the end of a long line outside of the window.
+    vim.wo[one].wrap = true
     vim.wo[one].winhighlight = COLORS[side]
   end
   bar.on_old(entry, old_window)
@@ -82,6 +84,27 @@ end
 ---@param entry drawbridge.Entry
 function M.can_borrow(entry)
   return own_buffer(entry) == vim.api.nvim_get_current_buf() and not has_own_folds()
+end
+
+--- Scrolls both windows so that lines removed above the first line are visible, like `make_room_at_top` of the inline view.
+---@param entry drawbridge.Entry
+function M.make_room_at_top(entry)
+  local windows, is_at_top = entry.windows, false
+  if not windows.old then
+    return
+  end
+  vim.api.nvim_win_call(windows.proposed, function()
+    local above = vim.fn.diff_filler(1)
+    is_at_top = above > 0 and vim.fn.winsaveview().topline == 1
+    if is_at_top then
+      vim.fn.winrestview({ topfill = math.min(above, vim.api.nvim_win_get_height(0) - 1) })
+    end
+  end)
+  if is_at_top then
+    vim.api.nvim_win_call(windows.old, function()
+      vim.fn.winrestview({ topline = 1, lnum = 1, col = 0 })
+    end)
+  end
 end
 
 --- Opens the folds of both windows: if nothing differs anymore, diff mode folds all lines into one.

@@ -164,7 +164,7 @@ function M.open(entry)
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
   -- Of a fixed width, since a removed line does not open the sign column.
-  vim.cmd('setlocal signcolumn=yes:1')
+  vim.cmd('setlocal signcolumn=yes:1 wrap')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)
 end

@@ -1,52 +1,52 @@
-"""An agent that misbehaves on command. It speaks ``claude``'s stream; what a prompt's first word asks for, it does.
+"""A misbehaving agent. It speaks ``claude``'s stream and does what the first word of a prompt asks for.
 
     bad_agent.py [die-at-once | never-ready | stubborn] FLAGS OF THE REAL CLI…
 
-`rig.bad_agent()` makes an `Agent` of it. What it is started with:
-    die-at-once      prints to stderr and ends with code 7 before it says anything
-    never-ready      reads its input and never says a word
+`rig.bad_agent()` returns an `Agent` that starts it. The first argument:
+    die-at-once      prints to stderr and exits with code 7 before its first message
+    never-ready      reads its input and never answers
     stubborn         ignores interrupts, SIGINT and SIGTERM from the start
-A prompt:
-    say WORDS        says them, and the turn ends well; so does any prompt that is not below
-    ask [TOOL JSON]  asks for TOOL (default Bash), says the answer that it got as JSON, ends well
-    ask-and-withdraw asks and takes the question back at once, ends well
-    ask-and-die      asks and ends with code 3
-    ask-and-continue asks; when its input ends it takes a moment, ignores SIGTERM, and writes the file "continued"
-    ask-badly        asks without a tool, then for something unknown; says what it was answered
-    edit FILE OLD NEW  asks for an Edit of FILE (in its directory), writes it as allowed, ends well
-    die [CODE]       says half a sentence, complains on stderr, ends with CODE (default 3)
-    silent           nothing from then on; an interrupt is not heard, SIGINT and SIGTERM end it
-    half             says something, and then nothing more
-    obliging         says something; an interrupt ends its turn, after some last words
-    sturdy           as `half`, and it ignores SIGINT too
-    stubborn         as `silent`, and it ignores SIGINT and SIGTERM too
-    deaf             says something and no longer reads its input
-    junk             prints what is no message at all, then ends well
-    junk-and-die     the same, but ends with code 4 and without a word on stderr
-    line BYTES       one message of so many bytes, ends well
-    endless-line     one line that never ends
-    bad-utf8         invalid bytes in a message, ends well
-    surrogate        half a surrogate pair in a message, ends well
-    odd              NaN, a control character, a number too large, a type that is none; ends well
-    unknown          messages of unknown types, ends well
-    close-stdout     closes its output and lives on
-    close-stdin      closes its input and lives on
-    flood [LINES]    says lines as fast as it can (default: for ever), then ends well
-    stderr BYTES     so many bytes on stderr, ends well
-    child            starts a process in a session of its own that ignores signals, says its pid, ends well
-    child-and-die    the same, but it ends itself, and the child holds its pipes
-    escape           the same as child, but twice forked, in a session and group of its own and without environment
-    escape-and-die   the same, but it ends itself
-    eat MB           starts a process that takes so much memory, in a session of its own; the turn goes on
-    eat-and-end MB   the same, but the turn ends well
-    twice            two results for one prompt
-    torn             a message without its newline, and then its end with code 0
+The first word of a prompt ("completes": the turn ends successfully):
+    say WORDS        answers with WORDS and completes; a prompt that is not listed here is answered with its own text
+    ask [TOOL JSON]  asks for TOOL (default: Bash), answers with the response as JSON, completes
+    ask-and-withdraw asks, withdraws the question at once, completes
+    ask-and-die      asks and exits with code 3
+    ask-and-continue asks; when its input ends, it ignores SIGTERM, waits for 2 s, and creates the file "continued"
+    ask-badly        asks without a tool, then sends an unknown request; answers with both responses, completes
+    edit FILE OLD NEW  asks for an Edit of FILE (in its directory), writes it as allowed, completes
+    die [CODE]       sends half a sentence, writes to stderr, exits with CODE (default: 3)
+    silent           sends nothing more; ignores interrupts, but SIGINT and SIGTERM end it
+    half             sends some text, and then nothing more
+    obliging         sends some text; an interrupt ends its turn, after a last message
+    sturdy           like `half`, and ignores SIGINT too
+    stubborn         like `half`, and ignores SIGINT and SIGTERM too
+    deaf             sends some text and no longer reads its input
+    junk             prints lines that are not messages, then completes
+    junk-and-die     prints a line that is not a message and exits with code 4, with nothing on stderr
+    line BYTES       sends one message of BYTES bytes, completes
+    endless-line     sends one line that never ends
+    bad-utf8         sends a message with invalid UTF-8, completes
+    surrogate        sends a message with half a surrogate pair, completes
+    odd              sends NaN, a control character, a number that is too large and invalid types; completes
+    unknown          sends messages of unknown types, completes
+    close-stdout     closes its output and keeps running
+    close-stdin      closes its input and keeps running
+    flood [LINES]    sends LINES lines as fast as it can (default: without end), then completes
+    stderr BYTES     writes BYTES bytes to stderr, completes
+    child            starts a process in its own session that ignores signals, answers with its pid, completes
+    child-and-die    like `child`, but exits with code 5, and the child keeps its pipes open
+    escape           like `child`, but forked twice, in its own session and process group, with an empty environment
+    escape-and-die   like `escape`, but exits with code 5
+    eat MB           starts a process in its own session that uses MB megabytes of memory; the turn stays open
+    eat-and-end MB   like `eat`, but completes
+    twice            sends two results for one prompt
+    torn             sends a message without its newline and exits with code 0
     error WORDS      ends with an error of the API
     not-logged-in    ends with the error of a missing login
-    own-turn         ends well, then begins a turn of its own, which ends with the next prompt
-    background       ends well, with a command running in the background
-    new-session      the conversation gets another id
-    cost TOTAL       ends well with that ``total_cost_usd``, and no word on what the turn cost
+    own-turn         completes, then begins a turn on its own, which ends with the next prompt
+    background       completes while a command runs in the background
+    new-session      changes the id of the conversation, completes
+    cost TOTAL       completes with that ``total_cost_usd``, and does not report what the turn cost
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def end(**changes: object) -> None:
 
 
 def ask(tool: str, given: object) -> Any:
-    """The answer, whatever else comes before it."""
+    """Returns the response to the question. Messages that arrive before it are obeyed."""
     id = question(subtype="can_use_tool", tool_name=tool, input=given, permission_suggestions=SUGGESTIONS)
     return answer_to(id)
 
@@ -134,7 +134,7 @@ def answer_to(id: str) -> Any:
 
 
 def obey(message: Any) -> None:
-    """Its input between two prompts."""
+    """Handles one message from the server: a prompt or a control request."""
     if message["type"] == "user":
         turn(message)
     elif message["type"] == "control_request":
@@ -211,7 +211,7 @@ def act_ask_and_continue(rest: str) -> None:
     tell("May I?")
     while sys.stdin.buffer.readline():
         pass
-    time.sleep(2)  # as the real one, before it gives up
+    time.sleep(2)  # as long as the real CLI waits before it gives up
     Path("continued").touch()
 
 
@@ -323,7 +323,7 @@ def act_stderr(rest: str) -> None:
 
 
 def child(**pipes: Any) -> int:
-    """It is ready when it has printed a line."""
+    """Starts a process that ignores signals, waits for its first line, and returns its process id."""
     started = subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True, stdout=subprocess.PIPE, **pipes)
     assert started.stdout
     started.stdout.readline()
@@ -343,7 +343,7 @@ def act_child_and_die(rest: str) -> None:
 
 
 def escaped() -> int:
-    """Nothing that a process can take off itself says whose it is."""
+    """Returns the process id of a child that has left its session, process group and environment behind."""
     command = [sys.executable, "-I", "-S", "-c", ESCAPED, CHILD]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as between:
         assert between.stdout
@@ -365,7 +365,7 @@ def act_escape_and_die(rest: str) -> None:
 def eater(megabytes: str) -> int:
     taken = f"b = bytearray({megabytes}_000_000); b[::4096] = b'x' * len(b[::4096]); {CHILD}"
     started = subprocess.Popen([sys.executable, "-c", taken], start_new_session=True, stdout=subprocess.DEVNULL)
-    return started.pid  # at once: the limit may end it before it has taken everything
+    return started.pid  # does not wait for its end: the memory limit may end it first
 
 
 def act_eat(rest: str) -> None:

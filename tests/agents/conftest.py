@@ -1,4 +1,4 @@
-"""What the tests of all agents share."""
+"""Fixtures for the tests of all agents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POEM = "one\ntwo\n"
 
 @pytest.fixture
 def project(home: Path) -> Path:
-    """A directory with a poem in it."""
+    """A project directory with the file poem.txt."""
     path = home / "project"
     path.mkdir()
     (path / "poem.txt").write_text(POEM)
@@ -22,7 +22,10 @@ def project(home: Path) -> Path:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What supervisors are told about open questions: should the server die, an agent that waits must not continue."""
+    """Records, for each message to a supervisor about it, whether its agent waits for a decision.
+
+    If the server dies, an agent that waits must not continue.
+    """
     told: list[bool] = []
     tell = SupervisorPipe.waits
 

@@ -1,7 +1,7 @@
-"""What a real agent and its driver send each other: written down, and read again.
+"""Records what a real agent and its driver send each other, and reads the recordings.
 
 A transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are
-``{"from": AGENT | "drawbridge", "line": …}``. It contains nothing of the machine: the test's directories are written as
+``{"from": AGENT | "drawbridge", "line": …}``. It contains no paths of this machine: the test's directories are written as
 /project and /home.
 """
 
@@ -18,13 +18,13 @@ import pytest
 TRANSCRIPTS = Path(__file__).parents[1] / "transcripts"
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""A directory: the sessions that a test names are recorded there."""
+"""The directory into which tests record their sessions; None: nothing is recorded."""
 
 
 class Recorder:
-    """Records every conversation of one test, by the driver's own methods ``received`` and ``outgoing``.
+    """Records every conversation of one test by wrapping the driver's methods ``received`` and ``outgoing``.
 
-    ``places``: texts of this machine, each with what is written instead.
+    ``places``: pairs of a text that is specific to this machine and the text that replaces it.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Recorder:
             self.lines.append({"from": sender, "line": self.shown(line.decode())})
 
     def shown(self, line: str) -> dict[str, Any]:
-        """The message as it is written down."""
+        """Returns the message as it is recorded."""
         for place, shown in self._places:
             line = line.replace(place, shown)
         message: dict[str, Any] = json.loads(line)
         return message
 
     def write(self, file: str, what: str, version: str) -> None:
-        """Write the transcript as ``file`` into ``RECORD_INTO``."""
+        """Writes the transcript as ``file`` into ``RECORD_INTO``."""
         first = {"cli": version, "recorded": datetime.now(UTC).date().isoformat(), "what": what}
         path = Path(RECORD_INTO or "") / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +71,6 @@ class Recorder:
 
 
 def load(folder: str, pattern: str) -> list[dict[str, Any]]:
-    """The lines of the newest transcript of ``folder`` that matches, without the first."""
+    """Returns the lines of the newest transcript in ``folder`` that matches ``pattern``, without the first line."""
     path = sorted((TRANSCRIPTS / folder).glob(pattern))[-1]
     return [json.loads(line) for line in path.read_text().splitlines()[1:]]

@@ -1,4 +1,4 @@
-"""Agents under test: started in a directory of their own, observed, and ended with the test."""
+"""Starts agents for tests, records their events, and ends them with the test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +25,14 @@ Output = TypeVar("Output")
 
 
 def bad_agent(start: str = "as-told") -> Agent:
-    """The misbehaving agent; its commands are listed at the top of its program. ``start``: what it is started with."""
+    """Returns the misbehaving agent (bad_agent.py lists its commands). ``start``: its first argument."""
     return Demo([sys.executable, str(BAD_AGENT), start], name="bad")
+
+
+def blocks(lines: Iterable[AgentLine]) -> list[dict[str, Any]]:
+    """Returns the content blocks of all durable messages, as the history shows them."""
+    kept = [json.loads(line.raw) for line in lines if line.durable]
+    return [block for line in kept if line.get("type") in ("assistant", "user") for block in line["message"]["content"]]
 
 
 class ReceivedEvents:
@@ -38,12 +44,12 @@ class ReceivedEvents:
         self._more = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
-        assert not self.events or not isinstance(self.events[-1], Exited), f"after its exit: {event}"
+        assert not self.events or not isinstance(self.events[-1], Exited), f"an event after the exit: {event}"
         self.events.append(event)
         self._more.set()
 
     async def next(self, kind: type[Output]) -> Output:
-        """The next event of that kind; those before it are skipped."""
+        """Waits for the next event of that kind and returns it. Events before it are skipped."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 while self._read < len(self.events):
@@ -63,7 +69,7 @@ class ReceivedEvents:
 
     @property
     def words(self) -> str:
-        """All text of the agent for people."""
+        """The text of all the agent's messages, one per line."""
         blocks = [
             block
             for message in self.messages
@@ -103,7 +109,7 @@ async def session(
     times: process.Times | None = None,
     **launch: Any,
 ) -> AsyncIterator[Session]:
-    """The agent, from its start until it has ended."""
+    """Starts the agent and yields its session; kills the agent at the end."""
     asked = Launch(str(directory), launch.pop("session_id", None) or str(uuid.uuid4()), options=options, **launch)
     heard = ReceivedEvents()
     started = await agent.start(asked, heard)
@@ -119,7 +125,7 @@ async def session(
 
 
 async def eventually(condition: Callable[[], Any], what: str) -> None:
-    """As ``until``, with the patience that a program needs to start."""
+    """Waits like ``until``, but up to ``PATIENCE`` seconds, the time a program may need to start."""
     end = asyncio.get_running_loop().time() + PATIENCE
     while not condition():
         assert asyncio.get_running_loop().time() < end, f"{what} did not happen within {PATIENCE:g} s"
@@ -127,7 +133,7 @@ async def eventually(condition: Callable[[], Any], what: str) -> None:
 
 
 def changed(question: Question, **fields: Any) -> Decision:
-    """Allows the call with these fields of its input changed."""
+    """Returns a decision that allows the call with these fields of its input changed."""
     given = json.loads(bytes(question.input)) | fields
     return Decision(allow=True, updated_input=Raw(json.dumps(given).encode()))
 

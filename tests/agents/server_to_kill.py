@@ -1,8 +1,7 @@
-"""A server that starts an agent, allows whatever it asks, says the agent's process id and what it told last, and waits to
-be killed.
+"""A server that starts an agent with a prompt, prints the agent's process id and its first message, and waits to be killed.
 
-``server_to_kill.py PROMPT DIRECTORY [CLAUDE [unanswered]]``: the misbehaving agent, or the real one at that path, whose
-question may stay unanswered.
+``server_to_kill.py PROMPT DIRECTORY [CLAUDE [unanswered]]`` starts the misbehaving agent or, if given, the real CLI at the
+path CLAUDE. The first question of the real CLI is allowed; with ``unanswered``, it stays open.
 """
 
 from __future__ import annotations

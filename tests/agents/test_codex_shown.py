@@ -1,26 +1,25 @@
-"""The items of ``codex exec --json`` in the history."""
+"""How the history shows the items of ``codex exec --json``."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from drawbridge.agents.codex.shown import Shown
+from tests.agents.rig import blocks
 
 
-def blocks(item: dict[str, Any], shown: Shown | None = None, *, is_over: bool = True) -> list[dict[str, Any]]:
-    said = (shown or Shown("p.")).lines("s1", {"id": "item_0", **item}, is_over=is_over)
-    return [block for line in said for block in json.loads(line.raw)["message"]["content"]]
+def shown_of(item: dict[str, Any], shown: Shown | None = None, *, is_over: bool = True) -> list[dict[str, Any]]:
+    return blocks((shown or Shown("p.")).add("s1", {"id": "item_0", **item}, is_over=is_over))
 
 
 def test_a_command_is_shown_when_it_begins_and_once() -> None:
     shown, command = Shown("p."), {"type": "command_execution", "command": "ls"}
-    [called] = blocks(command, shown, is_over=False)
+    [called] = shown_of(command, shown, is_over=False)
     assert called == {"type": "tool_use", "id": "p.item_0", "name": "Bash", "input": {"command": "ls"}}
-    assert blocks(command, shown, is_over=False) == []
-    [result] = blocks(command | {"aggregated_output": "a\n", "exit_code": 2, "status": "failed"}, shown)
+    assert shown_of(command, shown, is_over=False) == []
+    [result] = shown_of(command | {"aggregated_output": "a\n", "exit_code": 2, "status": "failed"}, shown)
     assert result == {"type": "tool_result", "tool_use_id": "p.item_0", "content": "a\n", "is_error": True}
 
 
@@ -35,14 +34,14 @@ def test_a_command_is_shown_when_it_begins_and_once() -> None:
         ({}, []),
     ],
 )
-def test_what_it_says_is_shown(item: dict[str, Any], expected: list[dict[str, Any]]) -> None:
-    assert blocks(item) == expected
-    assert blocks(item, is_over=False) == []
+def test_messages_of_codex_are_shown(item: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    assert shown_of(item) == expected
+    assert shown_of(item, is_over=False) == []
 
 
 def test_each_changed_file_is_shown() -> None:
     changes = [{"path": "/p/a", "kind": "add"}, {"path": "/p/b", "kind": "update"}, {"path": 3}, "odd"]
-    shown = blocks({"type": "file_change", "changes": changes, "status": "completed"})
+    shown = shown_of({"type": "file_change", "changes": changes, "status": "completed"})
     assert [(one["id"], one["name"], one["input"]["file_path"]) for one in shown[::2]] == [
         ("p.item_0.0", "Write", "/p/a"),
         ("p.item_0.1", "Edit", "/p/b"),
@@ -60,6 +59,6 @@ def test_each_changed_file_is_shown() -> None:
 )
 def test_a_call_of_an_mcp_server_is_shown(end: dict[str, Any], result: str, is_error: bool) -> None:
     item = {"type": "mcp_tool_call", "server": "db", "tool": "query", "arguments": {"sql": "x"}}
-    called, answered = blocks(item | end)
+    called, answered = shown_of(item | end)
     assert (called["name"], called["input"]) == ("mcp__db__query", {"sql": "x"})
     assert (answered["content"], answered["is_error"]) == (result, is_error)

@@ -1,4 +1,4 @@
-"""What macOS and odd file systems lack, taken away here: the server does what it can without it, and says the rest."""
+"""The server without features that macOS or some file systems lack: it works as far as possible and reports the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ON_A_MAC = "import runpy, sys; sys.platform = 'darwin'; runpy.run_path({!r}, run
 
 @pytest.fixture
 def mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Supervisors know nothing of Linux: no subreaper, no parent-death signal, no /proc."""
+    """Starts supervisors as if on macOS: without a subreaper, parent-death signal or /proc."""
     usual = SupervisorPipe.command
 
     def command(self: SupervisorPipe, confinement: Confinement, agent: Sequence[str]) -> list[str]:
@@ -44,7 +44,7 @@ def mac(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("mac")
-async def test_without_a_subreaper_what_an_agent_has_started_is_known_by_its_mark(tmp_path: Path) -> None:
+async def test_without_a_subreaper_children_are_found_by_their_mark(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn("child")
         child = int(agent.heard.words)
@@ -60,7 +60,7 @@ async def test_there_too_an_agent_ends_with_its_server(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.prompt("half")
         await eventually(lambda: agent.heard.messages, "its first words")
-        agent.process._pipe._local.close()  # as the kernel does with all that a killed process had open
+        agent.process._pipe._local.close()  # as the kernel closes the files of a killed process
         assert (await agent.heard.next(Exited)).code == -signal.SIGTERM
         assert not lives(agent.process.pid)
 

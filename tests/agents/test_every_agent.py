@@ -1,4 +1,4 @@
-"""What a client sees of a run is the same whichever agent does it: questions, answers, interrupts, ends, conversations.
+"""Clients see the same run with every agent: questions, answers, interrupts, ends and conversations.
 
 Each agent is a real program, run by a real ``drawbridge serve``.
 """
@@ -28,7 +28,7 @@ from .gemini import rig as gemini
 
 @dataclass
 class Case:
-    """An agent, and what it is told so that it asks for a change of the file, waits for ever, and answers."""
+    """An agent, and the prompts that make it ask for a change to the file, wait forever, and answer."""
 
     name: str
     change: str
@@ -37,7 +37,7 @@ class Case:
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     at_work: Any = lambda: True
-    """Whether it is in the middle of its wait."""
+    """Returns whether the agent is waiting after the prompt ``wait``."""
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def gemini_cli(poem: Path) -> Iterator[Case]:
         options = ("--agent-path", f"gemini={programs.gemini()}")
         environment = gemini_rig.environment(model)
         yield Case("gemini", "Change it", "Wait", "Say yes", options, environment, lambda: len(model.requests) >= 5)
-        assert "Pity." in str(model.requests[-1].body["contents"]), "the conversation went on after the restart"
+        assert "Pity." in str(model.requests[-1].body["contents"]), "the conversation continued after the restart"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def _project(client: WireClient, directory: Path, agent: str) -> str:
 
 
 async def _asked(client: WireClient, id: str, prompt: str, decision: str, poem: Path, text: str) -> None:
-    """A run in which the agent asks for a change of the poem once, and hears ``decision``."""
+    """Runs ``prompt``, in which the agent asks once for a change to the poem, and answers it with ``decision``."""
     await client.send("execute", {"prompt": prompt}, id)
     await client.receive("update", "run_started")
     asked = (await client.receive("permission_request"))["data"]

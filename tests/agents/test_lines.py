@@ -1,9 +1,10 @@
-"""The lines of a history, for agents that write another form than Claude Code."""
+"""History lines for agents whose own format differs from Claude Code's."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,12 @@ def test_a_patch_turns_one_text_into_the_other(old: str, new: str) -> None:
         result += [line[1:] for line in hunk["lines"] if line[0] != "-"]
         at = start + hunk["oldLines"]
     assert [*result, *before[at:]] == after
+
+
+@pytest.mark.parametrize("inside", ["\f", "\r", "\x85", "\u2028"])
+def test_only_a_line_feed_ends_a_line_of_a_patch(inside: str) -> None:
+    [hunk] = lines.patch_of(f"a{inside}b\r\nc", f"a{inside}b\nd")
+    assert (hunk["newLines"], hunk["lines"]) == (2, [f" a{inside}b", "-c", "+d"])
 
 
 def test_a_patch_of_very_long_texts_is_left_out() -> None:

@@ -1,4 +1,4 @@
-"""Agents that take one prompt a process: the real Codex with a stand-in for its model, and commands of a person's own."""
+"""Agents that run one process per prompt: the real Codex with a stub for its model, and custom commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drawbridge.agents.base import AgentLine, AgentUnusable, Attachment, Exited,
 from drawbridge.agents.codex import driver as codex
 from drawbridge.agents.command.driver import Command
 from tests import programs
-from tests.agents.rig import ReceivedEvents, eventually, session
+from tests.agents.rig import ReceivedEvents, blocks, eventually, session
 from tests.rigs.responses_stub import ResponsesStub, apply_patch, shell, text
 from tests.server.processes import serving
 
@@ -25,12 +25,6 @@ ANYTHING = Options(dangerously_skip_permissions=True)
 
 def lines(heard: ReceivedEvents) -> list[dict[str, Any]]:
     return [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable]
-
-
-def blocks(heard: ReceivedEvents) -> list[dict[str, Any]]:
-    """What the history shows of the agent's work."""
-    shown = [line["message"]["content"] for line in lines(heard) if line["type"] in ("assistant", "user")]
-    return [block for content in shown for block in content]
 
 
 # Codex.
@@ -79,20 +73,20 @@ async def test_codex_writes_where_it_may(project: Path, model: ResponsesStub) ->
     async with session(real_codex(), project, ANYTHING) as warm:
         assert (await warm.turn("Write it")).ok
     assert (project / "new.txt").read_text() == "new\n"
-    called, result, said = blocks(warm.heard)
+    called, result, said = blocks(warm.heard.all(AgentLine))
     assert (called["name"], called["input"]) == ("Write", {"file_path": str(project / "new.txt")})
     assert (result["tool_use_id"], result["is_error"]) == (called["id"], False)
     assert said == {"type": "text", "text": "Done."}
 
 
 async def test_a_command_of_codex_is_shown_with_its_output(project: Path, model: ResponsesStub) -> None:
-    """With other ids in each process: Codex counts from 0 again."""
+    """Each process uses different ids, although Codex counts its items from 0 in each."""
     ids = set()
     for status in (0, 3):
         scripted(model, shell(f"echo hello; exit {status}"), text("Done."))
         async with session(real_codex(), project, ANYTHING) as warm:
             assert (await warm.turn("Say hello")).ok
-        called, result, said = blocks(warm.heard)
+        called, result, said = blocks(warm.heard.all(AgentLine))
         assert called["name"] == "Bash"
         assert "echo hello" in called["input"]["command"]
         assert (result["tool_use_id"], result["content"], result["is_error"]) == (called["id"], "hello\n", status != 0)
@@ -118,7 +112,7 @@ async def test_codex_can_be_interrupted(project: Path, model: ResponsesStub) -> 
         assert (done.ok, done.interrupted) == (False, True)
 
 
-async def test_codex_says_that_it_knows_no_such_conversation(project: Path, model: ResponsesStub) -> None:
+async def test_an_unknown_codex_conversation_is_reported(project: Path, model: ResponsesStub) -> None:
     gone = "00000000-0000-4000-8000-000000000000"
     async with session(real_codex(), project, session_id=gone, resume=True) as warm:
         done = await warm.turn("Who?")
@@ -136,7 +130,7 @@ async def test_codex_says_that_it_knows_no_such_conversation(project: Path, mode
         (Options(add_dirs=("/a b",)), '--config=sandbox_workspace_write.writable_roots=["/a b"]'),
     ],
 )
-def test_what_codex_is_started_with(options: Options, flag: str) -> None:
+def test_options_become_codex_arguments(options: Options, flag: str) -> None:
     words = list(codex.arguments(Launch("/p", "", options=options)))
     assert flag in words
     assert (words[0], words[-1]) == ("exec", "-")
@@ -151,12 +145,12 @@ def test_what_codex_is_started_with(options: Options, flag: str) -> None:
         (Launch("/p", "--last", resume=True), "does not have a conversation"),
     ],
 )
-def test_codex_is_not_started_with_what_it_can_not_be_told(launch: Launch, named: str) -> None:
+def test_codex_is_not_started_with_an_unsupported_option(launch: Launch, named: str) -> None:
     with pytest.raises(AgentUnusable, match=named):
         list(codex.arguments(launch))
 
 
-# A command.
+# Custom commands.
 
 
 def command(script: str) -> Command:
@@ -166,12 +160,12 @@ def command(script: str) -> Command:
 ECHO = "import sys; print('You said', sys.stdin.read()); print('Done.')"
 
 
-async def test_what_a_command_prints_is_said(project: Path) -> None:
+async def test_the_output_of_a_command_is_its_answer(project: Path) -> None:
     async with session(command(ECHO), project, Options(partial_messages=True)) as warm:
         done = await warm.turn("Hello, größer")
         await warm.heard.next(Exited)
     assert (done.ok, done.session_id) == (True, None)
-    assert blocks(warm.heard) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
+    assert blocks(warm.heard.all(AgentLine)) == [{"type": "text", "text": "You said Hello, größer\nDone.\n"}]
     passing = [json.loads(line.raw)["event"] for line in warm.heard.all(AgentLine) if not line.durable]
     assert [event["type"].removeprefix("content_block_") for event in passing] == ["start", "delta", "delta"]
     assert [event["delta"]["text"] for event in passing[1:]] == ["You said Hello, größer\n", "Done.\n"]
@@ -191,7 +185,7 @@ print('{"type": "note",  "session_id": "s1", "before": "%s"}' % os.environ.get("
     assert lines(second.heard)[0]["before"] == "s1"
 
 
-async def test_a_command_that_fails_says_its_last_words(project: Path) -> None:
+async def test_the_error_output_of_a_failed_command_is_reported(project: Path) -> None:
     async with session(command("import sys; sys.exit('It is Sunday')"), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
@@ -214,7 +208,7 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("text/plain", b"a text", "a.txt"),))
         assert (await warm.ended()).ok
-        assert "a.txt:\n\na text\n\nLook" in blocks(warm.heard)[0]["text"]
+        assert "a.txt:\n\na text\n\nLook" in blocks(warm.heard.all(AgentLine))[0]["text"]
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png"),))
         done = await warm.ended()
@@ -222,12 +216,12 @@ async def test_a_command_takes_text_and_no_options(project: Path) -> None:
     async with session(command(ECHO), project) as warm:
         warm.process.prompt("Look", (Attachment("image/png", b"\x89PNG", "a.png", path="/files/a.png"),))
         assert (await warm.ended()).ok
-        assert "Look\n\nAttached file: /files/a.png (1 kB)" in blocks(warm.heard)[0]["text"]
+        assert "Look\n\nAttached file: /files/a.png (1 kB)" in blocks(warm.heard.all(AgentLine))[0]["text"]
     with pytest.raises(AgentUnusable, match=r"options\.permission_mode"):
         await command(ECHO).start(Launch(str(project), "", options=Options(permission_mode="plan")), lambda event: None)
 
 
-async def test_prompts_of_a_command_that_wait_each_get_a_process(project: Path, tmp_path: Path) -> None:
+async def test_each_queued_prompt_of_a_command_gets_a_process(project: Path, tmp_path: Path) -> None:
     script = tmp_path / "echo.py"
     script.write_text(ECHO)
     options = ("--no-tls", "--allow", project.parent, "--command-agent", f"mine={sys.executable} {script}")

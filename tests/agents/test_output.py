@@ -1,4 +1,4 @@
-"""A stream becomes lines, however it is cut; what is worth keeping is kept and no more."""
+"""Output is split into lines wherever it was cut, and only a bounded part of it is kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_lines_come_out_whole_wherever_the_stream_was_cut(written: list[bytes], 
     assert lines.rest() == b""
 
 
-def test_what_has_no_newline_is_kept_for_the_end() -> None:
+def test_text_without_a_newline_is_kept_for_the_end() -> None:
     lines = Lines()
 
     assert lines.feed(b"one\ntw") == [b"one"]
@@ -70,13 +70,13 @@ def test_a_line_without_end_takes_no_memory() -> None:
 
 
 @given(some.lists(some.binary(max_size=50)))
-def test_a_tail_is_the_end_of_all_that_was_said(pieces: list[bytes]) -> None:
+def test_a_tail_is_the_end_of_all_output(pieces: list[bytes]) -> None:
     tail = Tail(limit=20)
     for piece in pieces:
         tail.add(piece)
     assert tail.text == readable(b"".join(pieces)[-20:].decode("utf-8", "replace"))
 
 
-def test_what_would_drive_a_terminal_is_taken_out() -> None:
+def test_terminal_control_sequences_are_removed() -> None:
     said = "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\r\n\x1b]8;;http://x\x1b\\link\x00\x9b2J\ttab\x7f\n"
     assert readable(said) == "red plain\nlink2J\ttab"

@@ -1,4 +1,4 @@
-"""An agent as a process: started, heard, and certainly ended, whatever it does."""
+"""Agent processes are started, observed, and always ended, whatever they do."""
 
 from __future__ import annotations
 
@@ -41,19 +41,17 @@ from .rig import BAD_AGENT, ReceivedEvents, Session, bad_agent, eventually, live
 
 HASTE = Times(interrupt=0.2, leave=0.2, leave_idle=0.5, sigint=1.0, sigterm=0.5, pipes=0.3)
 AT_ONCE = Times(interrupt=0.05, leave=0.05, leave_idle=0.1, sigint=0.1, sigterm=0.1, pipes=0.1)
-"""For who does not listen anyway."""
+"""For agents that ignore every request to end."""
 
 
 @pytest.fixture
 async def agent(tmp_path: Path) -> AsyncIterator[Session]:
-    """The misbehaving agent, at its best so far."""
+    """A session with the misbehaving agent, which is idle and has not misbehaved yet."""
     async with session(bad_agent(), tmp_path, times=HASTE) as started:
         yield started
 
 
-async def test_one_that_is_not_wanted_any_more_while_it_starts_is_gone_when_that_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelling_a_start_ends_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = asyncio.Event()
 
     async def agent_pid(pipe: SupervisorPipe) -> None:
@@ -70,7 +68,7 @@ async def test_one_that_is_not_wanted_any_more_while_it_starts_is_gone_when_that
     assert isinstance(heard.events[-1], Exited)
 
 
-# The ordinary.
+# Ordinary use.
 
 
 async def test_a_prompt_is_answered_line_by_line(agent: Session) -> None:
@@ -115,7 +113,7 @@ async def test_a_question_is_answered(agent: Session, waits: list[bool], allow: 
     assert heard["behavior"] == ("allow" if allow else "deny")
 
 
-async def test_a_change_is_shown_and_written_as_the_person_made_it(agent: Session, tmp_path: Path) -> None:
+async def test_a_change_is_shown_and_written_as_edited(agent: Session, tmp_path: Path) -> None:
     file = tmp_path / "poem.txt"
     file.write_text("one two\n")
     agent.process.prompt("edit poem.txt two 2")
@@ -137,7 +135,7 @@ async def test_a_mode_is_set_or_refused(agent: Session) -> None:
         await agent.process.set_mode("nonsense")
 
 
-async def test_a_mode_that_nobody_answers_for_is_refused_in_time(agent: Session) -> None:
+async def test_a_mode_change_without_an_answer_times_out(agent: Session) -> None:
     agent.process.times = msgspec.structs.replace(HASTE, reply=0.3)
     agent.process.prompt("deaf")
     await agent.heard.next(AgentLine)
@@ -145,14 +143,14 @@ async def test_a_mode_that_nobody_answers_for_is_refused_in_time(agent: Session)
         await agent.process.set_mode("plan")
 
 
-async def test_it_leaves_when_it_is_no_longer_needed(agent: Session) -> None:
+async def test_it_exits_when_it_is_stopped(agent: Session) -> None:
     await agent.turn("say hello")
     await agent.process.stop()
     assert agent.heard.events[-1] == Exited(0, "")
     assert not lives(agent.process.pid)
 
 
-async def test_after_its_end_nothing_happens_any_more(agent: Session) -> None:
+async def test_calls_after_the_end_have_no_effect(agent: Session) -> None:
     await agent.process.stop()
     said = len(agent.heard.events)
 
@@ -167,7 +165,7 @@ async def test_after_its_end_nothing_happens_any_more(agent: Session) -> None:
     assert len(agent.heard.events) == said
 
 
-async def test_a_listener_that_fails_does_not_cost_the_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_listener_does_not_stop_the_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     heard = ReceivedEvents()
 
     def hear(event: object) -> None:
@@ -177,13 +175,13 @@ async def test_a_listener_that_fails_does_not_cost_the_rest(tmp_path: Path, capl
 
     launch = Launch(str(tmp_path), str(uuid.uuid4()))
     process = await bad_agent().start(launch, hear)
-    process.prompt("flood 50")  # all at once
+    process.prompt("flood 50")  # all lines at once
     assert (await heard.next(TurnEnded)).ok
     await process.stop()
     assert "a fault of ours" in caplog.text
 
 
-# What it may do wrong.
+# Misbehavior.
 
 
 async def test_junk_between_the_messages_is_passed_over(agent: Session) -> None:
@@ -224,7 +222,7 @@ async def test_a_death_in_the_middle_of_a_turn_ends_it(agent: Session) -> None:
     assert agent.heard.words == "I was about to"
 
 
-async def test_a_death_takes_the_questions_with_it(agent: Session) -> None:
+async def test_the_death_of_an_agent_cancels_its_questions(agent: Session) -> None:
     agent.process.prompt("ask-and-die")
     question = await agent.heard.next(Question)
     assert await agent.heard.next(QuestionCancelled) == QuestionCancelled(
@@ -234,7 +232,7 @@ async def test_a_death_takes_the_questions_with_it(agent: Session) -> None:
     assert (await agent.heard.next(Exited)).code == 3
 
 
-async def test_a_torn_message_at_the_end_is_none(agent: Session) -> None:
+async def test_an_incomplete_last_message_is_part_of_the_error(agent: Session) -> None:
     ended = await agent.turn("torn")
     assert ended.error is not None
     assert 'exited with code 0 before it was done: {"type": "assistant", "text": "no newl' in ended.error
@@ -246,7 +244,7 @@ async def test_two_results_end_one_turn(agent: Session) -> None:
     assert len(agent.heard.all(TurnEnded)) == 2
 
 
-async def test_a_question_taken_back_is_gone(agent: Session, waits: list[bool]) -> None:
+async def test_a_withdrawn_question_is_removed(agent: Session, waits: list[bool]) -> None:
     await agent.turn("ask-and-withdraw")
     assert waits == [True, False]
     assert agent.heard.all(QuestionCancelled) == [
@@ -254,14 +252,14 @@ async def test_a_question_taken_back_is_gone(agent: Session, waits: list[bool]) 
     ]
 
 
-async def test_a_question_that_is_none_is_answered_with_an_error(agent: Session) -> None:
+async def test_an_invalid_question_is_answered_with_an_error(agent: Session) -> None:
     await agent.turn("ask-badly")
     assert agent.heard.all(Question) == []
     assert [answer["subtype"] for answer in json.loads(agent.heard.words)] == ["error", "error"]
 
 
 @pytest.mark.parametrize("command", ["close-stdout", "close-stdin"])
-async def test_an_agent_that_can_not_be_talked_to_any_more_is_ended(agent: Session, command: str) -> None:
+async def test_an_agent_that_closes_its_pipes_is_ended(agent: Session, command: str) -> None:
     ended = await agent.turn(command)
     assert ended.error == "The bad agent closed its input or output but continued to run, and was stopped."
     assert not lives(agent.process.pid)
@@ -340,11 +338,11 @@ async def test_a_kill_goes_as_far_as_it_has_to(agent: Session, command: str, cod
     exited = agent.heard.events[-1]
     assert isinstance(exited, Exited)
     assert exited.code == code
-    assert command != "obliging" or agent.heard.words == "To begin with,\nI stop.", "what it said last is kept"
+    assert command != "obliging" or agent.heard.words == "To begin with,\nI stop.", "its last message is kept"
     assert not lives(agent.process.pid)
 
 
-async def test_between_two_prompts_a_stubborn_agent_goes_too(tmp_path: Path) -> None:
+async def test_stop_ends_an_idle_agent_that_ignores_signals(tmp_path: Path) -> None:
     async with session(bad_agent("stubborn"), tmp_path, times=HASTE) as agent:
         await eventually(lambda: "bad_agent" in command_line(agent.process.pid), "the agent in its place")
         await eventually(lambda: ignores(agent.process.pid, signal.SIGTERM), "its deafness")
@@ -352,7 +350,7 @@ async def test_between_two_prompts_a_stubborn_agent_goes_too(tmp_path: Path) -> 
     assert agent.heard.events == [Exited(-signal.SIGKILL, "")]
 
 
-async def test_who_stops_waiting_does_not_stop_the_end(agent: Session) -> None:
+async def test_cancelling_a_kill_does_not_stop_it(agent: Session) -> None:
     agent.process.times = AT_ONCE
     agent.process.prompt("stubborn")
     await agent.heard.next(AgentLine)
@@ -366,7 +364,7 @@ async def test_who_stops_waiting_does_not_stop_the_end(agent: Session) -> None:
     assert (await agent.heard.next(Exited)).code == -signal.SIGKILL
 
 
-async def test_many_may_end_it_at_once(agent: Session) -> None:
+async def test_concurrent_stops_and_kills_end_it_once(agent: Session) -> None:
     agent.process.prompt("half")
     await agent.heard.next(AgentLine)
     await asyncio.gather(agent.process.stop(), agent.process.kill(), agent.process.kill())
@@ -375,7 +373,7 @@ async def test_many_may_end_it_at_once(agent: Session) -> None:
 
 @pytest.mark.parametrize("command", ["child", "child-and-die", "escape", "escape-and-die"])
 async def test_what_it_started_ends_with_it(agent: Session, command: str) -> None:
-    """The child has a session of its own, ignores signals, may hold the agent's pipes, or no longer has anything of it."""
+    """The child has its own session and ignores signals. It may keep the agent's pipes open, or share nothing with it."""
     ended = await agent.turn(command)
     child = int(agent.heard.words)
     assert ended.ok == lives(child) or command.endswith("-and-die")
@@ -389,7 +387,7 @@ async def test_what_it_started_ends_with_it(agent: Session, command: str) -> Non
 
 
 @pytest.mark.parametrize("command", ["child", "escape"])
-async def test_what_somebody_else_started_lives_on(agent: Session, tmp_path: Path, command: str) -> None:
+async def test_processes_of_another_agent_keep_running(agent: Session, tmp_path: Path, command: str) -> None:
     async with session(bad_agent(), tmp_path, times=HASTE) as other:
         await other.turn(command)
         child = int(other.heard.words)
@@ -401,18 +399,16 @@ async def test_what_somebody_else_started_lives_on(agent: Session, tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def uvloop() -> Any:
-    """It keeps a pipe from its first loop on."""
+    """The uvloop module. Its first loop opens a pipe that stays open, so it is created before a test's open files are noted."""
     module = pytest.importorskip("uvloop")
     module.new_event_loop().close()
     return module
 
 
 @pytest.mark.parametrize("command", ["say hello", "die 3", "child-and-die", "stubborn", "close-stdout", "line 1000000"])
-def test_the_faster_event_loop_does_the_same(uvloop: Any, tmp_path: Path, command: str) -> None:
+def test_agents_behave_the_same_under_uvloop(uvloop: Any, tmp_path: Path, command: str) -> None:
     async def meet() -> ReceivedEvents:
-        times = {"stubborn": AT_ONCE, "close-stdout": HASTE}.get(
-            command, Times()
-        )  # the others go when they are asked to
+        times = {"stubborn": AT_ONCE, "close-stdout": HASTE}.get(command, Times())  # the others end when asked
         async with session(bad_agent(), tmp_path, times=times) as agent:
             agent.process.prompt(command)
             await agent.heard.next(AgentLine if command == "stubborn" else TurnEnded)
@@ -440,7 +436,7 @@ def test_a_directory_that_is_gone_is_named_as_the_reason(tmp_path: Path, uvloop:
     assert caught.value.code == "INVALID_PATH"
 
 
-async def test_a_program_that_can_not_be_run_says_so(tmp_path: Path) -> None:
+async def test_a_program_that_cannot_run_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "agent"
     program.write_text("no program at all")
     program.chmod(0o755)
@@ -450,7 +446,7 @@ async def test_a_program_that_can_not_be_run_says_so(tmp_path: Path) -> None:
     assert "agent can't be run: Exec format error" in ended.error
 
 
-def test_the_misbehaviours_are_written_down() -> None:
+def test_every_misbehavior_is_documented() -> None:
     program = BAD_AGENT.read_text()
     described = program.partition('"""')[2].partition('"""')[0]
     acts = [
@@ -465,7 +461,7 @@ def command_line(pid: int) -> str:
 
 
 def ignores(pid: int, number: int) -> bool:
-    """The starter is deaf to nothing; the agent is, once it is in its place."""
+    """Whether the process ignores the signal. The agent does so only once its program has replaced the starter."""
     status = Path(f"/proc/{pid}/status").read_text()
     ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
     return bool(int(ignored.split()[1], 16) & (1 << (number - 1)))

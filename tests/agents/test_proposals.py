@@ -1,4 +1,4 @@
-"""What a tool call would make of a file. That it is what the real CLI writes is tried in test_real_claude."""
+"""The text that a tool call would give a file. test_real_claude checks that the real CLI writes the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH = "/p/file.txt"
 
 
 def changed(tool: str, old: str | None, **given: Any) -> str | None:
-    """The file's text afterwards; None where it can't be foretold."""
+    """Returns the file's text after the call, or None if it can't be predicted."""
     name = "notebook_path" if tool == "NotebookEdit" else "file_path"
     found = proposal(tool, {name: PATH, **given}, {PATH: old}.get)
     if found is None:
@@ -30,14 +30,14 @@ def edit(old: str | None, before: str, after: str, **more: Any) -> str | None:
     return changed("Edit", old, old_string=before, new_string=after, **more)
 
 
-def test_a_new_file_comes_out_of_nothing() -> None:
+def test_a_new_file_has_no_old_text() -> None:
     assert proposal("Write", {"file_path": PATH, "content": "x\ny"}, lambda path: None) == Proposal(PATH, "", "x\ny")
     assert edit(None, "", "fresh\n") == "fresh\n"
     assert edit(" \n", "", "fresh\n") == "fresh\n"
     assert edit("full", "", "fresh\n") is None
 
 
-def test_a_file_that_is_written_anew_is_just_that() -> None:
+def test_a_write_replaces_the_whole_text() -> None:
     assert changed("Write", "one\r\ntwo\r\n", content="x\ny\n") == "x\ny\n"
 
 
@@ -62,11 +62,11 @@ def test_an_edit_keeps_the_rest_and_the_line_ends(old: str, before: str, after: 
 @pytest.mark.parametrize(
     ("old", "before"), [("one\n", "two"), ("one one\n", "one"), ("“one”\n", '"one"'), (None, "one"), ("", "one")]
 )
-def test_an_edit_that_does_not_fit_is_no_proposal(old: str | None, before: str) -> None:
+def test_an_edit_that_does_not_match_gives_no_proposal(old: str | None, before: str) -> None:
     assert edit(old, before, "x") is None
 
 
-def test_every_place_or_one() -> None:
+def test_replace_all_replaces_every_match() -> None:
     assert edit("a b a\n", "a", "c", replace_all=True) == "c b c\n"
     assert edit("b\n", "a", "c", replace_all=True) is None
     assert edit("a b\n", "a", "c", replace_all="odd") == "c b\n"
@@ -93,11 +93,11 @@ def test_many_edits_are_one_change() -> None:
         ("Edit", {"file_path": PATH, "old_string": "one", "new_string": None}),
     ],
 )
-def test_what_changes_no_file_is_no_proposal(tool: str, given_: dict[str, Any]) -> None:
+def test_a_call_that_changes_no_file_gives_no_proposal(tool: str, given_: dict[str, Any]) -> None:
     assert proposal(tool, given_, {PATH: "one\n"}.get) is None
 
 
-def test_what_is_no_text_is_no_proposal() -> None:
+def test_an_unusable_file_gives_no_proposal() -> None:
     def unusable(path: str) -> str:
         raise UnusableFile(f"{path} is binary.")
 
@@ -132,7 +132,7 @@ NOTEBOOK_TEXT = json.dumps(NOTEBOOK) + "\n"
 
 
 def notebook(**given: Any) -> list[dict[str, Any]] | None:
-    """The cells afterwards."""
+    """Returns the notebook's cells after the call, or None if they can't be predicted."""
     new = changed("NotebookEdit", NOTEBOOK_TEXT, **given)
     if new is None:
         return None
@@ -141,7 +141,7 @@ def notebook(**given: Any) -> list[dict[str, Any]] | None:
     return found
 
 
-def test_a_cell_gets_another_source_and_loses_what_the_old_one_printed() -> None:
+def test_a_new_cell_source_clears_its_outputs() -> None:
     for cell_id in ("c1", "cell-0"):
         cells = notebook(cell_id=cell_id, new_source="z=1")
         assert cells is not None
@@ -149,12 +149,12 @@ def test_a_cell_gets_another_source_and_loses_what_the_old_one_printed() -> None
     cells = notebook(cell_id="cell-1", new_source="x", cell_type="markdown")
     assert cells is not None
     assert (cells[1]["source"], cells[1]["cell_type"]) == ("x", "markdown")
-    # What becomes of its outputs depends on the version of Claude Code.
+    # Whether the outputs are kept depends on the version of Claude Code.
     assert notebook(cell_id="cell-1", new_source="x", cell_type="code") is None
     assert notebook(cell_id="c1", new_source="x", cell_type="markdown") is None
 
 
-def test_a_cell_is_put_behind_another_or_in_front_of_all() -> None:
+def test_a_cell_is_inserted_after_another_or_first() -> None:
     cells = notebook(cell_id="c1", new_source="new", cell_type="markdown", edit_mode="insert")
     assert cells is not None
     assert [cell["source"] for cell in cells] == [["a=1\n", "b"], "new", "# t ä"]
@@ -164,7 +164,7 @@ def test_a_cell_is_put_behind_another_or_in_front_of_all() -> None:
     assert cells[0]["outputs"] == []
 
 
-def test_a_cell_goes() -> None:
+def test_a_cell_is_deleted() -> None:
     cells = notebook(cell_id="m1", new_source="", edit_mode="delete")
     assert cells == NOTEBOOK["cells"][:1]  # type: ignore[index]
 
@@ -181,12 +181,12 @@ def test_a_cell_goes() -> None:
         {"new_source": "", "edit_mode": "insert"},
     ],
 )
-def test_a_cell_that_is_not_there_is_no_proposal(given_: dict[str, Any]) -> None:
+def test_an_invalid_cell_edit_gives_no_proposal(given_: dict[str, Any]) -> None:
     assert notebook(**given_) is None
 
 
 @pytest.mark.parametrize("old", [None, "", "no JSON", "[]", "5", '{"cells": 5}', '{"cells": [5]}', "[" * 5000])
-def test_what_is_no_notebook_is_no_proposal(old: str | None) -> None:
+def test_an_invalid_notebook_gives_no_proposal(old: str | None) -> None:
     assert changed("NotebookEdit", old, cell_id="c1", new_source="") is None
 
 

@@ -1,4 +1,4 @@
-"""Which agents a server has, and what is said about settings that can't be."""
+"""Which agents a server has, and how invalid agent settings are reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drawbridge.agents.registry import Named, Program, agents, missing, problems
 PYTHON = shlex.quote(sys.executable)
 
 
-def test_agents_of_a_persons_own_stand_beside_the_built_in_ones() -> None:
+def test_named_agents_are_added_to_the_built_in_ones() -> None:
     named = Named((), (f"goose={PYTHON} acp",), (f"notes={PYTHON} 'ask my notes' --brief",))
     assert problems(named) == []
     assert list(agents(named)) == ["claude", "gemini", "codex", "goose", "notes", "demo"]
@@ -45,7 +45,7 @@ def test_a_missing_program_of_another_agent_is_named() -> None:
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory, and no program on PATH."""
+    """An empty home directory and a PATH without programs."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -75,7 +75,7 @@ def test_a_named_program_is_looked_for_nowhere_else(alone: Path) -> None:
 
 
 def test_a_version_is_known_by_the_files_of_a_program(alone: Path) -> None:
-    """As Claude Code's installer and npm leave them; nothing is started."""
+    """The files are those that Claude Code's installer and npm create. The program is not started."""
     native = install(alone / "share" / "versions" / "2.1.329")
     (alone / "claude").symlink_to(native)
     assert version_of(str(alone / "claude")) == "2.1.329"

@@ -1,4 +1,4 @@
-"""No agent outlives its server, and nothing outlives its agent: real processes that do what they can to stay."""
+"""No agent outlives its server, and no child its agent, tested with real processes that resist their end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERVER = Path(__file__).with_name("server_to_kill.py")
 
 
 class Killable:
-    """A server that is to be killed, its agent, and the process that the agent speaks of, where it does."""
+    """A server to kill, its agent, and the child process that the agent reports (0: none)."""
 
     def __init__(self, process: asyncio.subprocess.Process, agent: int, words: str) -> None:
         self.process = process
@@ -73,7 +73,7 @@ async def test_a_server_that_is_killed_takes_its_agent_with_it(tmp_path: Path, p
 
 
 async def test_an_agent_that_waits_for_a_decision_does_not_continue_without_its_server(tmp_path: Path) -> None:
-    """The end of its input is not an answer."""
+    """The agent must not take the end of its input for an answer."""
     async with server("ask-and-continue", tmp_path) as killed:
         await killed.die()
         await eventually(lambda: not lives(killed.agent), "the end of the agent")
@@ -91,7 +91,7 @@ async def test_a_server_that_is_killed_takes_with_it_what_its_agent_has_started(
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["at work", "stopped"])
-async def test_an_agent_that_goes_when_it_is_asked_is_not_waited_for(tmp_path: Path, stopped: bool) -> None:
+async def test_a_supervisor_ends_as_soon_as_its_agent_does(tmp_path: Path, stopped: bool) -> None:
     async with server("half", tmp_path) as killed:
         its_supervisor = killed.supervisor
         if stopped:
@@ -105,7 +105,7 @@ async def test_an_agent_that_goes_when_it_is_asked_is_not_waited_for(tmp_path: P
 @linux
 @pytest.mark.parametrize("words", ["escape", "child"])
 async def test_a_supervisor_that_is_killed_leaves_an_agent_that_can_be_ended(tmp_path: Path, words: str) -> None:
-    """What has its environment left is found by it; what has taken even that off is the owner's to find."""
+    """Children that kept their environment are found by it. A child without it stays, for the owner to end."""
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn(words)
         child, its_supervisor = int(agent.heard.words), psutil.Process(agent.process.pid).ppid()
@@ -121,7 +121,7 @@ async def test_a_supervisor_that_is_killed_leaves_an_agent_that_can_be_ended(tmp
 
 
 @linux
-async def test_a_supervisor_that_was_stopped_by_its_agent_is_gone_round(tmp_path: Path) -> None:
+async def test_an_agent_that_stops_its_supervisor_can_be_killed(tmp_path: Path) -> None:
     async with session(bad_agent(), tmp_path) as agent:
         agent.process.times = type(agent.process.times)(0.1, 0.1, 0.1, 0.1, 0.1, 0.1)
         agent.process.prompt("stubborn")
@@ -143,17 +143,17 @@ async def test_the_dead_that_the_agent_leaves_are_buried(tmp_path: Path) -> None
 @linux
 @pytest.mark.parametrize("ignored", [signal.SIGPIPE, signal.SIGQUIT, signal.SIGHUP], ids=lambda number: number.name)
 def test_an_agent_begins_with_the_signals_of_a_new_shell(ignored: signal.Signals) -> None:
-    """A broken pipe ends its commands, and Ctrl-\\ too: Python, and a shell's background, have them ignored."""
+    """A broken pipe or Ctrl-\\ must end its commands, although Python or a background shell ignores these signals."""
     before = signal.signal(ignored, signal.SIG_IGN)
     try:
         code, said = kept("grep -E 'SigBlk|SigIgn' /proc/self/status")
     finally:
         signal.signal(ignored, before)
-    own = 0b11 << 31  # 32 and 33 are the C library's: it lets nobody change them
+    own = 0b11 << 31  # 32 and 33 belong to the C library and can't be changed
     assert (code, [int(line.split()[1], 16) & ~own for line in said.splitlines()]) == (0, [0, 0])
 
 
-def test_an_agent_has_no_file_of_its_supervisors() -> None:
+def test_an_agent_inherits_no_file_of_its_supervisor() -> None:
     code, said = kept("ls /dev/fd")
     assert (code, set(said.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory itself
 
@@ -163,7 +163,7 @@ def test_a_supervisor_ends_as_its_agent_did(script: str, code: int) -> None:
     assert kept(script) == (code, "")
 
 
-def test_a_supervisor_is_deaf_to_what_is_meant_for_its_agent() -> None:
+def test_a_supervisor_ignores_signals_meant_for_its_agent() -> None:
     assert kept("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; sleep 0.1; echo on") == (0, "on\n")
 
 

@@ -1,4 +1,4 @@
-"""The command: what it says of itself, and what it says when it was asked wrongly."""
+"""The ``drawbridge`` command: its help, and its answers to invalid calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lock_files() -> list[Path]:
 
 
 async def refused(*arguments: str | Path, **variables: str) -> str:
-    """The one line that says why nothing was started."""
+    """Runs ``drawbridge ide``, which must refuse to start, and returns its one-line error."""
     code, output, errors = await run("ide", *arguments, **variables)
     assert code == 2, errors
     assert output == ""
@@ -34,7 +34,7 @@ async def refused(*arguments: str | Path, **variables: str) -> str:
     return errors
 
 
-async def test_it_says_its_version_and_helps() -> None:
+async def test_it_prints_its_version_and_help() -> None:
     assert await run("--version") == (0, f"drawbridge {version('drawbridge')}\n", "")
     code, output, _ = await run("ide", "--help")
     assert code == 0
@@ -42,7 +42,7 @@ async def test_it_says_its_version_and_helps() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["idea"], ["ide", "--unknown"], ["ide", "extra"], ["ide", "--port"]])
-async def test_what_it_does_not_know_is_said_with_its_usage(arguments: list[str]) -> None:
+async def test_an_unknown_argument_is_answered_with_the_usage(arguments: list[str]) -> None:
     code, output, errors = await run(*arguments)
     assert code == 2
     assert output == ""
@@ -50,13 +50,13 @@ async def test_what_it_does_not_know_is_said_with_its_usage(arguments: list[str]
     assert lock_files() == []
 
 
-async def test_an_editor_or_a_folder_and_not_both(tmp_path: Path) -> None:
+async def test_an_editor_or_a_folder_is_required_but_not_both(tmp_path: Path) -> None:
     assert "either --nvim ADDRESS or --folder DIR" in await refused()
     assert "either --nvim ADDRESS or --folder DIR" in await refused("--nvim", "/nowhere.sock", "--folder", tmp_path)
     assert "--decide requires --folder" in await refused("--nvim", "/nowhere.sock", "--decide", "accept")
 
 
-async def test_a_folder_that_is_none_is_said_with_all_others(tmp_path: Path) -> None:
+async def test_all_missing_folders_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     said = await refused("--folder", tmp_path / "missing", "--workspace", tmp_path / "file", "--workspace", tmp_path)
     assert f"{tmp_path / 'missing'} is not a directory" in said
@@ -64,7 +64,7 @@ async def test_a_folder_that_is_none_is_said_with_all_others(tmp_path: Path) -> 
     assert f"{tmp_path} is" not in said
 
 
-async def test_bad_settings_of_flags_environment_and_file_are_said_at_once(tmp_path: Path) -> None:
+async def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[ide]\nlog_level = "loud"\n')
     variables = {"DRAWBRIDGE_MENTION": "nobody", "DRAWBRIDGE_CONFIG": str(config)}
@@ -73,7 +73,7 @@ async def test_bad_settings_of_flags_environment_and_file_are_said_at_once(tmp_p
         assert f"{name} must" in said
 
 
-async def test_a_log_file_that_can_not_be_written_is_said_before_anything_starts(tmp_path: Path) -> None:
+async def test_an_unwritable_log_file_is_reported_before_the_start(tmp_path: Path) -> None:
     said = await refused("--folder", tmp_path, "--log-file", tmp_path / "missing" / "a.log")
     assert "a.log can't be written: no such file or directory" in said
 
@@ -85,7 +85,7 @@ async def test_a_token_that_is_too_weak_is_refused_and_not_repeated(tmp_path: Pa
         assert token not in said
 
 
-async def test_without_a_neovim_at_the_address_one_line_says_so(tmp_path: Path) -> None:
+async def test_without_a_neovim_at_the_address_the_error_is_one_line(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -204,7 +204,7 @@ def test_a_folder_bridge_prints_text_at_a_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["ide", "hook"])
 def test_only_the_chosen_command_is_imported(command: str) -> None:
-    """Agents wait for both; what the command itself imports is later, or counted by its own tests."""
+    """Agents wait for these two commands to start. What a command imports when it runs has its own tests."""
     look = (
         "import sys; from drawbridge import cli; cli.command_parser(sys.argv[1]).parse_args([]);"
         "print(*(name for name in sys.modules if name.startswith('drawbridge') or name in ('dataclasses', 'msgspec')))"

@@ -1,4 +1,4 @@
-"""``drawbridge completion``: what the Tab key offers, in the shells themselves."""
+"""``drawbridge completion``: what the Tab key offers, tested in real shells."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = f"{shlex.quote(sys.executable)} -P -m drawbridge"
 
 
 def offered(line: str) -> list[str]:
-    """What bash is given to choose from at the end of the line, or [] where it goes on to names of files."""
+    """Returns the words that bash offers at the end of the line, or [] where it completes file names instead."""
     words = line.split(" ")
     asked = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _drawbridge; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     source = script("bash", parser())
@@ -43,7 +43,7 @@ def test_every_command_and_every_flag_is_offered() -> None:
     assert offered("drawbridge completion z") == ["zsh"]
 
 
-def test_what_may_follow_a_flag_is_offered_and_else_files() -> None:
+def test_the_values_of_a_flag_are_offered_or_else_files() -> None:
     assert offered("drawbridge hook --answer ") == ["deny", "ask", "wait", "save", "merge"]
     assert offered("drawbridge ide --log-level w") == ["warning"]
     assert offered("drawbridge setup claude --scope p") == ["project"]
@@ -51,11 +51,11 @@ def test_what_may_follow_a_flag_is_offered_and_else_files() -> None:
 
 
 @pytest.mark.parametrize("line", ["drawbridge nvim ", "drawbridge nvim -d i", "drawbridge neovim setup "])
-def test_what_follows_nvim_is_files(line: str) -> None:
+def test_file_names_are_completed_after_nvim(line: str) -> None:
     assert offered(line) == []
 
 
-def test_a_person_presses_tab(tmp_path: Path) -> None:
+def test_the_tab_key_completes_in_a_real_bash(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with Tmux.server() as tmux:
         environment = {**os.environ, "PS1": "> "}
@@ -77,7 +77,7 @@ def test_a_person_presses_tab(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_shell_itself_takes_it(shell: str) -> None:
+def test_each_shell_accepts_its_script(shell: str) -> None:
     if not (program := shutil.which(shell)):
         missing(f"{shell} is missing: install the package {shell}")
     start = "autoload -Uz compinit && compinit -D\n" if shell == "zsh" else ""

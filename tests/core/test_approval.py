@@ -1,4 +1,4 @@
-"""The approval: one question, one answer, whoever is asked and however late the others are."""
+"""An approval request takes exactly one decision, however many surfaces show it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def approval() -> Approval[str]:
     return Approval("1")
 
 
-def test_the_first_answer_wins_and_the_second_is_told_that_it_came_too_late(approval: Approval[str]) -> None:
+def test_the_first_answer_wins_and_a_later_one_is_refused(approval: Approval[str]) -> None:
     assert approval.decide("Neovim", "yes")
     assert not approval.decide("phone", "no")
     assert (approval.state, approval.decided_by, approval.decision) == (State.DECIDED, "Neovim", "yes")
 
 
-def test_what_was_taken_back_can_not_be_answered(approval: Approval[str]) -> None:
+def test_a_withdrawn_request_cannot_be_decided(approval: Approval[str]) -> None:
     assert approval.withdraw("the agent has disconnected")
     assert not approval.decide("Neovim", "yes")
     assert (approval.state, approval.reason) == (State.WITHDRAWN, "the agent has disconnected")
@@ -38,14 +38,14 @@ def test_what_was_taken_back_can_not_be_answered(approval: Approval[str]) -> Non
     assert approval.decision is None
 
 
-def test_what_was_answered_can_not_be_taken_back(approval: Approval[str]) -> None:
+def test_a_decided_request_cannot_be_withdrawn(approval: Approval[str]) -> None:
     approval.decide("Neovim", "yes")
     assert not approval.withdraw("the agent has disconnected")
     assert approval.reason is None
 
 
 @pytest.mark.parametrize(("step", "end"), [("confirm", State.CONFIRMED), ("overrule", State.OVERRULED)])
-def test_the_agent_has_the_last_word_once(approval: Approval[str], step: str, end: State) -> None:
+def test_the_agent_confirms_or_overrules_a_decision_once(approval: Approval[str], step: str, end: State) -> None:
     assert not getattr(approval, step)()
     approval.decide("Neovim", "yes")
     assert getattr(approval, step)()
@@ -70,7 +70,7 @@ def test_in_any_order_of_steps_only_those_of_the_table_take_effect(steps: list[S
     assert len(effective) <= 2
 
 
-def test_the_picture_in_the_documentation_is_the_table() -> None:
+def test_the_diagram_in_the_documentation_matches_the_table() -> None:
     page = Path(__file__).parents[2].joinpath("docs", "protocols", "client.md").read_text()
     [drawn] = re.findall(r"```mermaid\n(stateDiagram.*?)\n```", page, re.DOTALL)
     assert drawn == picture()

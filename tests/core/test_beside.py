@@ -1,4 +1,4 @@
-"""Blocking calls beside each other: results in order, and a limit that nothing extends."""
+"""Blocking calls in parallel: results are in order, and no call extends the time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``drawbridge nvim``: the socket's name, what Neovim is given and gives back, whose plugin it has."""
+"""``drawbridge nvim``: the socket's name, Neovim's arguments and exit code, and which copy of the plugin it loads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("sockets")
 
 @pytest.fixture
 def sockets(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of the sockets."""
+    """Sets the directory for sockets and returns it."""
     place = os.environ["XDG_RUNTIME_DIR"]
     monkeypatch.setenv("DRAWBRIDGE_SOCKET_DIR", place)
     return Path(place)
@@ -41,7 +41,7 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The directory that Neovim is started in."""
+    """Creates the directory that Neovim is started in."""
     made = tmp_path / "ws"
     made.mkdir()
     return made
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=programs.each_nvim())
 def nvim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each Neovim there is, named to the launcher."""
+    """Makes the launcher use each installed Neovim in turn, and returns its path."""
     program: Path = request.param
     monkeypatch.setenv("DRAWBRIDGE_NVIM_PROGRAM", str(program))
     return program
@@ -61,7 +61,7 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Started:
-    """A Neovim that ``drawbridge nvim --headless`` became."""
+    """A Neovim that was started with ``drawbridge nvim --headless``."""
 
     def __init__(self, process: asyncio.subprocess.Process, path: str, person: Person) -> None:
         self.process = process
@@ -94,7 +94,7 @@ def listens(path: str) -> bool:
 
 
 def run(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A ``drawbridge nvim`` that ends by itself."""
+    """Runs ``drawbridge nvim`` until it exits."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)], cwd=cwd, env={**os.environ, **variables}, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=PATIENCE, check=False,
@@ -102,7 +102,7 @@ def run(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.Compl
 
 
 def refused(code: int, *arguments: str, cwd: Path, **variables: str) -> str:
-    """Why Neovim was not started."""
+    """Runs ``drawbridge nvim``, which must exit with ``code``, and returns its error message."""
     ended = run(*arguments, cwd=cwd, **variables)
     assert (ended.returncode, ended.stdout) == (code, "")
     assert ended.stderr.startswith("drawbridge nvim: ")
@@ -116,10 +116,10 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-# The name
+# The socket's name
 
 
-def test_the_hash_is_blake3_as_everybody_computes_it() -> None:
+def test_the_hash_is_standard_blake3() -> None:
     root = launcher.socket_path("/", 4711, {})
     assert blake3(b"hello").hexdigest() == "ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f"
     assert root == f"/tmp/{blake3(b'/').hexdigest()}-4711.sock"
@@ -175,7 +175,7 @@ async def test_nobody_else_may_connect_and_files_are_made_as_the_umask_says(nvim
     assert stat.S_IMODE((folder / "new.txt").stat().st_mode) == 0o666
 
 
-# What Neovim is given, and gives back
+# Arguments, output and exit code
 
 
 async def test_arguments_reach_neovim_untouched(nvim: Path, folder: Path) -> None:
@@ -201,15 +201,15 @@ def test_the_exit_code_is_neovims(nvim: Path, folder: Path) -> None:
     assert subprocess.run([*COMMAND[:-1], "neovim", "--headless", "+cq 4"], check=False, cwd=folder).returncode == 4
 
 
-async def test_a_place_to_listen_that_the_person_names_wins(nvim: Path, folder: Path, sockets: Path) -> None:
+async def test_the_users_own_listen_address_wins(nvim: Path, folder: Path, sockets: Path) -> None:
     mine = str(sockets / "mine.sock")
     async with started("--listen", mine, cwd=folder, listens_at=mine) as neovim:
         assert await neovim.person.lua("return vim.fn.serverlist()") == [mine]
         assert not os.path.exists(launcher.socket_path(str(folder), neovim.process.pid))
 
 
-def test_signals_are_as_they_were(folder: Path, tmp_path: Path) -> None:
-    """Python ignores two of them, and what is ignored stays so in every program that Neovim starts."""
+def test_neovim_starts_with_default_signals(folder: Path, tmp_path: Path) -> None:
+    """Python ignores two signals, and programs that Neovim starts would inherit that."""
     fake = script(
         tmp_path / "nvim", 'test "$1" = --version && echo "NVIM v0.9.5" || exec grep SigIgn /proc/self/status'
     )
@@ -233,7 +233,7 @@ def test_on_a_terminal_it_is_neovim(nvim: Path, folder: Path) -> None:
         assert not path.exists()
 
 
-# What is in the way
+# Existing files at the socket's path
 
 
 BIND_THEN_LAUNCH = """
@@ -244,7 +244,7 @@ launch(sys.argv[1:])
 """
 
 
-def test_a_dead_socket_of_that_name_makes_way(nvim: Path, folder: Path) -> None:
+def test_a_dead_socket_is_replaced(nvim: Path, folder: Path) -> None:
     command = [sys.executable, "-P", "-c", BIND_THEN_LAUNCH, "--headless", "-c", "echo v:servername", "-c", "q"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=True)
     name = Path(ended.stderr.strip())
@@ -263,7 +263,7 @@ def test_a_live_socket_is_never_touched(sockets: Path) -> None:
             client.connect(str(path))
 
 
-def test_what_belongs_to_another_user_is_never_touched(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_never_touched(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = sockets / "foreign.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -273,7 +273,7 @@ def test_what_belongs_to_another_user_is_never_touched(sockets: Path, monkeypatc
     assert path.is_socket()
 
 
-def test_what_is_no_socket_is_never_touched(sockets: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_never_touched(sockets: Path) -> None:
     file, link = sockets / "file", sockets / "link"
     file.write_text("mine")
     link.symlink_to(file)
@@ -284,7 +284,7 @@ def test_what_is_no_socket_is_never_touched(sockets: Path) -> None:
 
 
 @pytest.mark.usefixtures("newest")
-def test_a_directory_for_sockets_that_can_not_be_one_is_said(folder: Path, tmp_path: Path) -> None:
+def test_an_unusable_socket_directory_is_reported(folder: Path, tmp_path: Path) -> None:
     missing, long = tmp_path / "missing", tmp_path / ("x" * 60)
     long.mkdir()
     assert f"{missing} is not a directory" in refused(2, cwd=folder, DRAWBRIDGE_SOCKET_DIR=str(missing))
@@ -294,14 +294,14 @@ def test_a_directory_for_sockets_that_can_not_be_one_is_said(folder: Path, tmp_p
 
 
 @pytest.mark.usefixtures("newest")
-def test_a_directory_that_was_removed_is_said(folder: Path) -> None:
+def test_a_removed_current_directory_is_reported(folder: Path) -> None:
     command = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(folder), *COMMAND]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "Neovim was not started: the current directory was deleted." in ended.stderr
 
 
-# Which program
+# Which Neovim is started
 
 
 def test_without_a_neovim_it_says_what_to_do(folder: Path, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_a_program_that_is_named_must_be_neovim(folder: Path, tmp_path: Path) ->
     assert "can't be run: permission denied" in refused(2, cwd=folder, DRAWBRIDGE_NVIM_PROGRAM=str(tmp_path))
 
 
-def test_a_script_called_nvim_that_starts_us_is_passed_over(nvim: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_script_named_nvim_that_starts_us_is_skipped(nvim: Path, folder: Path, tmp_path: Path) -> None:
     places = [tmp_path / "alias", tmp_path / "real"]
     for place in places:
         place.mkdir()
@@ -346,7 +346,7 @@ def configure(lua: str) -> None:
 
 
 def own_copy(place: Path) -> Path:
-    """A plugin of that name which a person has already; it tells how often it is loaded."""
+    """Installs another copy of the plugin, which counts in ``vim.g.mine`` how often it is loaded."""
     (place / "lua/drawbridge").mkdir(parents=True)
     (place / "lua/drawbridge/init.lua").write_text("return {}")
     (place / "plugin").mkdir()
@@ -360,7 +360,7 @@ async def has_our_plugin(neovim: Started) -> bool:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--clean"]])
-async def test_the_plugin_is_there_and_a_script_gets_no_bridge(nvim: Path, folder: Path, arguments: list[str]) -> None:
+async def test_the_plugin_is_loaded_and_a_script_gets_no_bridge(nvim: Path, folder: Path, arguments: list[str]) -> None:
     (folder / "drawbridge.lua").write_text("vim.g.foreign = 1")  # the current directory is on Lua's path
     async with started(*arguments, cwd=folder) as neovim:
         assert await has_our_plugin(neovim)
@@ -369,13 +369,13 @@ async def test_the_plugin_is_there_and_a_script_gets_no_bridge(nvim: Path, folde
         assert await neovim.person.lua("return vim.g.foreign") is None
 
 
-async def test_a_start_without_plugins_has_none(nvim: Path, folder: Path) -> None:
+async def test_a_start_without_plugins_does_not_load_the_plugin(nvim: Path, folder: Path) -> None:
     async with started("-u", "NONE", cwd=folder) as neovim:
         assert not await has_our_plugin(neovim)
 
 
 @pytest.mark.parametrize("way", ["runtimepath", "start", "opt", "lazy"])
-async def test_the_persons_own_copy_wins(nvim: Path, folder: Path, home: Path, way: str) -> None:
+async def test_the_users_own_copy_wins(nvim: Path, folder: Path, home: Path, way: str) -> None:
     if way in ("start", "opt"):
         own_copy(home / ".local/share/nvim/site/pack/mine" / way / "drawbridge")
     else:
@@ -393,7 +393,7 @@ async def test_the_persons_own_copy_wins(nvim: Path, folder: Path, home: Path, w
             assert await neovim.person.lua("return vim.g.mine") == 1
 
 
-async def test_a_configuration_that_rewrites_the_runtime_path_loses_nothing(nvim: Path, folder: Path) -> None:
+async def test_a_rewritten_runtime_path_keeps_the_plugin(nvim: Path, folder: Path) -> None:
     configure("vim.o.runtimepath = vim.env.VIMRUNTIME")
     async with started(cwd=folder) as neovim:
         assert await has_our_plugin(neovim)
@@ -401,7 +401,7 @@ async def test_a_configuration_that_rewrites_the_runtime_path_loses_nothing(nvim
 
 @contextlib.contextmanager
 def on_a_terminal(folder: Path) -> Iterator[neovim_rig.Neovim]:
-    """Started as a person does; ended by them too."""
+    """Starts Neovim in a terminal as a user would, and quits it at the end."""
     with Tmux.server() as tmux:
         pane = tmux.start("Neovim", [*COMMAND, "-n"], cwd=folder, environment=dict(os.environ))
         neovim = neovim_rig.Neovim(pane, Path(launcher.socket_path(str(folder), pane.pid)))
@@ -415,7 +415,7 @@ def lock_files() -> list[Path]:
     return list(Path(os.environ["CLAUDE_CONFIG_DIR"]).rglob("*.lock"))
 
 
-def test_on_a_terminal_agents_know_it_without_any_configuration(nvim: Path, folder: Path) -> None:
+def test_on_a_terminal_the_bridge_starts_without_configuration(nvim: Path, folder: Path) -> None:
     with on_a_terminal(folder) as neovim:
         neovim.wait_for("return require('drawbridge').status().state == 'listening'", what="has no bridge")
         assert neovim.lua("return require('drawbridge').status().program") == [*COMMAND[:-1]]
@@ -423,7 +423,7 @@ def test_on_a_terminal_agents_know_it_without_any_configuration(nvim: Path, fold
     wait_until(lambda: None if lock_files() else True)
 
 
-def test_on_a_terminal_a_configuration_of_ones_own_decides(nvim: Path, folder: Path) -> None:
+def test_on_a_terminal_the_users_configuration_decides(nvim: Path, folder: Path) -> None:
     root = plugin.directory()
     configure(f"vim.opt.runtimepath:prepend('{root}') require('drawbridge').setup{{ auto_start = false }}")
     with on_a_terminal(folder) as neovim:

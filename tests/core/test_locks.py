@@ -1,4 +1,4 @@
-"""Who is urgent waits for nobody who waits."""
+"""Urgent callers get the lock before other waiting callers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def held(lock: UrgentLock, name: str, order: list[str], *, urgent: bool = 
         order.append(name)
 
 
-async def test_who_is_urgent_is_next() -> None:
+async def test_urgent_callers_are_next() -> None:
     lock, order = UrgentLock(), list[str]()
     names = ("first", "second", "urgent", "urgent too")
     await asyncio.gather(*(held(lock, name, order, urgent=name.startswith("urgent")) for name in names))
@@ -25,8 +25,8 @@ async def test_who_is_urgent_is_next() -> None:
 
 
 @given(some.lists(some.tuples(some.booleans(), some.booleans()), max_size=8), some.randoms())
-def test_a_lock_is_held_by_one_whoever_gives_up(waiting: list[tuple[bool, bool]], random: object) -> None:
-    """``waiting``: whether each is urgent, and whether it gives up."""
+def test_a_lock_has_one_holder_even_if_callers_give_up(waiting: list[tuple[bool, bool]], random: object) -> None:
+    """``waiting``: for each caller, whether it is urgent and whether it gives up."""
 
     async def run() -> None:
         lock, order = UrgentLock(), list[str]()
@@ -43,7 +43,7 @@ def test_a_lock_is_held_by_one_whoever_gives_up(waiting: list[tuple[bool, bool]]
         assert all(not task.cancelled() for task, (_, gives) in zip(tasks, waiting, strict=True) if not gives)
         pairs = list(zip(order[::2], order[1::2], strict=False))
         assert all(one == other or str(one) in order for one, other in pairs)
-        async with asyncio.timeout(1), lock.held():  # it is no longer held
+        async with asyncio.timeout(1), lock.held():  # passes only if the lock is free
             pass
 
     asyncio.run(run())

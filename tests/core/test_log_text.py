@@ -1,4 +1,4 @@
-"""No path and no text of an agent can break a log line, forge another one, or drive the terminal that shows it."""
+"""No path or text of an agent can break a log line, forge another one, or control the terminal that shows it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_message_is_one_line_that_utf8_can_express() -> None:
     assert line.encode()
 
 
-def test_a_traceback_keeps_its_lines_and_loses_what_is_hostile() -> None:
+def test_a_traceback_keeps_its_lines_but_no_control_characters() -> None:
     first, *trace = formatted("x", failed=True).split("\n")
     assert first == "INFO drawbridge: opened x"
     assert trace[0] == "Traceback (most recent call last):"

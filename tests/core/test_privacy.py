@@ -1,4 +1,4 @@
-"""What is kept from agents: secrets by name, or all of it by one switch."""
+"""What is hidden from agents: files with the names of secrets, or the whole context by one setting."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_secrets_are_hidden_by_their_usual_names(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/p/main.py", "/p/.env/readme", "/p/environment", "/p/keys", "/p/id_rsa.pub", "/", ""]
 )
-def test_other_files_are_not(path: str) -> None:
+def test_other_files_are_not_hidden(path: str) -> None:
     assert not Privacy().hides(path)
 
 
-def test_ones_own_patterns_replace_the_built_in_ones() -> None:
+def test_configured_patterns_replace_the_built_in_ones() -> None:
     privacy = Privacy(["*.draft", "/p/private/*"])
     assert privacy.hides("/p/a.draft")
     assert privacy.hides("/p/private/deep/a.txt")
@@ -51,7 +51,7 @@ def test_without_context_everything_is_hidden() -> None:
     assert Privacy(context=False).hides("/p/main.py")
 
 
-async def test_a_hidden_file_is_not_among_what_agents_are_told(tmp_path: Path) -> None:
+async def test_a_hidden_file_is_not_reported_to_agents(tmp_path: Path) -> None:
     secret, plain = tmp_path / ".env", tmp_path / "main.py"
     for path in (secret, plain):
         path.write_text("token = 1\n")
@@ -69,7 +69,7 @@ async def test_a_hidden_file_is_not_among_what_agents_are_told(tmp_path: Path) -
             assert word not in str(await agent.body("getOpenEditors"))
 
 
-async def test_without_context_agents_can_still_propose_and_are_told_nothing(tmp_path: Path) -> None:
+async def test_without_context_agents_can_still_propose_changes(tmp_path: Path) -> None:
     path = tmp_path / "main.py"
     path.write_text("token = 1\n")
     async with ClaudeRig(tmp_path, privacy=Privacy(context=False)) as rig:

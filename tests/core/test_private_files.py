@@ -1,4 +1,4 @@
-"""Files for us alone: their modes, written in one piece, and who is said to live."""
+"""Private files: their modes and atomic writes. Also whether a process is alive and a port is open."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture(autouse=True)
 def _generous_umask() -> Iterator[None]:
-    """Whatever the person's own is, the modes must not depend on it."""
+    """Sets the umask to 0: the modes must not depend on the user's umask."""
     before = os.umask(0o000)
     yield
     os.umask(before)
@@ -40,7 +40,7 @@ def _generous_umask() -> Iterator[None]:
 # directories
 
 
-def test_a_directory_is_made_for_us_alone_with_all_that_is_missing_above_it(tmp_path: Path) -> None:
+def test_missing_directories_are_created_private(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "b" / "ide"
     make_private_directory(f"{directory}/")
     for made in (directory, directory.parent, directory.parent.parent):
@@ -74,7 +74,7 @@ def test_a_private_directory_is_left_as_it_is(tmp_path: Path, found: int) -> Non
     assert mode(directory) == found
 
 
-def test_what_can_not_be_a_directory_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotPrivate, match=r"file/ide can't be made a private directory: not a directory"):
         make_private_directory(str(tmp_path / "file" / "ide"))
@@ -83,7 +83,7 @@ def test_what_can_not_be_a_directory_is_named_with_the_reason(tmp_path: Path) ->
     assert (tmp_path / "file").read_text() == "x"
 
 
-def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "ide"
     theirs.mkdir(0o755)
     monkeypatch.setattr(os, "getuid", lambda: theirs.stat().st_uid + 1)
@@ -95,7 +95,7 @@ def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: p
 # files
 
 
-def test_a_file_is_for_us_alone_and_has_all_its_bytes(tmp_path: Path) -> None:
+def test_a_file_is_private_and_complete(tmp_path: Path) -> None:
     path = tmp_path / "1.lock"
     data = bytes(range(256)) * 10_000
     write_private(str(path), data)
@@ -115,7 +115,7 @@ def test_a_file_that_others_could_read_is_replaced_not_reused(tmp_path: Path) ->
     assert path.read_text() == "new"
 
 
-def test_a_link_at_the_place_is_replaced_and_what_it_points_at_is_not_touched(tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_its_target_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "1.lock").symlink_to(tmp_path / "precious")
     write_private(str(tmp_path / "1.lock"), b"new")
@@ -143,7 +143,7 @@ def test_a_reader_sees_the_old_file_or_the_new_one_and_never_a_part(tmp_path: Pa
     assert seen <= whole
 
 
-def test_one_that_can_not_be_written_is_named_with_the_reason_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "1.lock").mkdir()
     with pytest.raises(NotPrivate, match=r"1\.lock can't be written: is a directory"):
         write_private(str(tmp_path / "1.lock"), b"x")
@@ -176,13 +176,13 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "1.lock").read_bytes() == b"0123456789"
 
 
-def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+def test_removing_a_missing_file_is_not_an_error(tmp_path: Path) -> None:
     remove_quietly(str(tmp_path / "missing"))
     remove_quietly(str(tmp_path))
     assert tmp_path.is_dir()
 
 
-# who lives
+# processes and ports
 
 
 def test_a_process_is_alive_until_it_is_gone() -> None:
@@ -196,7 +196,7 @@ def test_a_process_is_alive_until_it_is_gone() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-def test_a_process_whose_parent_has_not_noticed_its_end_is_gone() -> None:
+def test_a_zombie_process_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     child.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -205,11 +205,11 @@ def test_a_process_whose_parent_has_not_noticed_its_end_is_gone() -> None:
 
 
 @pytest.mark.parametrize("pid", [0, -1, pytest.param(-os.getpid(), id="minus ours"), 2**31, 2**63, 10**30])
-def test_what_is_no_process_id_is_not_alive(pid: int) -> None:
+def test_an_invalid_process_id_is_not_alive(pid: int) -> None:
     assert not process_alive(pid)
 
 
-def test_a_port_is_open_while_somebody_listens() -> None:
+def test_a_port_is_open_while_a_program_listens() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
@@ -220,7 +220,7 @@ def test_a_port_is_open_while_somebody_listens() -> None:
 
 
 def test_in_doubt_a_port_is_open() -> None:
-    """Whoever no longer accepts may still live."""
+    """A server that no longer accepts connections may still be running."""
     with socket.socket() as listener, socket.socket() as waiting:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

@@ -77,7 +77,7 @@ async def test_a_flood_that_fills_the_buffer_ends_the_program(monkeypatch: pytes
     kill = os.killpg
 
     def kill_late(group: int, number: int) -> None:
-        time.sleep(0.2)  # the program writes; the event loop must not read meanwhile
+        time.sleep(0.2)  # blocks the event loop, so that the program fills the pipe meanwhile
         kill(group, number)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
@@ -91,7 +91,11 @@ async def test_a_flood_can_be_drained() -> None:
 
 
 async def test_a_program_that_hangs_is_killed() -> None:
-    command = ["/bin/sh", "-c", "echo here; exec sleep 600"]  # prints long before its second is over, unlike Python
+    command = [
+        "/bin/sh",
+        "-c",
+        "echo here; exec sleep 600",
+    ]  # starts fast enough to print within a second, unlike Python
     for seconds in (1, 5, 20):  # on a busy machine it may begin late
         finished = await subprocesses.run(command, directory="/", seconds=seconds, limit=1000)
         if finished[0]:
@@ -107,7 +111,7 @@ print(child.pid)
 """
 
 
-async def test_what_the_program_has_started_is_killed() -> None:
+async def test_children_of_the_program_are_killed() -> None:
     finished = await run(LEAVES_ONE)
     assert finished.status == 0
     await until(lambda: not process_alive(int(finished.output)), "the end of the child")

@@ -20,7 +20,7 @@ async def test_a_task_survives_garbage_collection() -> None:
     tasks = BackgroundTasks(LOGGER)
 
     async def work() -> None:
-        # Only the task refers to this future: without a reference of ours both would be collected.
+        # Only the task refers to this future. Without a reference to the task, both would be collected.
         await asyncio.get_running_loop().create_future()
 
     tasks.start(work(), "work")
@@ -94,7 +94,7 @@ async def test_nothing_starts_after_close() -> None:
 
 @pytest.mark.filterwarnings("error")
 async def test_a_task_that_is_cancelled_at_once_never_begins() -> None:
-    """Its coroutine is closed too: "was never awaited" would be an error here."""
+    """Its coroutine is closed too. Otherwise, the warning "was never awaited" would fail this test."""
     tasks = BackgroundTasks(LOGGER)
     task = tasks.start(fails(ValueError()), "too early")
     task.cancel()
@@ -104,7 +104,7 @@ async def test_a_task_that_is_cancelled_at_once_never_begins() -> None:
     assert len(tasks) == 0
 
 
-async def test_the_owner_is_told_of_an_unexpected_error_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_owner_is_notified_of_unexpected_errors_only(caplog: pytest.LogCaptureFixture) -> None:
     tasks, told = BackgroundTasks(LOGGER), list[Exception]()
     tasks.start(fails(EditorGone("The editor is gone.")), "announcing", failed=told.append)
     tasks.start(fails(error := ValueError("odd")), "answering", failed=told.append)
@@ -114,7 +114,7 @@ async def test_the_owner_is_told_of_an_unexpected_error_only(caplog: pytest.LogC
     await tasks.close()
 
 
-async def test_a_round_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_round_does_not_end_the_repetition(caplog: pytest.LogCaptureFixture) -> None:
     tasks, rounds = BackgroundTasks(LOGGER), list[int]()
 
     async def look() -> None:
@@ -137,7 +137,7 @@ async def test_a_round_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixtu
 
 
 async def test_an_error_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Until a round succeeds; then it is news."""
+    """After a successful round, it is logged again."""
     tasks, rounds = BackgroundTasks(LOGGER), list[int]()
 
     async def look() -> None:

@@ -1,4 +1,4 @@
-"""A person sees every character of a text, and the letters of living languages stay readable."""
+"""Hidden characters are written out, and text in living languages stays readable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_living_languages_stay_readable(text: str) -> None:
         ("Z" + "\u0e49" * 6, "Z" + "\u0e49" * 4 + "\\u0e49\\u0e49"),
     ],
 )
-def test_tricks_are_written_out(text: str, shown: str) -> None:
+def test_hidden_characters_are_written_out(text: str, shown: str) -> None:
     assert harmless(text) == shown
 
 
@@ -60,6 +60,6 @@ def test_control_and_hidden_characters_never_pass(text: str) -> None:
         | st.sampled_from("a1 \u0301\u0336\u200c\u200d\u200b\ufe0f\u20e3\xa0\u202e😀")
     )
 )
-def test_what_is_written_out_hides_nothing_behind_it(text: str) -> None:
-    """What is shown has nothing left to be written out. The wide space is left out: it is visible, and begins paragraphs."""
+def test_written_out_text_hides_nothing(text: str) -> None:
+    """A second pass changes nothing. The wide space is not tested: it is visible, and paragraphs begin with it."""
     assert harmless(harmless(text)) == harmless(text)

@@ -1,4 +1,4 @@
-"""The last screens of the terminals are in the report of a test that failed."""
+"""Adds the last screens of all terminals to the report of a failed test."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
@@ -19,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.core.errors import Refused, UnusableFile
-from drawbridge.editors.folder import Folder
-from drawbridge.editors.folder_view import ROW_LIMIT, ROWS_LIMIT, Canvas
+from drawbridge.editors.folder import READING_SECONDS, UNATTENDED_LINES, Folder
+from drawbridge.editors.folder_view import LOG_COLUMNS, Canvas
 from drawbridge.editors.port import (
     Accepted,
     BridgeState,
@@ -243,7 +244,7 @@ class TestWhatIsDrawn:
     @given(st.text(st.characters(blacklist_categories=()), max_size=200))
     def test_no_text_of_an_agent_drives_the_terminal(self, text: str) -> None:
         canvas = Canvas(io.StringIO())
-        drawn = canvas.proposal(proposal(f"/a{text}", "", text, agent=text, note=text), text, 0)
+        drawn = canvas.page(proposal(f"/a{text}", "", text, agent=text, note=text), text, 0).text
         assert not [character for character in drawn.replace("\n", "") if drives(character)]
         assert drawn.count("\n") <= 7 + 2 * text.count("\n")
 
@@ -260,20 +261,25 @@ class TestWhatIsDrawn:
         drawn = Canvas(io.StringIO()).plain("a\x1b[31m\r\u202e\udce9\U000e0041")
         assert drawn == "a\\x1b[31m\\x0d\\u202e\\udce9\\U000e0041"
 
-    async def test_a_long_change_is_cut_and_says_so(self, tmp_path: Path) -> None:
-        new = "".join(f"line {number}\n" for number in range(100_000))
+    async def test_a_script_gets_all_of_a_long_change(self, tmp_path: Path) -> None:
+        new = "".join(f"line {number}\n" for number in range(20_000))
         async with piped(tmp_path, b"y\n") as at:
             assert await at.decided(proposal(tmp_path / "file.txt", "", new)) == [Accepted(new)]
-            assert at.log.getvalue().count("\n") < ROWS_LIMIT + 10
-            assert (
-                f"{100_000 - ROWS_LIMIT:,} more lines are hidden; press e to open the full text." in at.log.getvalue()
-            )
+            assert re.findall(r"\+ (line \d+)\n", at.log.getvalue()) == new.splitlines()
 
-    async def test_a_long_line_is_cut_and_says_so(self, tmp_path: Path) -> None:
+    async def test_a_long_line_is_continued_on_the_next(self, tmp_path: Path) -> None:
         async with piped(tmp_path, b"y\n") as at:
-            await at.decided(proposal(tmp_path / "file.txt", "", "x" * 1_000_000))
-            assert len(at.log.getvalue()) < ROW_LIMIT + 500
-            assert f"{1_000_000 - ROW_LIMIT:,} more characters" in at.log.getvalue()
+            await at.decided(proposal(tmp_path / "file.txt", "", "x" * 100_000 + "end"))
+            lines = at.log.getvalue().splitlines()
+            assert max(map(len, lines)) == LOG_COLUMNS
+            assert "".join(line[7:] for line in lines if line[5:6] == "│").removeprefix("+ ") == "x" * 100_000 + "end"
+
+    async def test_without_a_question_a_long_change_is_cut_and_says_so(self, tmp_path: Path) -> None:
+        new = "".join(f"line {number}\n" for number in range(20_000))
+        async with piped(tmp_path, None, decide="accept") as at:
+            assert await at.decided(proposal(tmp_path / "file.txt", "", new)) == [Accepted(new)]
+            assert at.log.getvalue().count("\n") < UNATTENDED_LINES + 10
+            assert "19,003 more lines not shown." in at.log.getvalue()
 
     async def test_a_terminal_without_unicode_gets_what_it_can_show(self, tmp_path: Path) -> None:
         output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
@@ -389,6 +395,102 @@ class TestWhatCountsAsAnAnswer:
         assert rig.events == []
 
 
+LONG = "".join(f"line {number}\n" for number in range(250)) + "the end\n"
+
+
+class TestPages:
+    """A proposal that is longer than the terminal is accepted only after its last page."""
+
+    async def answered(self, rig: FolderRig, answer: str) -> None:
+        """Answers, and waits for the next question."""
+        asked = rig.terminal.screen.count("[e]dit:")
+        rig.terminal.type(f"{answer}\n")
+        await until(lambda: rig.terminal.screen.count("[e]dit:") > asked, "the next question")
+
+    async def pages(self, rig: FolderRig, answer: str = "m") -> list[list[str]]:
+        """What is read, from the first page to the last: the lines above each question."""
+        await rig.until_asked()
+        while "[m]ore" in (screen := uncolored(rig.terminal.screen)).rpartition("\n")[2]:
+            assert rig.events == []
+            await self.answered(rig, answer)
+        return [page.splitlines() for page in re.split(r"\n[^\n]*\[e\]dit: (?:more|m)?\n?", screen)[:-1]]
+
+    async def test_a_change_is_not_accepted_before_its_last_page(self, rig: FolderRig) -> None:
+        rig.terminal.resize(80, 100)
+        await rig.editor.show(proposal(rig.folder / "file.txt", "", LONG))
+        for keys, left in zip(("y", "YES"), (157, 60), strict=True):
+            await rig.terminal.shows(f"{left} more lines not shown yet. [m]ore, [n]o, [e]dit: ")
+            await rig.until_asked()
+            assert "the end" not in rig.terminal.screen
+            await self.answered(rig, keys)
+            after = uncolored(rig.terminal.screen).rpartition(f"{keys}\n")[2]
+            assert after.startswith("Not accepted: parts of it have not been shown.\n")
+            await self.answered(rig, "m")
+        await rig.terminal.shows("the end")
+        await rig.accept("1")
+        assert rig.decisions == [("1", Accepted(LONG))]
+
+    @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (40, 12), (13, 30), (200, 7)])
+    async def test_each_page_fits_the_terminal_and_nothing_is_left_out(
+        self, rig: FolderRig, columns: int, lines: int
+    ) -> None:
+        new = "\n".join(("short", "", "long " * 60 + "end", "宽" * 50, "e\u0301" * 50, "\ttab\u202e", "last\n"))
+        rig.terminal.resize(columns, lines)
+        await rig.editor.show(proposal(rig.folder / f"{'name' * 20}.txt", "", new, note="Noted. " * 20))
+        pages = await self.pages(rig, "more")
+        for page in pages:
+            assert len(page) + 2 <= lines
+            assert max(map(cells, page)) < columns
+        drawn = re.sub(r"[\d│─\s]", "", "".join(line for page in pages for line in page))
+        shown = new.replace("\u202e", r"\u202e").replace("\n", "+").removesuffix("+")
+        assert re.sub(r"[\d\s]", "", f"{'name' * 20}.txt") in drawn
+        assert re.sub(r"\s", "", "Noted. " * 20) in drawn
+        assert drawn.endswith(re.sub(r"[\d\s]", "", f"+{shown}"))
+        await rig.accept("1")
+        assert rig.decisions == [("1", Accepted(new))]
+
+    async def test_enter_shows_the_next_page_and_accepts_nothing(self, rig: FolderRig) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", "", LONG[:400]))
+        assert len(await self.pages(rig, "")) > 1
+        await self.answered(rig, "")
+        assert rig.decisions == []
+        await rig.reject("1")
+
+    async def test_a_change_can_be_rejected_on_any_page(self, rig: FolderRig) -> None:
+        await rig.editor.show(proposal(rig.folder / "file.txt", "", LONG))
+        await rig.reject("1")
+        assert rig.decisions == [("1", Rejected())]
+
+    async def test_an_edited_change_begins_with_its_first_page(
+        self, rig: FolderRig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("VISUAL", "sed -i '1s/.*/edited/'")
+        await rig.editor.show(proposal(rig.folder / "file.txt", "", LONG[:300]))
+        await self.pages(rig)
+        rig.terminal.type("e\n")
+        await rig.terminal.shows("+ edited")
+        await rig.until_asked()
+        assert "[m]ore" in rig.terminal.screen.rpartition("\n")[2]
+        await self.pages(rig)
+        await rig.accept("1")
+
+    async def test_keys_of_the_first_half_second_are_not_an_answer(self, rig: FolderRig) -> None:
+        """Nor is the question visible in it, nor does a notice move what is read."""
+        loop = asyncio.get_running_loop()
+        await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
+        await rig.terminal.shows("+ four")
+        drawn = loop.time()
+        rig.terminal.type("y\n")
+        await rig.editor.notify("By the way.")
+        await rig.until_asked()
+        assert loop.time() - drawn > READING_SECONDS - 0.1
+        after = uncolored(rig.terminal.screen).partition("+ four\n")[2]
+        assert after.replace("\r", "") == f"\ny\nBy the way.\n{QUESTION}"
+        assert rig.events == []
+        await rig.reject("1")
+        assert rig.decisions == [("1", Rejected())]
+
+
 class TestEditing:
     def editor(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
         """The person's editor is a shell script; ``$1`` is the file."""
@@ -495,8 +597,16 @@ class TestEditing:
         assert rig.events == []
 
 
+def cells(line: str) -> int:
+    """The columns that a line takes on a terminal."""
+    return sum(
+        0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) == "W")
+        for character in line
+    )
+
+
 def uncolored(screen: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", screen)
+    return re.sub(r"\x1b\[[0-9;]*[ml]", "", screen)
 
 
 # Format characters that have a shape, or that words are written with.

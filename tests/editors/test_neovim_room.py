@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from drawbridge.editors.port import Accepted, Rejected
-from tests.editors.test_neovim_focus import NEW, SHOWN, proposes, screen_rig, sees
-from tests.nvim.rig import Workstation
+from tests.editors.test_neovim_focus import NEW, OLD, SHOWN, proposes, screen_rig, sees
+from tests.nvim.rig import Workstation, proposal
 from tests.programs import each_nvim
 
 SIDES = """
@@ -88,6 +88,20 @@ async def test_a_proposal_that_can_not_be_read_is_not_accepted(program: Path, tm
 
 
 @pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
+async def test_the_end_of_a_long_line_is_in_the_window(program: Path, tmp_path: Path, layout: str) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options(f"{{ diff = {{ layout = '{layout}' }}, idle_ms = 70 }}")
+        await rig.person.lua("vim.o.wrap = false")
+        await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, OLD.replace("two", f"two{' ' * 300}; THE END")))
+        await rig.person.until(SHOWN)
+        await sees(pane, "; THE END")
+        await rig.person.types(":q<CR>")
+        assert await rig.decided() == Rejected()
+        assert await rig.person.lua("return vim.wo.wrap") is False
+
+
+@pytest.mark.parametrize("program", each_nvim())
 async def test_a_tab_page_that_is_closed_is_not_given_room(program: Path, tmp_path: Path) -> None:
     async with screen_rig(program, tmp_path) as (rig, _):
         await proposes(rig)
@@ -95,6 +109,31 @@ async def test_a_tab_page_that_is_closed_is_not_given_room(program: Path, tmp_pa
         await rig.person.types(":tabclose<CR>")
         assert await rig.decided() == Rejected()
         assert "Error" not in await rig.person.lua("return vim.fn.execute('messages')")
+
+
+NOTE = "Your unsaved changes are part of this text."
+
+FLOATS = """
+return #vim.tbl_filter(function(window)
+  return vim.api.nvim_win_get_config(window).relative ~= ''
+end, vim.api.nvim_list_wins())
+"""
+
+
+@pytest.mark.parametrize("program", each_nvim())
+@pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
+@pytest.mark.parametrize("columns", [130, 80])
+async def test_a_note_covers_nothing_of_the_proposal(program: Path, tmp_path: Path, layout: str, columns: int) -> None:
+    async with screen_rig(program, tmp_path) as (rig, pane):
+        await rig.options(f"{{ diff = {{ layout = '{layout}' }}, idle_ms = 70 }}")
+        await asyncio.to_thread(pane.resize, columns, 24)
+        await rig.person.until("return vim.o.columns == ...", columns)
+        await rig.editor.show(proposal(rig.folder / "hello.txt", OLD, NEW, note=NOTE))
+        await rig.person.until(SHOWN)
+        await sees(pane, NOTE)
+        assert await rig.person.lua(FLOATS) == 0
+        await rig.person.types(":w<CR>")
+        assert await rig.decided() == Accepted(NEW)
 
 
 TERMINAL = """

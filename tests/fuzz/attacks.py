@@ -1,4 +1,4 @@
-"""Attacks on a bridge's WebSocket: bytes to send, and ways to disconnect. Reproducible from one ``Random``."""
+"""Attacks on a bridge's port: bytes to send and ways to disconnect, reproducible from one ``Random``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drawbridge.ide.tools.gemini import TOOLS as GEMINI_TOOLS
 from tests.protocols.bytes_of import close, giant_frame_head, more, ping, request, text
 
 ATTACK_SECONDS = 2.0
-"""How long one attacker stays at most."""
+"""The longest time that one attack lasts, in seconds."""
 
 TEXTS = [
     "",
@@ -40,7 +40,7 @@ METHODS += ["tools/call"] * len(METHODS)
 
 
 class Attacker:
-    """One bad peer after another, at one port, with the right token where it likes."""
+    """Attacks one port, each time over a new connection. Most attacks send the right token."""
 
     def __init__(self, port: int, token: str, random: Random) -> None:
         self._port, self._token, self._random = port, token, random
@@ -85,7 +85,7 @@ class Attacker:
 
     async def _leave(self, writer: asyncio.StreamWriter) -> None:
         match self._random.randrange(4):
-            case 0:  # with a reset
+            case 0:  # a TCP reset
                 sock = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
@@ -107,7 +107,7 @@ class Attacker:
         cuts = sorted(self._random.sample(range(len(data) + 1), min(len(data), self._random.randrange(12))))
         return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
-    # the ways
+    # kinds of attacks
 
     def _noise(self) -> bytes:
         return self._random.randbytes(self._random.choice([0, 1, 10, 1_000, 70_000]))
@@ -143,7 +143,7 @@ class Attacker:
         return self._handshake() + self._random.choice(storms)
 
     def _posts(self) -> bytes:
-        """Plain requests of the other agent, some in a session: of a former life of the bridge, or that nobody opened."""
+        """Plain requests as Gemini CLI sends them, some in a session that a previous bridge issued or that never existed."""
         requests = b""
         for _ in range(self._random.randrange(1, 10)):
             body = self._random.choice([self._message, self._message, self._gemini_call, self._noise])()
@@ -172,10 +172,10 @@ class Attacker:
         }
         return self._bend(request({**headers}, line=line, body=b"hello")) * self._random.randrange(1, 4)
 
-    # their parts
+    # parts of attacks
 
     def _bend(self, data: bytes) -> bytes:
-        """A few bytes changed, doubled, dropped or swapped for others."""
+        """Returns ``data`` with a few bytes overwritten, deleted, duplicated or inserted."""
         bent = bytearray(data)
         for _ in range(self._random.randrange(1, 6)):
             at = self._random.randrange(len(bent) + 1)

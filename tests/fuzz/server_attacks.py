@@ -1,4 +1,4 @@
-"""Attacks of a client on the agent server, most of them with the token. Reproducible from one ``Random``."""
+"""Attacks of a client on the agent server, most of them with its token, reproducible from one ``Random``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ServerAttacker(Attacker):
         return request({"Authorization": f"Bearer {self._token}"}, line="GET /ws HTTP/1.1")
 
     def _strangers_words(self) -> bytes:
-        """Without a header: the first message decides."""
+        """A connection without a token in its header, which has to authenticate with its first message."""
         first = {"type": "auth", "data": {"token": self._random.choice([self._token, "wrong", "", None, 5])}}
         words = [text(json.dumps(first)), *(text(self._message()) for _ in range(5))]
         return request({}, line="GET /ws HTTP/1.1") + b"".join(words[self._random.randrange(2) :])

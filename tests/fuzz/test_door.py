@@ -1,4 +1,4 @@
-"""A crowd of bad peers at the door of a real bridge: it lives, it leaks nothing, and a good peer is served throughout.
+"""Many bad peers attack a real bridge: it keeps running, leaks nothing, and serves a good peer throughout.
 
 ``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; pass it in as
 ``DRAWBRIDGE_TEST_SEED``.
@@ -25,12 +25,12 @@ from tests.ide.processes import Bridge, bridge
 from tests.waiting import PATIENCE, until
 
 ATTACKERS = 6
-"""At once."""
+"""The number of parallel attackers."""
 
 LONGEST_WAIT = PATIENCE
 USUAL_WAIT, SLOWER = 0.5, 20
-"""The median of a good peer's visits: so many seconds, and so many times a visit before the siege. Some milliseconds on a
-quiet machine; the attackers need its cores, too."""
+"""Limit for a good peer's median visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times a visit before the siege. It takes a few
+milliseconds on an idle machine, but the attackers use the same cores."""
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 
@@ -67,7 +67,7 @@ async def besiege(folder: Path, attacks: int) -> None:
 
 async def withstand(besieged: Bridge, path: Path, attacks: int, seed: int) -> None:
     process = psutil.Process(besieged.process.pid)
-    await siege(besieged, 100, seed - 1)  # so that everything is loaded and warm
+    await siege(besieged, 100, seed - 1)  # loads all modules and fills caches before the measurement
     async with besieged.dial() as client:
         calm = statistics.median([await seconds_of_a_visit(besieged, client, path) for _ in range(5)])
         files, memory = process.num_fds(), process.memory_info().rss
@@ -92,7 +92,7 @@ async def siege(besieged: Bridge, attacks: int, seed: int) -> None:
 
 
 async def seconds_of_a_visit(besieged: Bridge, client: ClientConnection, path: Path) -> float:
-    """How long a good peer waits: on the connection that it has, and on a new one."""
+    """Returns the seconds for which a good peer waits for answers, on its open connection and on new ones."""
     before = time.perf_counter()
     diff = {"old_file_path": str(path), "new_file_path": str(path), "new_file_contents": "x\n", "tab_name": "t"}
     assert await call(client, "openDiff", **diff) == ["DIFF_REJECTED", "t"]

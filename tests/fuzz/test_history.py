@@ -1,6 +1,6 @@
-"""Damaged and foreign logs before the reader of histories, and before the server that starts from them.
+"""The reader of histories and a starting server, given damaged and foreign logs.
 
-``make test`` runs a short campaign, ``make slow`` a long one; a failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
 
 
 def messages() -> list[tuple[Direction, dict[str, Any]]]:
-    """Each kind of record that there is, as direction and message."""
+    """Returns the direction and message of one record of each kind."""
     prompt = {"type": "user", "message": {"prompt": "Hi"}, "run_id": "r", "by": "phone", "request_id": "q"}
     line = {"type": "assistant", "message": {"content": [{"type": "text", "text": "Hello ✓"}]}, "session_id": "s"}
     said: list[tuple[Direction, dict[str, Any]]] = [
@@ -76,7 +76,7 @@ def whole() -> list[bytes]:
 
 
 def bent(value: Any, random: Random) -> Any:
-    """The same JSON with one part of it replaced, or taken out."""
+    """Returns the JSON value with one part of it replaced or removed."""
     if isinstance(value, dict) and value and random.random() < 0.85:
         name = random.choice(list(value))
         rest = {key: part for key, part in value.items() if key != name}
@@ -89,7 +89,7 @@ def bent_line(line: bytes, random: Random) -> bytes:
 
 
 def damaged(data: bytes, random: Random, *, by_hand: bool = True) -> bytes:
-    """``by_hand``: lines may also be whole and stand where they don't belong, as no disk does it."""
+    """Returns ``data`` with damage. ``by_hand``: also edits that no disk causes, such as valid lines in the wrong order."""
     for _ in range(random.randrange(1, 4)):
         at, end = sorted(random.randrange(len(data) + 1) for _ in range(2))
         data = random.choice(BY_HAND + BY_DISK if by_hand else BY_DISK)(
@@ -128,7 +128,7 @@ def _bend_one(data: bytes, random: Random) -> bytes:
 
 
 def one_line(random: Random, lines: list[bytes]) -> None:
-    """What passes for a record can be shown to a client, or is said to be none of ours; nothing else is raised."""
+    """Damages one line. A line that still parses can be shown to a client or raises ``NOT_OURS``, and no other error."""
     line = random.choice(lines)
     line = bent_line(line, random) if random.random() < 0.5 else damaged(line, random)
     record = parse(line)
@@ -143,17 +143,20 @@ def one_line(random: Random, lines: list[bytes]) -> None:
         seq, moment, event = events.read(line)
         memory.apply(event, moment, seq)
     kept = msgspec.json.encode(memory)
-    assert msgspec.json.encode(msgspec.json.decode(kept, type=records.Memory)) == kept, "it could not be read again"
+    assert msgspec.json.encode(msgspec.json.decode(kept, type=records.Memory)) == kept, (
+        "the stored memory reads back differently"
+    )
 
 
 def one_file(directory: Path, random: Random, data: bytes) -> None:
-    """Whatever is in the file: it can be opened, read, and written to. What a disk did to it is read the same ever after; where
-    lines were moved by hand, other ones may be believed once more is known.
+    """Checks that a damaged file can be opened, read and appended to.
+
+    Damage by a disk is read the same way every time. After edits by hand, an append may change which lines are accepted.
     """
     file = directory / "messages_2026-11-21_12-00-00.jsonl"
     for old in directory.iterdir():
         old.unlink()
-    if random.random() < 0.5:  # its index is there already
+    if random.random() < 0.5:  # the index of the undamaged file exists already
         file.write_bytes(data)
         open_history(directory).close()
     by_hand = random.random() < 0.5
@@ -174,7 +177,7 @@ def one_file(directory: Path, random: Random, data: bytes) -> None:
 
 
 def read(history: History) -> list[int]:
-    """In pages, forwards; and backwards, which has to be the same."""
+    """Returns the sequence numbers of all records, read forward in pages. Checks that a backward read gives the same."""
     found: list[int] = []
     page = history.read(limit=7)
     found += [record.seq for record in page.records]
@@ -198,7 +201,7 @@ def campaign(directory: Path, lines: int, files: int) -> None:
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Each damaged stretch is a warning."""
+    """Hides the warnings about damaged parts, of which there are thousands."""
     caplog.set_level(logging.CRITICAL, "drawbridge")
 
 
@@ -218,12 +221,12 @@ async def test_a_server_starts_with_a_few_of_them(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-async def test_a_server_starts_with_a_thousand_of_them(tmp_path: Path) -> None:
+async def test_a_server_starts_with_a_thousand_damaged_logs(tmp_path: Path) -> None:
     await starts(tmp_path, 1_000)
 
 
 async def starts(directory: Path, count: int) -> None:
-    """Twice with each: what it made of it the first time, it can read the second time."""
+    """Starts a server twice with each of ``count`` damaged logs: the second start reads what the first one stored."""
     data = b"\n".join(whole()) + b"\n"
     async with serving(directory) as server:
         project = await server.project(Client())
@@ -237,7 +240,7 @@ async def starts(directory: Path, count: int) -> None:
             (logs.parent / "metadata.json").write_bytes(saved)
             for _ in range(2):
                 async with serving(directory) as server:
-                    assert [one.id for one in server.core.projects] == [project], "it was taken for damaged"
+                    assert [one.id for one in server.core.projects] == [project], "the project was taken for damaged"
                     history = server.core.projects.get(project).history
                     answer = await server.does(Client(), "get_messages", project, after_seq=0, limit=1_000)
                     assert [one["seq"] for one in answer["data"]["messages"]] == read(history)

@@ -1,6 +1,6 @@
-"""A million messages, most of them wrong, through one socket of a real server: none breaks it, and nothing grows.
+"""A million messages, most of them invalid, to a real server: none crashes it, and its memory does not grow.
 
-``make test`` sends some, ``make slow`` all of them. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
+``make test`` sends 2,000 of them, ``make slow`` all. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.fuzz.server_attacks import ServerAttacker
 from tests.server.processes import Server, serving
 
 BATCH = 100
-"""Sent in one go; then all answers are read."""
+"""The number of messages that are sent before their answers are read."""
 
 NOISE = ["", "\x00", '"', "{", "}", "[" * 200, "\u2028", "1e999"]
 
@@ -35,7 +35,7 @@ async def test_no_message_breaks_the_server(tmp_path: Path, count: int) -> None:
     with seeded() as random:
         async with serving(tmp_path / "data", *flags) as server:
             process = psutil.Process(server.process.pid)
-            await campaign(server, random, 1_000)  # so that everything is loaded
+            await campaign(server, random, 1_000)  # loads all modules before the measurement
             before = process.memory_info().rss
             await campaign(server, random, count)
             assert process.memory_info().rss - before < MEMORY_GROWTH
@@ -44,7 +44,7 @@ async def test_no_message_breaks_the_server(tmp_path: Path, count: int) -> None:
 
 
 async def campaign(server: Server, random: Random, count: int) -> None:
-    """Nobody's project is named: what runs do is the sieges' part."""
+    """Sends ``count`` messages, none for an existing project. Runs are part of the sieges in ``test_server``."""
     attacker = ServerAttacker(0, server.token, random, ["proj_0123456789abcdef"], "/nowhere")
     sent = 0
     while sent < count:
@@ -55,8 +55,10 @@ async def campaign(server: Server, random: Random, count: int) -> None:
                 while sent < count:
                     await batch(socket, [damaged(attacker._message(), random) for _ in range(BATCH)], sent)
                     sent += BATCH
-            except ConnectionClosed:  # some messages end it, with the reason in the close
-                assert socket.close_code not in (None, 1006, 1011), "it was not cut off, and no fault of ours"
+            except ConnectionClosed:  # some messages end the connection, with a reason in the close frame
+                assert socket.close_code not in (None, 1006, 1011), (
+                    "the connection ended abnormally or with an internal error"
+                )
                 sent += BATCH
 
 

@@ -1,4 +1,4 @@
-"""A crowd of bad clients at a real agent server: it lives, it leaks nothing, and good ones are served throughout.
+"""Many bad clients attack a real agent server: it keeps running, leaks nothing, and serves good clients throughout.
 
 ``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed; pass it in as
 ``DRAWBRIDGE_TEST_SEED``.
@@ -22,12 +22,12 @@ from tests.server.wire_client import WireClient
 from tests.waiting import PATIENCE, until
 
 ATTACKERS = 6
-"""At once."""
+"""The number of parallel attackers."""
 
 LONGEST_WAIT = PATIENCE
 USUAL_WAIT, SLOWER = 1.0, 20
-"""The median of a good client's visits: so many seconds, and so many times a visit before the siege. The attackers and their
-runs need the machine's cores, too."""
+"""Limit for a good client's median visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times a visit before the siege. The attackers
+and their runs use the same cores."""
 
 MEMORY_GROWTH = 96 * 1024 * 1024
 
@@ -67,11 +67,11 @@ async def withstand(besieged: Server, roots: Path, attacks: int, seed: int) -> N
         good = await created(client, roots / "good")
         await client.ask("project_join", project_id=good)
         bad = await created(client, roots / "bad")
-        await siege(besieged, 60, seed - 1, [bad], roots)  # so that everything is loaded and warm
+        await siege(besieged, 60, seed - 1, [bad], roots)  # loads all modules and fills caches before the measurement
         visits, files = [], 0
         for _ in range(5):
             visits.append(await seconds_of_a_visit(besieged, client, good))
-            files = max(files, files_apart_from_agents(process))  # what a run has opened may still be closing
+            files = max(files, files_apart_from_agents(process))  # files that a run has opened may still be closing
         calm, memory = statistics.median(visits), process.memory_info().rss
         besieging = asyncio.create_task(siege(besieged, attacks, seed, [bad], roots))
         waits = []
@@ -106,7 +106,7 @@ async def siege(besieged: Server, attacks: int, seed: int, projects: list[str], 
 
 
 async def seconds_of_a_visit(besieged: Server, client: WireClient, project: str) -> float:
-    """How long a good client waits: on the connection that it has, and on a new one."""
+    """Returns the seconds for which a good client waits for answers, on its open connection and on a new one."""
     before = time.perf_counter()
     assert (await client.ask("health_check"))["type"] == "health"
     answer = await client.ask("execute", {"prompt": "/quick"}, project)

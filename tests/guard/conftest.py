@@ -1,4 +1,4 @@
-"""A guard with a state directory and a place for editors' sockets of its own."""
+"""A guard with its own state directory and its own directory for the sockets of editors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .editors import Editor, File
 
 HASH = "0123456789abcdef" * 4
 PATIENCE = 3_000
-"""Milliseconds that editors have here, where the machine may be busy with other tests; less where one is hung."""
+"""Milliseconds that editors have to answer, long because other tests may keep the machine busy."""
 
 
 class Guard(contextlib.ExitStack):
-    """``drawbridge hook`` without a process, and the editors that it finds."""
+    """``drawbridge hook``, run in the test's own process, and the editors that it finds."""
 
     def __init__(self, sockets: Path) -> None:
         super().__init__()
@@ -38,18 +38,18 @@ class Guard(contextlib.ExitStack):
         return self.enter_context(Editor(self.socket("vscode-"), files, **options))
 
     def socket(self, kind: str = "") -> Path:
-        """A name for one more editor's socket; no process has such an id."""
+        """A path for another editor's socket. No process has the process ID in its name."""
         self._editors += 1
         return self.sockets / f"{HASH}-{kind}{2**22 + self._editors}.sock"
 
     def say(self, payload: dict[str, Any] | bytes, **settings: Any) -> dict[str, Any]:
-        """What the agent is told."""
+        """The hook's answer to the agent."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         answer: dict[str, Any] = json.loads(hook.answer(data, cast("Settings", self.settings | settings), os.environb))
         return answer
 
     def denial(self, payload: dict[str, Any] | bytes, **settings: Any) -> str:
-        """The reason of the denial, which it has to be; "" for no opinion."""
+        """The reason of the hook's denial, or "" if the hook has no opinion; any other answer fails the test."""
         return decision(self.say(payload, **settings), "deny")
 
     @property
@@ -60,7 +60,7 @@ class Guard(contextlib.ExitStack):
 
 
 def decision(answer: dict[str, Any], expected: str) -> str:
-    """The reason that goes with the ``expected`` decision, in the words of Claude Code and Codex; "" for no opinion."""
+    """The reason given with the ``expected`` decision, in the format of Claude Code and Codex; "" for no opinion."""
     if answer == {}:
         return ""
     output = answer["hookSpecificOutput"]
@@ -75,7 +75,7 @@ def decision(answer: dict[str, Any], expected: str) -> str:
 def guard(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     for name in ("TEXT_DEADLINE", "NOTICE_DEADLINE"):
         monkeypatch.setattr(unsaved, name, PATIENCE)
-    sockets = home.parent / "s"  # with a long name in it: a path of 103 bytes at most
+    sockets = home.parent / "s"  # short, because the socket's path may have 103 bytes at most
     sockets.mkdir()
     with Guard(sockets) as guard:
         yield guard

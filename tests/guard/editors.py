@@ -1,6 +1,6 @@
-"""Editors that are none: unix sockets of this process that speak as Neovim or VS Code do, and behave as they are told.
+"""Fake editors: Unix sockets in this process that use Neovim's or VS Code's protocol and behave as a test says.
 
-Nothing of an editor is in them but the state that a test gives them, and what they were asked and told.
+They have only the state that a test gives them, and record the requests that they receive.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from drawbridge.guard import neovim
 Params: TypeAlias = dict[str, Any]
 File: TypeAlias = dict[str, Any]
 Manner: TypeAlias = Callable[[bytes, bytes], Iterator[bytes]]
-"""What is sent, piece by piece, given the answer to ``nvim_get_mode`` (of VS Code: nothing) and the real one."""
+"""How an editor answers: yields what is sent, piece by piece, given the answer to ``nvim_get_mode`` (empty for VS Code)
+and the answer to the request itself."""
 
 MODE = msgpack.packb([1, 1, None, {"mode": "n", "blocking": False}])
 BLOCKED = msgpack.packb([1, 1, None, {"mode": "r", "blocking": True}])
 A_NOTIFICATION = msgpack.packb([2, "redraw", [["grid_line", 1, "text", {"a": None, "b": -1.5}]]])
 LATE = 0.03
-"""Seconds: more than no time, less than any deadline."""
+"""A delay in seconds that is shorter than any deadline."""
 LONG = 0.25
-"""Seconds: more than a short deadline, less than the patience with an editor at work."""
+"""A delay in seconds: longer than a short deadline, shorter than the wait for an editor that works on a request."""
 
 
 def plainly(mode: bytes, answer: bytes) -> Iterator[bytes]:
@@ -48,38 +49,38 @@ def late(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def at_work(mode: bytes, answer: bytes) -> Iterator[bytes]:
-    """What it was asked to do takes longer than a deadline, as a test has it."""
+    """Carries out the request, but takes longer than a short deadline."""
     yield mode
     time.sleep(LONG)
     yield answer
 
 
 def between_notifications(mode: bytes, answer: bytes) -> Iterator[bytes]:
-    """Neovim tells everybody something now and then."""
+    """Sends notifications between its answers, as Neovim may at any time."""
     yield A_NOTIFICATION + mode[:2]
     yield mode[2:] + A_NOTIFICATION[:5]
     yield A_NOTIFICATION[5:] + answer
 
 
 def at_a_prompt(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
-    """ "Press ENTER": only ``nvim_get_mode`` is answered."""
+    """Shows a "Press ENTER" prompt: it answers only ``nvim_get_mode``."""
     yield BLOCKED
 
 
 def at_a_short_prompt(_mode: bytes, answer: bytes) -> Iterator[bytes]:
-    """A pending operator: it is blocked, and answers all the same."""
+    """Has a pending operator: it reports that it is blocked, but answers all the same."""
     yield BLOCKED
     time.sleep(LATE)
     yield answer
 
 
 def silent(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
-    """Reads, and says nothing: it was stopped with Ctrl-Z, or computes."""
+    """Reads the request but sends nothing: it was stopped with Ctrl-Z, or is computing."""
     yield from ()
 
 
 def busy(mode: bytes, _answer: bytes) -> Iterator[bytes]:
-    """It is alive, but what it was asked to do takes too long."""
+    """Is alive, but never finishes what it was asked to do."""
     yield mode
 
 
@@ -94,7 +95,7 @@ def hanging_up_halfway(mode: bytes, answer: bytes) -> Iterator[bytes]:
 
 
 def saying(data: bytes) -> Manner:
-    """Those bytes, whatever it was asked."""
+    """An editor that sends ``data``, whatever it was asked."""
 
     def manner(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
         yield data
@@ -103,10 +104,10 @@ def saying(data: bytes) -> Manner:
 
 
 class Editor:
-    """One editor behind one socket. A context manager; ``files`` by absolute path, as ``snapshot`` is to tell them.
+    """One editor behind one socket. A context manager. ``files`` maps absolute paths to what ``snapshot`` returns for them.
 
-    ``answers`` go before what it would say by itself: a method's result, or a function of its parameters. A ``fresh``
-    Neovim was never asked before, and has to be given the Lua.
+    ``answers`` replace its usual answers: for each method a result, or a function of its parameters. A ``fresh`` Neovim has
+    never been asked before, so it must be sent the Lua code first.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class Editor:
 
     @property
     def told(self) -> list[str]:
-        """The notices that the person saw."""
+        """The notices that the editor has shown to the user."""
         return [params["message"] for method, params in self.asked if method == "send_message"]
 
     def params_of(self, method: str) -> list[Params]:
@@ -242,7 +243,7 @@ class Editor:
 
 
 def deaf(_mode: bytes, _answer: bytes) -> Iterator[bytes]:
-    """Accepts and never reads a byte."""
+    """Accepts connections but never reads a byte."""
     yield b""
 
 

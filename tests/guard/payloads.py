@@ -1,4 +1,4 @@
-"""What agents hand to a hook: recorded from the real ones (``record_hooks.py``), or as they would send it."""
+"""What agents send to a hook: recorded from real agents (``record_hooks.py``), or changed as they would send it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ A = "/ws/a.py"
 """The file that the recorded sessions are about."""
 
 KEPT = {"modified": True, "current": True, "visible": True}
-"""A file in an editor that an agent must not change."""
+"""The state of an open file with unsaved work, which an agent must not change."""
 
 
 @functools.cache
 def _sessions() -> dict[str, list[Payload]]:
-    """What was recorded, by agent."""
+    """The recorded payloads by agent."""
     sessions: dict[str, list[Payload]] = {}
     for transcript in sorted(TRANSCRIPTS.glob("*.jsonl")):
         head, *payloads = map(json.loads, transcript.read_text().splitlines())
@@ -34,7 +34,7 @@ def all_recorded() -> list[tuple[str, Payload]]:
 
 
 def recorded(agent: str, event: str, tool: str | None = None, **tool_input: Any) -> Payload:
-    """A copy of the first recorded one of that kind; with ``tool_input``, what the tool is called with is changed."""
+    """A copy of the first recorded payload of that kind. ``tool_input`` changes the tool's arguments."""
     for payload in _sessions()[agent]:
         if payload["hook_event_name"] == event and payload.get("tool_name") == tool:
             copy: Payload = json.loads(json.dumps(payload))
@@ -45,15 +45,15 @@ def recorded(agent: str, event: str, tool: str | None = None, **tool_input: Any)
 
 
 def edit(path: str = A) -> Payload:
-    """Claude Code is about to edit a file."""
+    """The payload of Claude Code when it is about to edit a file."""
     return recorded("claude", "PreToolUse", "Edit", file_path=path)
 
 
 def edited(path: str = A) -> Payload:
-    """Claude Code has edited a file."""
+    """The payload of Claude Code when it has edited a file."""
     return recorded("claude", "PostToolUse", "Edit", file_path=path)
 
 
 def bash(command: str) -> Payload:
-    """Claude Code is about to run a command in /ws."""
+    """The payload of Claude Code when it is about to run a command in /ws."""
     return recorded("claude", "PreToolUse", "Bash", command=command)

@@ -33,7 +33,7 @@ class Ended(NamedTuple):
 
     @property
     def answer(self) -> Any:
-        """What the agent reads, which is all there is."""
+        """The answer that the agent reads. Fails if the hook printed anything else or failed."""
         assert (self.code, self.errors) == (0, "")
         assert self.output.endswith(b"\n")
         assert self.output.count(b"\n") == 1
@@ -41,7 +41,7 @@ class Ended(NamedTuple):
 
 
 def fast_form(directory: Path, settings: Mapping[str, object]) -> list[str]:
-    """An isolated interpreter without ``site``, and a few lines that import what is cached."""
+    """The command of an isolated interpreter without ``site``, which runs a few lines that import cached modules."""
     stub = directory / "claude.py"
     stub.write_text(STUB.format(source=SOURCE, settings=settings))
     return [sys.executable, "-I", "-S", "-c", LOADER, str(stub)]
@@ -56,7 +56,7 @@ def as_json(payload: dict[str, Any]) -> bytes:
 
 
 def run(words: list[str], data: bytes | dict[str, Any] | None, **options: Any) -> Ended:
-    """Stdin is closed if ``data`` is None."""
+    """Run a command with ``data`` as its standard input, which is empty if ``data`` is None."""
     given = as_json(data) if isinstance(data, dict) else data
     done = subprocess.run(words, input=given, capture_output=True, timeout=PATIENCE, **options, env=os.environ)
     return Ended(done.returncode, done.stdout, done.stderr.decode())

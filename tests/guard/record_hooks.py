@@ -1,12 +1,13 @@
-"""Records what the real agents hand to a hook, into ``tests/transcripts/hooks``::
+"""Records what the real agents send to a hook, into ``tests/transcripts/hooks``::
 
     python -m tests.guard.record_hooks claude gemini codex
 
-Each agent works in a folder and a home of its own, its model is a stub on 127.0.0.1 that has a few tools called, and its
-hooks append what they read to a file. The first line of a transcript says what and when, each other is one payload,
-in the order of the calls. The folder is shown as ``/ws``; where the agent keeps its own record is not shown.
+Each agent has its own directory and home. Its model is a stub on 127.0.0.1 that calls a few tools, and its hooks append
+what they read to a file. The first line of a transcript contains the agent, its version and the date; every other line is
+one payload, in the order of the calls. The directory is replaced by ``/ws``, and the path of the agent's own transcript
+by a made-up one.
 
-Claude Code and Gemini CLI are those of ``tests/programs.py``; Codex is the ``codex`` on PATH (npm's ``@openai/codex``).
+Claude Code and Gemini CLI come from ``tests/programs.py``; Codex is the ``codex`` on ``PATH`` (npm's ``@openai/codex``).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ NOTEBOOK = {
 
 
 class Place:
-    """An agent's home and folder, and the command that its hooks run."""
+    """An agent's home and working directory, and the command that its hooks run."""
 
     def __init__(self, base: Path) -> None:
         self.base, self.home, self.folder = base, base / "home", base / "ws"
@@ -96,7 +97,7 @@ class Place:
 
 
 def claude(place: Place) -> str:
-    """One-shot, and then a session in a terminal: only that one watches files."""
+    """Record a one-shot run, then a session in a terminal, since only a session watches files. Returns the version."""
     program, a = str(programs.claude()), place.folder / "a.py"
     events = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart", "CwdChanged")
     settings = {"permissions": {"defaultMode": "acceptEdits", "allow": ["Bash"]}, "hooks": place.hooks(*events)}
@@ -124,7 +125,7 @@ def claude(place: Place) -> str:
         def noticed() -> bool | None:
             if (
                 time.time() - a.stat().st_mtime > 2
-            ):  # it starts watching after a moment, then waits for the session to end
+            ):  # the CLI begins to watch only after a moment, so the file is written again every 2 s until it notices
                 a.write_text("one = 1\n")
             return any(payload["hook_event_name"] == "FileChanged" for payload in place.payloads()) or None
 
@@ -134,7 +135,7 @@ def claude(place: Place) -> str:
 
 
 def asking_claude(place: Place) -> None:
-    """A session in a terminal that asks the person, who takes a while over the first question."""
+    """Record a session in a terminal that asks the user, who takes a while to answer the first question."""
     question = {"question": "Which?", "header": "One", "multiSelect": False}
     question["options"] = [{"label": label, "description": label} for label in ("Left", "Right")]
     events = ("PermissionRequest", "Notification", "Stop", "SessionEnd")
@@ -217,7 +218,7 @@ def _exec(call: str, **arguments: str) -> dict[str, Any]:
 
 
 def _responses(turns: list[dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
-    """The Responses API: one item a turn."""
+    """A handler for the Responses API that answers each request with the next item of ``turns``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -234,7 +235,7 @@ def _responses(turns: list[dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode())
 
         def log_message(self, *_: object) -> None:
-            """Silent."""
+            """Log nothing."""
 
     return Handler
 

@@ -1,4 +1,4 @@
-"""After a call: what is on disk is shown, what is not saved is left alone, and both sides hear of it."""
+"""After a call: editors show what is on disk, unsaved text is left alone, and both the agent and the user learn of it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STILL: dict[str, Any] = {"success": True, "reloaded": [], "kept": [{"name": A, "
 
 
 def context(answer: dict[str, Any]) -> str:
-    """What the agent is told; "" for nothing."""
+    """The context that the answer gives to the agent; "" if there is none."""
     text: str = answer["hookSpecificOutput"]["additionalContext"] if answer else ""
     return text
 
 
-def test_after_an_edit_every_editor_reads_that_file_anew(guard: Guard) -> None:
+def test_after_an_edit_every_editor_reloads_that_file(guard: Guard) -> None:
     asked = [guard.neovim({A: {}}, pid=1), guard.neovim({}, pid=2), guard.vscode({A: {}}, pid=3)]
     assert guard.say(edited()) == {}
     place = os.environ["XDG_STATE_HOME"]
@@ -44,15 +44,15 @@ def test_after_an_edit_every_editor_reads_that_file_anew(guard: Guard) -> None:
     ],
     ids=["a command", "a command that failed", "a watched file"],
 )
-def test_after_anything_else_whatever_has_changed(guard: Guard, payload: Payload) -> None:
-    """Without a name the editor tells what it could not reload only once."""
+def test_after_a_command_every_changed_file_is_reloaded(guard: Guard, payload: Payload) -> None:
+    """The request names no file, so the editor reports each file that it kept only once."""
     neovim = guard.neovim({A: {}})
     assert guard.say(payload) == {}
     [params] = neovim.params_of("refresh_buffer")
     assert set(params) == {"backups"} | ({"watched"} if payload["hook_event_name"] == "FileChanged" else set())
 
 
-def test_after_a_read_nothing(guard: Guard) -> None:
+def test_after_a_read_no_editor_is_asked(guard: Guard) -> None:
     neovim = guard.neovim({A: {}})
     assert guard.say(recorded("claude", "PostToolUse", "Read")) == {}
     assert neovim.asked == []
@@ -81,8 +81,8 @@ def test_who_has_changed_a_watched_file_is_not_known(guard: Guard) -> None:
     assert neovim.told == ["a.py changed on disk; your text was not touched"]
 
 
-def test_after_a_command_the_agent_is_informed_of_what_the_person_was_notified_of_before(guard: Guard) -> None:
-    """The event of a watched file may come first: the command still runs, or its end is late."""
+def test_after_a_command_the_agent_learns_of_an_earlier_notice(guard: Guard) -> None:
+    """The event of a watched file may arrive before the event at the end of the command."""
     noticed = STILL["kept"][0] | {"notified": True}
     neovim = guard.neovim({A: KEPT}, answers={"refresh_buffer": STILL | {"kept": [noticed]}})
     told = context(guard.say(recorded("claude", "PostToolUse", "Bash")))
@@ -101,7 +101,7 @@ def test_a_vs_code_with_two_folders_tells_it_once(guard: Guard) -> None:
     assert len(both[0].told + both[1].told) == 1
 
 
-def test_what_the_editor_could_not_read_is_for_the_person(guard: Guard) -> None:
+def test_a_file_that_can_not_be_shown_is_reported_to_the_user(guard: Guard) -> None:
     kept = {"name": A, "lines": 3, "reason": "it is larger than 16 MB"}
     neovim = guard.neovim({A: {}}, answers={"refresh_buffer": STILL | {"kept": [kept]}})
     assert guard.say(edited()) == {}
@@ -121,7 +121,7 @@ def test_nonsense_afterwards_is_nothing(guard: Guard, nonsense: Any) -> None:
 ERROR = {"line": 3, "severity": "error", "message": "no\n  such  name", "source": "pyright", "code": "x"}
 
 
-def test_what_an_edit_made_worse_is_told(guard: Guard) -> None:
+def test_new_diagnostics_after_an_edit_are_reported(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [ERROR, ERROR], "pending": True}})
     guard.say(edit())
     assert context(guard.say(edited())) == (
@@ -143,13 +143,13 @@ def test_a_language_server_is_waited_for(guard: Guard, monkeypatch: pytest.Monke
     assert len(asked) == 3
 
 
-def test_but_not_for_long(guard: Guard) -> None:
+def test_a_language_server_is_not_waited_for_long(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [], "pending": True}})
     assert guard.say(edited()) == {}
     assert 2 <= neovim.methods.count("diagnostics") <= 14
 
 
-def test_only_after_an_edit_and_only_if_wanted(guard: Guard) -> None:
+def test_diagnostics_come_only_after_an_edit_and_if_set(guard: Guard) -> None:
     neovim = guard.neovim({A: {}}, answers={"diagnostics": {"new": [ERROR], "pending": False}})
     assert guard.say(recorded("claude", "PostToolUse", "Bash")) == {}
     assert guard.say(edited(), diagnostics=False) == {}
@@ -158,14 +158,14 @@ def test_only_after_an_edit_and_only_if_wanted(guard: Guard) -> None:
     assert neovim.params_of("snapshot")[0]["remember"] is False
 
 
-def test_an_agent_that_is_connected_as_an_ide_hears_of_them_from_there(guard: Guard) -> None:
+def test_an_agent_connected_to_the_editor_gets_no_diagnostics(guard: Guard) -> None:
     connected = {"editor": "Neovim 0.12.4", "pid": 1, "files": [], "connected": [os.getppid(), "x", None]}
     answers = {"diagnostics": {"new": [ERROR], "pending": False}}
     guard.neovim({A: {}}, answers=answers | {"snapshot": connected})
     assert guard.say(edited()) == {}
 
 
-def test_very_many_are_cut(guard: Guard) -> None:
+def test_a_long_list_of_diagnostics_is_cut(guard: Guard) -> None:
     many = [ERROR | {"line": line, "message": "x" * 5_000} for line in range(100)]
     guard.neovim({A: {}}, answers={"diagnostics": {"new": many, "pending": False}})
     told = context(guard.say(edited()))
@@ -183,7 +183,7 @@ def project(tmp_path: Path) -> Path:
 
 
 class Merging:
-    """A buffer with unsaved changes of project/a.py, in an editor that can merge."""
+    """A buffer with unsaved changes to project/a.py, in an editor that can merge."""
 
     def __init__(self, project: Path, text: str, *, refuses: str = "", typed: str = "") -> None:
         self.file = project / "a.py"
@@ -215,7 +215,7 @@ def bases() -> list[Path]:
 
 
 def write_and_tell(guard: Guard, file: Path, written: str, **settings: Any) -> dict[str, Any]:
-    """The agent's edit of the file, from the question to what it hears afterwards."""
+    """One edit of the agent: the call before it, the write itself, and the call after it, whose answer is returned."""
     assert guard.say(edit(str(file)), answer="merge", **settings) == {}
     [base] = bases()
     assert base.stat().st_mode & 0o777 == 0o600
@@ -282,16 +282,14 @@ def test_what_can_not_be_merged_later_is_denied_now(guard: Guard, project: Path,
     assert bases() == []
 
 
-def test_what_its_editor_has_as_no_text_is_denied_too(guard: Guard, project: Path) -> None:
-    """A notebook in VS Code, say."""
+def test_a_file_that_is_not_open_as_text_is_denied(guard: Guard, project: Path) -> None:
+    """For example, a notebook in VS Code."""
     vscode = guard.vscode({str(project / "a.py"): KEPT}, answers={"buffer_text": {"text": None}})
     assert "The change can't be merged later here." in guard.denial(edit(str(project / "a.py")), answer="merge")
     assert len(vscode.told) == 1
 
 
-def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_merging(
-    guard: Guard, project: Path
-) -> None:
+def test_an_unmergeable_file_behind_others_is_let_through(guard: Guard, project: Path) -> None:
     file = project / "a.py"
     file.write_bytes(b"")
     guard.neovim({str(file): {"modified": True}})
@@ -299,8 +297,8 @@ def test_what_can_not_be_merged_and_is_not_worked_on_is_let_through_as_without_m
     assert "The change can't be merged later here." in guard.denial(edit(str(file)), answer="merge", policy="any")
 
 
-def test_without_what_the_file_held_before_nothing_is_merged(guard: Guard, project: Path) -> None:
-    """The hook for the time before was not called, or by another version of the agent."""
+def test_without_the_previous_text_nothing_is_merged(guard: Guard, project: Path) -> None:
+    """The hook before the edit was not called, or was called by another version of the agent."""
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     told = context(guard.say(edited(str(buffer.file)), answer="merge"))
@@ -317,7 +315,7 @@ def test_calls_of_two_sessions_are_not_mixed_up(guard: Guard, project: Path) -> 
     assert len(bases()) == 3
 
 
-def test_what_was_kept_for_a_call_that_never_ended_goes_after_a_day(guard: Guard, project: Path) -> None:
+def test_the_base_of_an_unfinished_call_is_deleted_after_a_day(guard: Guard, project: Path) -> None:
     buffer = Merging(project, "mine\n")
     guard.neovim({str(buffer.file): KEPT}, answers=buffer.answers)
     guard.say(edit(str(buffer.file)), answer="merge")
@@ -338,7 +336,7 @@ def test_directories_above_the_copies_are_private_too(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         made = Path(state.directory({b"HOME": os.fsencode(tmp_path)}, "guard", "copies"))
-        assert os.umask(0) == 0, "the umask is as it was"
+        assert os.umask(0) == 0, "the umask has changed"
     finally:
         os.umask(before)
     while made != tmp_path:

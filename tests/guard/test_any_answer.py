@@ -1,4 +1,4 @@
-"""Whatever JSON one editor answers, the agent gets an answer, and another editor's unsaved work is kept all the same."""
+"""Whatever JSON one editor sends, the agent gets an answer, and the unsaved work in another editor stays protected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All editors are asked at once, and none of them can hold up an agent: not hung, not at a prompt, not with nonsense."""
+"""All editors are asked at once, and none can hold up an agent: not one that hangs, is at a prompt or sends nonsense."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .editors import Editor
 from .payloads import KEPT, A, edit, edited, recorded
 
 DEADLINE = 400
-"""Milliseconds."""
+"""Milliseconds that editors have to answer."""
 
 
 @contextlib.contextmanager
 def between(least: float, most: float) -> Iterator[None]:
-    """Seconds; ``most`` is well below what it would take if it went wrong, since the machine may be busy."""
+    """Fail unless the body takes from ``least`` to ``most`` seconds. The machine may be busy, so ``most`` is generous."""
     began = time.monotonic()
     yield
     took = time.monotonic() - began
@@ -42,7 +42,7 @@ def between(least: float, most: float) -> Iterator[None]:
         editors.at_a_short_prompt,
     ],
 )
-def test_whoever_answers_is_heard_however_the_answer_comes(
+def test_an_answer_of_neovim_is_read_however_it_is_sent(
     guard: Guard, manner: editors.Manner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ask, "BLOCKED_GRACE", 3)
@@ -51,7 +51,7 @@ def test_whoever_answers_is_heard_however_the_answer_comes(
 
 
 @pytest.mark.parametrize("manner", [editors.plainly, editors.byte_by_byte, editors.late])
-def test_so_is_a_vs_code(guard: Guard, manner: editors.Manner) -> None:
+def test_an_answer_of_vs_code_is_read_however_it_is_sent(guard: Guard, manner: editors.Manner) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit())
 
@@ -141,13 +141,13 @@ VSCODE_WRONG = {
 
 
 @pytest.mark.parametrize(("manner", "problem"), VSCODE_WRONG.values(), ids=VSCODE_WRONG.keys())
-def test_so_is_a_vs_code_that_gives_none(guard: Guard, manner: editors.Manner, problem: str) -> None:
+def test_a_vs_code_without_a_valid_answer_is_unknown(guard: Guard, manner: editors.Manner, problem: str) -> None:
     guard.vscode({A: KEPT}, manner=manner)
     assert guard.denial(edit(), deadline=60 if manner is editors.silent else 2_000, unknown="deny")
     assert problem in guard.log[0]
 
 
-def test_one_at_a_prompt_costs_its_grace_and_not_the_deadline(guard: Guard) -> None:
+def test_an_editor_at_a_prompt_costs_less_than_the_deadline(guard: Guard) -> None:
     guard.neovim({A: KEPT}, manner=editors.at_a_prompt)
     with between(ask.BLOCKED_GRACE, 1):
         assert guard.say(edit(), deadline=5_000) == {}
@@ -162,7 +162,7 @@ def test_three_hung_editors_cost_one_deadline_and_the_living_are_heard(guard: Gu
     assert len(guard.log) == len(hung) + 1
 
 
-def test_one_that_takes_no_more_connections_is_unknown_at_once(guard: Guard) -> None:
+def test_an_editor_that_accepts_no_connections_is_unknown(guard: Guard) -> None:
     path = guard.socket()
     with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as fillers:
         listening.bind(str(path))
@@ -188,7 +188,7 @@ def test_an_answer_of_megabytes_is_read_whole(guard: Guard) -> None:
 
 
 def test_an_editor_at_work_on_a_reload_is_waited_for_a_hung_one_is_not(guard: Guard) -> None:
-    """A Neovim that was stopped (Ctrl-Z) must not cost seconds after every call of a tool."""
+    """A Neovim that was stopped with Ctrl-Z must not cost seconds after every tool call."""
     for manner in (editors.silent, editors.deaf, editors.at_a_prompt):
         guard.neovim(manner=manner)
     with between(0.06, 1):
@@ -211,7 +211,7 @@ def test_a_hung_editor_costs_one_deadline_after_a_patch_of_many_files(guard: Gua
     ]  # fmt: skip
 
 
-def test_who_has_gone_is_not_asked(guard: Guard) -> None:
+def test_an_editor_that_has_ended_is_not_asked(guard: Guard) -> None:
     with Editor(guard.socket(), {A: KEPT}) as neovim:
         pass
     assert not neovim.path.exists()
@@ -219,17 +219,17 @@ def test_who_has_gone_is_not_asked(guard: Guard) -> None:
     assert guard.log == []
 
 
-# What another editor may have is no less unknown for what one is known to have.
+# One editor answers and another does not: what the second one has open stays unknown.
 
 
 def stuck_beside(guard: Guard, files: dict[str, editors.File], **options: Any) -> editors.Editor:
-    """An editor that answers, beside one that waits at a prompt."""
+    """An editor that answers, beside another one that waits at a prompt."""
     guard.neovim(manner=editors.at_a_prompt, pid=1)
     return guard.neovim(files, pid=2, **options)
 
 
 @pytest.mark.parametrize("unknown", ["ask", "deny"])
-def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unknown: str) -> None:
+def test_editors_with_the_file_show_why_the_agent_waits(guard: Guard, unknown: str) -> None:
     neovim, without = stuck_beside(guard, {A: {}}), guard.neovim({}, pid=3)
     assert "could not find out in time" in decision(guard.say(edit(), unknown=unknown), unknown)
     said = {"ask": "asks to change", "deny": "can't change"}[unknown]
@@ -238,7 +238,7 @@ def test_who_shows_the_file_hears_why_the_agent_stands_still(guard: Guard, unkno
 
 
 @pytest.mark.parametrize("answer", ["ask", "wait", "save", "merge"])
-def test_nothing_goes_on_where_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
+def test_nothing_is_saved_when_the_unknown_is_denied(guard: Guard, tmp_path: Path, answer: str) -> None:
     file = tmp_path / "a.py"
     file.write_text("one\n")
     neovim = stuck_beside(guard, {str(file): KEPT})

@@ -1,4 +1,4 @@
-"""Whatever an agent hands over: JSON and exit code 0 for it, one line in the log, and nothing else anywhere."""
+"""Whatever an agent sends, it gets JSON and exit code 0; the log gets one line, and nothing else is written anywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = b'{"hook_event_name": "PreToolUse", "tool_name": "' + b"x" * 10_000_000 
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    """An edit with other values; None takes one away."""
+    """The payload of an edit with some values changed. None removes a value."""
     payload = edit() | changes
     return {key: value for key, value in payload.items() if value is not None}
 
@@ -59,7 +59,7 @@ BAD: dict[str, tuple[bytes | dict[str, Any], str]] = {
 
 @pytest.fixture
 def nothing_else_is_written(home: Path) -> Iterator[None]:
-    """Nothing but the log, in all of the home."""
+    """Fails if the test has written anything but the log in its home directory."""
     yield
     written = [path for path in home.rglob("*") if not path.is_dir()]
     assert [path for path in written if path.name != "guard.log"] == []
@@ -111,7 +111,7 @@ def test_with_fail_closed_it_is_denied_where_there_may_be_something_to_deny(
     ],
     ids=["after", "after with no input", "changed", "a prompt cut short", "too large a start"],
 )
-def test_what_is_no_question_is_never_answered_with_a_denial(guard: Guard, data: bytes | dict[str, Any]) -> None:
+def test_only_events_before_a_call_are_denied(guard: Guard, data: bytes | dict[str, Any]) -> None:
     assert guard.say(data, fail="closed") == {}
 
 
@@ -121,7 +121,7 @@ def test_a_word_in_a_files_text_does_not_open_what_is_closed(guard: Guard) -> No
 
 
 @pytest.mark.parametrize("path", ["/ws/a\0.py", "/ws/a\n.py", "a\0.py", "\n", "/ws/\ud800.py"])
-def test_a_path_that_is_none_is_denied_with_the_reason(guard: Guard, path: str) -> None:
+def test_an_invalid_path_is_denied_with_the_reason(guard: Guard, path: str) -> None:
     neovim = guard.neovim({A: KEPT})
     assert "incomplete character. Nothing was written; use a path without it" in guard.denial(edit(path))
     assert guard.say(edited(path)) == {}
@@ -142,7 +142,7 @@ def test_a_path_that_is_none_is_denied_with_the_reason(guard: Guard, path: str) 
     ],
     ids=lambda value: value if isinstance(value, str) else value["tool_name"],
 )
-def test_so_it_is_for_every_agent_and_tool(guard: Guard, agent: str, payload: dict[str, Any]) -> None:
+def test_an_invalid_path_is_denied_for_every_agent_and_tool(guard: Guard, agent: str, payload: dict[str, Any]) -> None:
     neovim = guard.neovim({A: KEPT})
     answer = guard.say(payload, agent=agent)
     reason = answer["reason"] if agent == "gemini" else decision(answer, "deny")
@@ -150,7 +150,7 @@ def test_so_it_is_for_every_agent_and_tool(guard: Guard, agent: str, payload: di
     assert neovim.asked == []
 
 
-def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("something\n\x1b[31m\ud800")
 
@@ -162,9 +162,7 @@ def test_a_fault_of_ours_is_no_opinion_or_a_denial(guard: Guard, monkeypatch: py
     assert all(line.isprintable() for line in guard.log)
 
 
-def test_of_a_fault_of_ours_the_person_hears_and_not_of_what_an_agent_does_wrong(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_is_notified_of_internal_errors_only(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("something")
 
@@ -179,7 +177,7 @@ def test_of_a_fault_of_ours_the_person_hears_and_not_of_what_an_agent_does_wrong
 @pytest.mark.parametrize(
     "broken", ["refusal.shown_difference", "protect.notify_editors", "state.log", "protect.protected_in"]
 )
-def test_no_fault_of_ours_lets_through_what_is_known_to_be_unsaved(
+def test_no_internal_error_lets_a_known_overwrite_through(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -203,12 +201,12 @@ def test_closed_stays_closed_where_not_even_the_failure_can_be_told(
     assert guard.say(edited(), fail="closed") == {}
 
 
-# As processes.
+# The guard as a process.
 
 
 @pytest.fixture(params=["fast", "command"])
 def words(request: pytest.FixtureRequest, guard: Guard, home: Path) -> Callable[..., list[str]]:
-    """The words that start the guard, in both forms."""
+    """Returns the command that starts the guard, in each of its two forms."""
 
     def words(**settings: str) -> list[str]:
         if request.param == "fast":
@@ -233,14 +231,14 @@ def test_a_closed_stdin_is_nothing(guard: Guard, words: Callable[..., list[str]]
 
 
 def test_no_input_is_not_a_failure_of_the_guard(guard: Guard) -> None:
-    """A person or a script has started the hook; with ``fail = "closed"`` it counts as one nevertheless."""
+    """A user or a script has started the hook. With ``fail = "closed"``, it counts as a failure all the same."""
     assert guard.say(b"") == {}
     assert "failed" not in "".join(guard.log)
     decision(guard.say(b"", fail="closed"), "deny")
     assert guard.log[1].startswith("claude: failed (closed): ")
 
 
-def test_a_closed_stdout_is_nobodys_fault(guard: Guard, words: Callable[..., list[str]]) -> None:
+def test_a_closed_stdout_is_not_an_error(guard: Guard, words: Callable[..., list[str]]) -> None:
     guard.neovim({A: KEPT})
     for closed in (">&-", "| true"):
         ended = processes.run(["/bin/sh", "-c", f'"$@" {closed}', "-", *words()], edit())
@@ -248,7 +246,7 @@ def test_a_closed_stdout_is_nobodys_fault(guard: Guard, words: Callable[..., lis
 
 
 def test_what_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -> None:
-    """Claude Code takes no answer from a hook that stops reading: then a denial would be lost."""
+    """Claude Code ignores the answer of a hook that stops reading, so a denial would be lost."""
     with subprocess.Popen(words(fail="closed"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -259,9 +257,7 @@ def test_what_is_too_large_is_read_to_its_end(words: Callable[..., list[str]]) -
     assert process.returncode == 0
 
 
-def test_a_state_directory_that_can_not_be_written_costs_the_log_and_nothing_else(
-    guard: Guard, words: Callable[..., list[str]]
-) -> None:
+def test_without_a_writable_state_directory_only_the_log_is_lost(guard: Guard, words: Callable[..., list[str]]) -> None:
     Path(os.environ["XDG_STATE_HOME"]).parent.mkdir(parents=True)
     Path(os.environ["XDG_STATE_HOME"]).write_text("a file")
     guard.neovim({A: KEPT})
@@ -289,7 +285,7 @@ def test_a_log_file_that_can_not_be_written_does_not_open_what_is_closed(guard: 
     assert "not JSON" in guard.denial(b"hello", fail="closed", log_file=log_file)
 
 
-def test_nobody_who_reads_the_log_is_waited_for(guard: Guard, tmp_path: Path) -> None:
+def test_the_log_never_waits_for_a_reader(guard: Guard, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     words = processes.fast_form(tmp_path, guard.settings | {"log_file": str(tmp_path / "log")})
     assert processes.run(words, b"hello").answer == {}
@@ -314,7 +310,7 @@ def test_wrong_flags_never_stop_an_agent(guard: Guard, flags: list[str], problem
     assert problem in line
 
 
-def test_neither_does_a_bad_line_of_the_settings_file(guard: Guard, home: Path) -> None:
+def test_a_bad_settings_file_never_stops_an_agent(guard: Guard, home: Path) -> None:
     file = home / ".config" / "drawbridge" / "config.toml"
     file.parent.mkdir(parents=True)
     for text, problem in {"[hook]\nfial = 1\n": "[hook] unknown setting fial", "[hook\n": "config.toml"}.items():

@@ -1,4 +1,4 @@
-"""Each agent's words: what its hooks are told, and the form that its answer has to have."""
+"""Each agent's format: what it sends to its hooks, and the form that the answer must have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATCHED = ["/ws/a.py", "/ws/sub/new.py", "/ws/b.py", "/ws/c.py", "/ws/sub/d.py"]
 NOTEBOOK = ["/ws/n.ipynb"]
 NEW = ["/ws/new.py"]
 
-# (agent, its event, its tool) → what the first of that kind is for the guard: event, kind, paths, command.
+# (agent, its event, its tool) → how the guard parses the first such payload: event, kind, paths, command.
 RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
     ("claude", "SessionStart", None): ("start", "", [], ""),
     ("claude", "UserPromptSubmit", None): ("prompt", "", [], ""),
@@ -70,12 +70,12 @@ RECORDED: dict[tuple[str, str, str | None], tuple[str, str, list[str], str]] = {
 
 
 def dialects() -> list[calls.Dialect]:
-    """Checked by mypy: each module has all that a dialect needs."""
+    """All dialects. The return type lets mypy check that each module has everything that a dialect needs."""
     return [claude, gemini, codex]
 
 
 def test_a_dialect_has_the_guards_own_words() -> None:
-    """They are written as texts there, so that no import costs a call its time."""
+    """The modules of dialects write these words as literals, because an import would make every call slower."""
     events = {calls.BEFORE, calls.AFTER, calls.FAILED, calls.PROMPT, calls.START, calls.MOVED, calls.CHANGED}
     events |= set(calls.FOR_SERVER)
     for one in dialects():
@@ -114,7 +114,7 @@ def test_every_event_was_recorded() -> None:
 
 
 def test_the_directory_of_a_command_is_where_it_runs() -> None:
-    """Gemini CLI names it beside the command, seen from the session's; the others have the session's moved."""
+    """Gemini CLI sends it with the command, relative to the session's directory. In Codex, that directory itself changes."""
     moved = [payload for agent, payload in all_recorded() if agent == "gemini" and "dir_path" in str(payload)]
     assert {os.path.normpath(parse(payload, "gemini").cwd) for payload in moved} == {"/ws/sub"}
     after_cd = [payload for agent, payload in all_recorded() if agent == "codex" and payload["cwd"] == "/ws/sub"]
@@ -123,7 +123,7 @@ def test_the_directory_of_a_command_is_where_it_runs() -> None:
     assert parse(elsewhere, "gemini").cwd == "/elsewhere"
 
 
-# What the agents here no longer send, or do not yet: agent and tool → its input, and what the guard takes from it.
+# Input that the recorded agents no longer send, or not yet: agent and tool → the input, and what the guard reads in it.
 OTHERS: dict[tuple[str, str], tuple[dict[str, Any], str, str]] = {
     ("claude", "MultiEdit"): ({"file_path": A, "edits": []}, E, A),
     ("claude", "NotebookEdit"): ({"file_path": A}, E, A),
@@ -176,13 +176,13 @@ def test_every_tool_is_tried_here() -> None:
 def test_a_path_is_absolute_but_otherwise_as_the_agent_reads_it(
     path: str, cwd: Any, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links are the editor's to resolve: it may see another file system than the agent."""
+    """The editor resolves links, since it may see another file system than the agent."""
     monkeypatch.chdir(tmp_path)
     payload = edit(path) | {"cwd": cwd}
     assert parse(payload).paths == [whole.replace("HERE", str(tmp_path))]
 
 
-def test_a_directory_that_is_gone_matters_to_nobody_who_does_not_need_it(
+def test_a_deleted_directory_does_not_matter_to_absolute_paths(
     guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent may remove the directory that its hooks start in."""
@@ -195,7 +195,7 @@ def test_a_directory_that_is_gone_matters_to_nobody_who_does_not_need_it(
 
 
 def test_codex_paths_are_not_normalized() -> None:
-    """The kernel follows a link before it goes up."""
+    """The kernel follows a link before it applies the "..", so removing both would name another file."""
     patch = "*** Begin Patch\n*** Delete File: link/../a.py\n*** End Patch"
     payload = {
         "hook_event_name": "PreToolUse",
@@ -232,14 +232,14 @@ def test_a_patch_touches_the_files_that_it_names(
 
 
 @pytest.mark.parametrize("text", ["", "*** Begin Patch\n*** End Patch\n", "*** Update File: \n", "+*** Add File: a.py"])
-def test_a_patch_that_names_none_is_none(text: str) -> None:
+def test_a_patch_without_a_file_name_is_rejected(text: str) -> None:
     with pytest.raises(calls.Unusable, match=r"names no file|is missing"):
         parse(recorded("codex", "PreToolUse", "apply_patch", command=text), "codex")
     assert codex.paths(text) == []
 
 
-# What an answer may hold, by agent and event: Codex' schemas (0.169.0) forbid any other key, Claude Code and Gemini
-# CLI pass over them.
+# The keys that an answer may have, by agent and event: Codex's schemas (0.169.0) forbid any other key, and Claude Code
+# and Gemini CLI ignore them.
 BEFORE_KEYS = {"permissionDecision", "permissionDecisionReason", "additionalContext"}
 SPECIFIC = {
     ("claude", "PreToolUse"): BEFORE_KEYS,
@@ -265,7 +265,7 @@ SELECTION = {"file_path": A, "start_line": 1, "end_line": 1, "content": "one"}
 @pytest.mark.parametrize("answer", ["deny", "ask", "merge"])
 @pytest.mark.parametrize("agent", AGENTS)
 def test_every_answer_has_the_form_that_its_agent_takes(guard: Guard, agent: str, answer: str) -> None:
-    """Every recorded payload, to an editor that has something to say about all of it."""
+    """Each recorded payload is sent while an editor has unsaved work in all the files."""
     files = dict.fromkeys([*PATCHED, *NOTEBOOK, *NEW], KEPT)
     kept = {"success": True, "reloaded": [], "kept": [{"name": name, "lines": 3} for name in files]}
     new = {"new": [{"line": 1, "severity": "error", "message": "no"}], "pending": False}
@@ -291,7 +291,7 @@ def test_every_answer_has_the_form_that_its_agent_takes(guard: Guard, agent: str
 
 
 def test_half_a_character_never_reaches_an_agent(guard: Guard, tmp_path: Path) -> None:
-    """Codex 0.169.0 takes an answer with one for no JSON at all, and writes."""
+    """Codex 0.169.0 rejects an answer with an unpaired surrogate as invalid JSON, and writes the file."""
     file = tmp_path / "a.txt"
     file.write_bytes(b"caf\xe9\n")
     unsaved = {"text": "caf\udce9 \ud83d!\n", "version": 3}

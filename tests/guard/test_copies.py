@@ -1,4 +1,4 @@
-"""What reloads replaced: how it is listed, pruned, and put back."""
+"""Copies of the texts that reloads have replaced: how they are listed, pruned and restored."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .conftest import Guard
 from .payloads import KEPT, edited
 
 NOW = 1_790_000_000_000
-"""Milliseconds since 1970."""
+"""The time of the newest copy, in milliseconds since 1970."""
 
 
 @pytest.fixture
 def kept(home: Path) -> Path:
-    """The directory of the copies, as the guard makes it."""
+    """The directory of the copies, created where the guard expects it."""
     directory = Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard", "copies")
     directory.mkdir(parents=True)
     return directory
 
 
 def copied(directory: Path, path: Path | str, content: str, *, ago: int = 0, pid: int = 4711) -> Path:
-    """A copy of what ``path`` held, as an editor writes it; ``ago`` in milliseconds."""
+    """Create a copy of ``path`` with this content, as an editor writes it. ``ago`` is its age in milliseconds."""
     copy = directory / f"{NOW - ago}.{pid}{path}"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_text(content)
@@ -49,7 +49,7 @@ def test_the_newest_is_listed_first_with_where_it_was(kept: Path) -> None:
     assert Path(found[0].file).read_text() == "three"
 
 
-def test_what_is_no_copy_is_passed_over(kept: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_copies_are_ignored(kept: Path, tmp_path: Path) -> None:
     copied(kept, "/ws/a.py", "x")
     (kept / "file").write_text("x")
     (kept / "1.2").write_text("x")
@@ -69,10 +69,10 @@ def test_the_oldest_go_where_there_are_too_many(kept: Path, monkeypatch: pytest.
         copied(kept, "/ws/a.py", str(number), ago=number * 1_000)
     copies.prune(str(kept))
     assert [Path(copy.file).read_text() for copy in copies.listed(str(kept))] == ["0", "1", "2"]
-    assert len(list(kept.iterdir())) == 3  # no empty directories stay
+    assert len(list(kept.iterdir())) == 3  # no empty directories remain
 
 
-def test_or_too_large_together_but_the_newest_stays(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_too_large_together_go_except_the_newest(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "LARGEST_SUM", 10)
     for number, size in enumerate((6, 4, 1)):
         copied(kept, "/ws/a.py", "x" * size, ago=number * 1_000)
@@ -85,7 +85,7 @@ def test_or_too_large_together_but_the_newest_stays(kept: Path, monkeypatch: pyt
 
 
 def test_a_copy_beside_another_is_pruned_by_itself(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One reload of many files writes them into one directory."""
+    """When one reload replaces many files, their copies are in one directory."""
     monkeypatch.setattr(copies, "MOST", 1)
     for name in "abc":
         copied(kept, f"/ws/{name}.py", "x")
@@ -102,7 +102,7 @@ def test_the_guard_prunes_after_a_reload(guard: Guard, kept: Path, monkeypatch: 
     assert len(copies.listed(str(kept))) == 1
 
 
-# The command.
+# The ``--restore`` option of the command.
 
 
 def test_without_copies_it_says_so() -> None:
@@ -169,7 +169,7 @@ def test_unsaved_changes_are_not_overwritten_by_us_either(guard: Guard, kept: Pa
 
 
 @pytest.mark.parametrize("which", ["2", "0", "²", "missing.py", "/ws", "-1x"])
-def test_what_there_is_no_copy_of(kept: Path, tmp_path: Path, which: str) -> None:
+def test_restoring_without_a_copy_is_refused(kept: Path, tmp_path: Path, which: str) -> None:
     copied(kept, tmp_path / "a.py", "then\n")
     code, output, errors = restore(f"--restore={which}") if which.startswith("-") else restore(which)
     assert (code, output) == (2, "")

@@ -1,4 +1,4 @@
-"""The form that ``drawbridge setup`` installs: an isolated interpreter, without ``site`` and without any package."""
+"""The form that ``drawbridge setup`` installs: an isolated interpreter without ``site`` and without any package."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def test_after_a_call_nothing_slow_is_loaded_either(guard: Guard, home: Path, pa
 
 
 @pytest.mark.parametrize("unknown", ["allow", "deny"])
-def test_nor_where_an_editor_does_not_answer(guard: Guard, home: Path, unknown: str) -> None:
-    """It has cost its deadline already."""
+def test_nothing_slow_is_loaded_when_an_editor_is_silent(guard: Guard, home: Path, unknown: str) -> None:
+    """The call has already taken as long as the deadline allows."""
     guard.neovim({A: KEPT}, manner=editors.silent)
     words = processes.fast_form(home, guard.settings | {"deadline": 50, "unknown": unknown})
     assert not imported(words, edit()) & SLOW
 
 
 def test_nothing_of_the_guard_needs_a_package(guard: Guard, home: Path) -> None:
-    """It is installed by itself; each way that an answer can go is gone here once."""
+    """The guard is installed without its dependencies. The test runs every kind of answer once."""
     unsaved = {"buffer_text": {"text": "mine\n", "version": 1}, "save_buffer": {"saved": True}}
     kept = {"success": True, "reloaded": [], "kept": [{"name": A, "lines": 3}]}
     new = {"new": [{"line": 1, "severity": "error", "message": "no"}], "pending": False}
@@ -96,7 +96,7 @@ def test_nothing_of_the_guard_needs_a_package(guard: Guard, home: Path) -> None:
 
 @pytest.mark.parametrize("module", sorted(Path(hook.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
 def test_every_module_can_be_loaded_without_packages(module: Path) -> None:
-    """Those of hooks need nothing at all beside the standard library; restore is a command's."""
+    """The guard needs nothing beside the standard library."""
     script = f"import sys; sys.path.insert(0, {processes.SOURCE!r}); import drawbridge.guard.{module.stem}"
     assert processes.run([sys.executable, "-I", "-S", "-c", script], b"") == (0, b"", "")
 
@@ -123,7 +123,7 @@ def test_the_command_says_the_same_as_the_fast_form(guard: Guard, home: Path, ag
 
 
 def test_a_directory_with_modules_of_the_same_names_is_not_looked_at(guard: Guard, home: Path, tmp_path: Path) -> None:
-    """An agent's working directory is full of other people's files."""
+    """An agent's working directory is full of other people's files, which the guard must not import."""
     for name in ("select", "_socket", "posix", "drawbridge", "re", "os"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit(17)")
     guard.neovim({A: KEPT})
@@ -149,7 +149,7 @@ def test_ctrl_c_leaves_no_traceback(guard: Guard, home: Path) -> None:
 
 
 def test_an_answer_longer_than_a_pipe_is_written_whole(guard: Guard, home: Path, tmp_path: Path) -> None:
-    """And slowly read."""
+    """The pipe is full when the process starts, and is read only afterwards."""
     names = [str(tmp_path / ("x" * 200 + str(number))) for number in range(100)]
     guard.neovim({name: {} for name in names}, folders=(str(tmp_path),))
     words = processes.fast_form(home, guard.settings)

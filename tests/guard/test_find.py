@@ -1,4 +1,4 @@
-"""Where editors are looked for, who is passed over, and what is swept."""
+"""Where the guard looks for editors, which sockets it ignores, and which it removes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .conftest import HASH, Guard
 from .payloads import KEPT, A, edit
 
 GONE = 2**22 + 1
-"""No process has this id: Linux gives none above 2**22."""
+"""No process has this ID: Linux assigns none above 2**22."""
 
 
 @pytest.fixture
 def listen(home: Path) -> Iterator[Callable[[Path], str]]:
-    """Puts a socket there that listens, until the test is over; its path."""
+    """Returns a function that creates a socket and listens on it until the test ends. The function returns its path."""
     with ExitStack() as stack:
 
         def listen(path: Path) -> str:
@@ -40,7 +40,7 @@ def listen(home: Path) -> Iterator[Callable[[Path], str]]:
 
 
 def dead(path: Path) -> Path:
-    """A socket on which nobody listens now, as ``kill -9`` leaves it."""
+    """A socket on which no process listens, as ``kill -9`` leaves it."""
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(path))
     return path
@@ -91,7 +91,7 @@ def test_every_form_of_a_name_is_found(home: Path, listen: Callable[[Path], str]
         "sock",
     ],
 )
-def test_other_names_are_none(home: Path, listen: Callable[[Path], str], name: str) -> None:
+def test_sockets_with_other_names_are_ignored(home: Path, listen: Callable[[Path], str], name: str) -> None:
     place = home.parent / "tmp"
     listen(place / name)
     assert found_in(place) == {}
@@ -126,7 +126,7 @@ def test_the_neovim_in_whose_terminal_the_agent_runs_is_found_wherever_it_is(
 def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
     home: Path, listen: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``NVIM_APPNAME=mine nvim``; what other programs call like that is left alone."""
+    """With ``NVIM_APPNAME=mine nvim``, the socket's name begins with "mine". Other programs' sockets are left alone."""
     monkeypatch.setenv("NVIM_APPNAME", "my.vim")
     monkeypatch.setenv("LOGNAME", "person")
     command = [str(programs.nvim(oldest=(0, 10))), "--headless", "-n", "-i", "NONE", "-u", "NONE"]
@@ -162,7 +162,7 @@ def test_another_users_socket_is_not_even_connected_to(guard: Guard) -> None:
     assert guard.denial(edit())
 
 
-def test_what_is_no_socket_is_passed_over(guard: Guard, listen: Callable[[Path], str]) -> None:
+def test_files_that_are_not_sockets_are_ignored(guard: Guard, listen: Callable[[Path], str]) -> None:
     target = listen(guard.sockets / "other" / "socket")
     guard.socket().write_text("")
     guard.socket().mkdir()
@@ -184,7 +184,7 @@ def test_places_that_can_not_be_read_are_empty(home: Path, listen: Callable[[Pat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_directories_of_other_users_are_no_reason_to_fail(home: Path, listen: Callable[[Path], str]) -> None:
-    """Every Neovim of every user has its directory in /tmp."""
+    """Each Neovim of each user has its own directory in /tmp."""
     place = home.parent / "tmp"
     for directory in (home.parent, place):
         directory.chmod(0o755)
@@ -219,7 +219,7 @@ def test_what_a_killed_editor_left_is_swept(guard: Guard, kind: str) -> None:
 
 
 def test_only_our_own_form_is_swept_and_only_if_the_process_is_gone(guard: Guard) -> None:
-    """One whose process lives may be about to listen; the others have owners who know what they do with them."""
+    """A process that is alive may be about to listen, and sockets with other names belong to other programs."""
     kept = [
         dead(guard.sockets / name)
         for name in (

@@ -1,4 +1,4 @@
-"""JSON without the package ``json``: the same values, and nothing else."""
+"""JSON without the ``json`` package: it accepts the same texts and returns the same values."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ values = st.recursive(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same types: True is not 1."""
+    """Whether two values are equal and of the same types: True is not 1."""
     return repr(one) == repr(other)
 
 
 @given(values, st.booleans(), st.sampled_from([None, 0, 2]))
-def test_what_json_writes_is_read_the_same(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_the_output_of_json_is_parsed_to_the_same_value(value: Any, ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert same(json_text.parse(text.encode()), json.loads(text))
 
 
 @given(values)
-def test_what_it_writes_is_read_by_json_the_same(value: Any) -> None:
+def test_json_parses_the_output_to_the_same_value(value: Any) -> None:
     text = json_text.dump(value)
     assert text.isascii()
     assert "\n" not in text
@@ -88,13 +88,13 @@ def outcome(parse: Callable[[bytes], Any], data: bytes) -> str:
     ],
     ids=lambda text: text[:12],
 )
-def test_this_is_no_json(text: str) -> None:
+def test_invalid_json_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         json_text.parse(text.encode())
 
 
-def test_so_it_is_where_the_package_json_was_never_loaded() -> None:
-    """The scanner raises an error of that package, if it finds it."""
+def test_parsing_works_without_the_json_package() -> None:
+    """Python's scanner raises an error from the ``json`` package if that is loaded."""
     text = '{"a": [1, -2.5e3, true, null, "\\u00e9\\ud83d\\ude00"], "b": {"c": {}}}'
     script = (
         f"import sys; sys.path.insert(0, {SOURCE!r})\n"
@@ -111,7 +111,7 @@ def test_so_it_is_where_the_package_json_was_never_loaded() -> None:
     assert (ended.output.decode(), ended.errors) == (f"{json.loads(text)} False\n", "")
 
 
-def test_bytes_that_are_no_utf8_are_none_either() -> None:
+def test_bytes_that_are_not_utf8_are_rejected() -> None:
     for data in (b'"\xff"', b'"\xed\xa0\x80"', '"a"'.encode("utf-16")):
         with pytest.raises(ValueError, match="utf-8"):
             json_text.parse(data)

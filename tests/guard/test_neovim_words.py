@@ -1,4 +1,4 @@
-"""msgpack without the package ``msgpack``: every value that Neovim may send, every beginning of one, and anything."""
+"""MessagePack without the ``msgpack`` package: each value that Neovim may send, each incomplete value, and any bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=20) | st.di
 
 
 def as_it_is_read(value: Any) -> Any:
-    """Floats and extension values are passed over; bytes are text, whatever they hold."""
+    """The value that ``decode`` returns: floats and extension values are None, and bytes are text, whatever they contain."""
     if isinstance(value, float | msgpack.ExtType):
         return None
     if isinstance(value, bytes):
@@ -31,13 +31,13 @@ def as_it_is_read(value: Any) -> Any:
 
 
 @given(values, st.binary(max_size=3), st.binary(max_size=3))
-def test_a_value_is_read_where_it_stands_and_its_end_found(value: Any, before: bytes, after: bytes) -> None:
+def test_a_value_is_decoded_at_its_offset_with_its_end(value: Any, before: bytes, after: bytes) -> None:
     data = msgpack.packb(value)
     assert neovim.decode(before + data + after, len(before)) == (as_it_is_read(value), len(before) + len(data))
 
 
 @given(values, st.data())
-def test_of_the_beginning_of_a_value_more_is_wanted(value: Any, data: st.DataObject) -> None:
+def test_an_incomplete_value_needs_more_data(value: Any, data: st.DataObject) -> None:
     packed = msgpack.packb(value)
     length = data.draw(st.integers(0, len(packed) - 1))
     with pytest.raises(IndexError):
@@ -45,7 +45,7 @@ def test_of_the_beginning_of_a_value_more_is_wanted(value: Any, data: st.DataObj
 
 
 @given(st.binary(max_size=60))
-def test_anything_is_a_value_or_unfinished_or_none(data: bytes) -> None:
+def test_any_bytes_are_a_value_incomplete_or_invalid(data: bytes) -> None:
     try:
         _, end = neovim.decode(data, 0)
     except (IndexError, ValueError):
@@ -60,14 +60,14 @@ def test_every_width_of_a_length(size: int) -> None:
         assert neovim.decode(data, 0) == (as_it_is_read(value), len(data))
 
 
-def test_what_is_nested_too_deeply_or_has_no_key_is_none() -> None:
+def test_deep_nesting_and_invalid_keys_are_rejected() -> None:
     for data in (b"\x91" * 100_000, b"\x81" * 100_000, b"\x81\x90\x01", b"\xc1"):
         with pytest.raises(ValueError, match=r"\w"):
             neovim.decode(data, 0)
 
 
 @given(st.binary(max_size=80) | st.builds(lambda parts: msgpack.packb(parts), st.lists(values, min_size=3, max_size=4)))
-def test_a_talk_takes_anything_or_says_that_it_is_nonsense(data: bytes) -> None:
+def test_a_reader_accepts_or_rejects_any_bytes(data: bytes) -> None:
     talk = neovim.AnswerReader()
     try:
         done = talk.receive(data)
@@ -77,7 +77,7 @@ def test_a_talk_takes_anything_or_says_that_it_is_nonsense(data: bytes) -> None:
 
 
 @given(st.integers(1, 40))
-def test_a_talk_is_the_same_however_it_is_cut(size: int) -> None:
+def test_an_answer_is_the_same_in_pieces_of_any_size(size: int) -> None:
     sent = b"".join(
         map(
             msgpack.packb,
@@ -96,7 +96,7 @@ def test_a_talk_is_the_same_however_it_is_cut(size: int) -> None:
     assert talk.answer == {"files": [None]}
 
 
-def test_a_question_is_what_msgpack_makes_of_it() -> None:
+def test_a_request_is_the_same_as_from_msgpack() -> None:
     unpacker = msgpack.Unpacker()
     unpacker.feed(neovim.request("key", "snapshot", '{"paths":["/ws/ä.py"]}'))
     unpacker.feed(neovim.full_request("return 100 % 7", "key", "snapshot", "{}"))

@@ -1,4 +1,4 @@
-"""What a prompt and a session begin with: the selection, and the files whose text on disk is older than what is seen."""
+"""What the guard adds to a prompt or a new session: the selection, and the files with unsaved changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(guard: Guard, project: Path) -> Callable[..., dict[str, Any]]:
-    """What the agent is told in addition; {} for nothing. Paths are shown from the project."""
+    """Returns a function that sends a payload from the project and returns what the answer adds for the agent, or {}."""
 
     def ask(payload: dict[str, Any], cwd: Path = project, agent: str = "claude", **settings: Any) -> dict[str, Any]:
         answer = guard.say(payload | {"cwd": str(cwd)}, agent=agent, **settings)
@@ -46,7 +46,7 @@ def ask(guard: Guard, project: Path) -> Callable[..., dict[str, Any]]:
 
 
 def selecting(guard: Guard, project: Path, content: str = "one\ntwo", **changes: Any) -> Editor:
-    """A Neovim in the project, in which the person has selected something in a.py."""
+    """A Neovim in the project, with a selection in a.py."""
     selection = {"file_path": str(project / "a.py"), "start_line": 3, "end_line": 4, "content": content} | changes
 
     def snapshot(params: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_a_prompt_carries_what_is_selected(guard: Guard, project: Path, ask: Cal
     assert neovim.asked[0][1]["session"] == SUBMIT["session_id"]
 
 
-def test_it_can_be_left_out(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+def test_the_selection_can_be_turned_off(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
     neovim = selecting(guard, project)
     assert ask(SUBMIT, selection=False) == {}
     assert "selection" not in neovim.asked[0][1]["want"]
@@ -118,7 +118,9 @@ def test_a_long_selection_is_cut_and_said_to_be(
     assert 8_000 < len(told) < 8_500
 
 
-def test_so_is_one_that_the_editor_has_cut(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+def test_a_selection_cut_by_the_editor_is_marked_as_cut(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
     selecting(guard, project, "x", truncated=True)
     assert "(the beginning)" in ask(SUBMIT)["additionalContext"]
 
@@ -160,7 +162,7 @@ def test_nonsense_is_no_selection(
 def test_an_editor_counts_if_it_works_in_the_project(
     guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], where: str
 ) -> None:
-    """In it, below it or above it; for a file of the project anywhere."""
+    """In the project, below it or above it. An editor elsewhere counts if the selection is in one of the project's files."""
     folder = project / where
     folder.mkdir(exist_ok=True)
     elsewhere = str(project.parent / "else" / "b.py")
@@ -227,7 +229,9 @@ def test_no_name_of_a_file_reads_as_words_of_the_person(
     assert "\nDelete" not in told
 
 
-def test_very_many_are_counted(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+def test_a_long_list_of_unsaved_files_is_cut_and_counted(
+    guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]
+) -> None:
     guard.neovim({str(project / f"{number}.py"): KEPT for number in range(50)})
     lines = ask(SUBMIT)["additionalContext"].split("\n")
     assert len(lines) == 22
@@ -254,7 +258,7 @@ def test_a_session_begins_with_them_and_with_what_to_watch(
     assert set(ask(MOVED)) == {"watchPaths"}
 
 
-def test_not_too_many_are_watched(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
+def test_at_most_a_hundred_files_are_watched(guard: Guard, project: Path, ask: Callable[..., dict[str, Any]]) -> None:
     guard.neovim({str(project / f"{number}.py"): {} for number in range(300)})
     assert len(ask(START)["watchPaths"]) == 100
 
@@ -270,7 +274,7 @@ def test_other_agents_watch_nothing(
 
 
 @pytest.mark.parametrize(("agent", "event"), [("gemini", "BeforeAgent"), ("codex", "UserPromptSubmit")])
-def test_their_prompts_carry_the_same(
+def test_prompts_of_other_agents_carry_the_selection(
     guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], agent: str, event: str
 ) -> None:
     selecting(guard, project)

@@ -1,4 +1,4 @@
-"""What a denial says: enough to go on with, never too much, and nothing of what is kept from agents."""
+"""The reason of a denial: enough to continue with, never too long, and without anything that is kept from agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def unsaved(text: str) -> dict[str, Any]:
 
 @pytest.fixture
 def reason(guard: Guard, tmp_path: Path) -> Callable[..., str]:
-    """The reason where ``name`` holds ``saved`` on disk and ``text`` in the editor."""
+    """Returns a function: the reason of a denial if file ``name`` contains ``saved`` on disk and ``text`` in the editor."""
 
     def reason(saved: str | bytes | None, text: str, *, name: str = "a.py", **settings: Any) -> str:
         file = tmp_path / name
@@ -75,7 +75,7 @@ def test_a_line_too_long_to_show_is_left_out(reason: Callable[..., str]) -> None
     assert "characters of this diff are left out" in said
 
 
-def test_what_is_no_text_is_no_reason_to_fail(reason: Callable[..., str]) -> None:
+def test_files_that_are_not_text_do_no_harm(reason: Callable[..., str]) -> None:
     said = reason(bytes(range(256)), "\0\x01\x1b[31m\ud800\udc80\n")
     assert "has unsaved changes" in said
     assert said.encode()
@@ -110,7 +110,7 @@ def test_the_persons_own_patterns_go_before_ours(reason: Callable[..., str]) -> 
 
 
 def test_editors_that_tell_no_text_do_not_hold_the_denial_up(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Later than its agent waits, it would be none."""
+    """An agent ignores a denial that arrives after the agent's own deadline."""
     monkeypatch.setattr(unsaved_module, "TEXT_DEADLINE", 50)
     monkeypatch.setattr(refusal, "DIFFERENCE_SECONDS", 0.08)
     names = [f"/ws/{number}.py" for number in range(20)]
@@ -163,7 +163,7 @@ def test_a_read_of_an_older_text_is_let_through_and_said(guard: Guard) -> None:
 
 
 def test_no_secret_is_in_any_answer(guard: Guard, tmp_path: Path) -> None:
-    """Every event, with an editor that would tell them all."""
+    """Each event is sent while an editor offers the secret in every answer."""
     (tmp_path / ".git").mkdir()
     env, a = str(tmp_path / ".env"), str(tmp_path / "a.py")
     (tmp_path / "a.py").write_text("one\n")

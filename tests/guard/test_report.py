@@ -1,4 +1,4 @@
-"""A plain ``claude`` and the agent server of this machine: what is told there, and what an answer from there does."""
+"""A ``claude`` in a terminal and this machine's agent server: what the hook reports, and what the server's answer does."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ def name(payload: Payload) -> str:
 
 
 def line_about(payload: Payload) -> dict[str, Any]:
-    """What the hook sends to the server, as the agent's process is its parent."""
+    """What the hook sends to the server. The agent's process is the hook's parent."""
     of_process = {"pid": os.getppid(), "config": os.environ["CLAUDE_CONFIG_DIR"]}
     return {"type": "hook", "agent": "claude", **of_process, "payload": payload}
 
 
 class Server:
-    """Stands for the agent server: ``heard`` is what it was told; a question is answered with ``decision``."""
+    """A fake agent server. ``heard`` are the messages received; an approval request is answered with ``decision``."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.heard: list[dict[str, Any]] = []
         self.decision: dict[str, Any] | None = None
         self.asked = threading.Event()
         self.gone = threading.Event()
-        """Somebody who was waiting has gone."""
+        """Set when a hook that was waiting has disconnected."""
         self._go_on = threading.Event()
         self.context = ""
-        """What is handed over to a hook that takes it."""
+        """The context that is sent to a hook that accepts it."""
         self.received = b""
-        """What such a hook has sent then."""
+        """What that hook has sent in return."""
         self._listener = listener
         self._listener.setblocking(True)
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -123,9 +123,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("payload", OTHERS, ids=name)
-def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
-    guard: Guard, server: Server, payload: Payload
-) -> None:
+def test_events_of_a_claude_are_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
     assert guard.say(payload) == {}
     server.end()
     told = dict(payload)
@@ -135,7 +133,7 @@ def test_what_a_claude_does_is_told_to_the_server_and_is_no_matter_to_the_guard(
 
 
 @pytest.mark.parametrize("payload", [recorded("claude", "PreToolUse", "Read"), recorded("claude", "FileChanged")])
-def test_what_is_none_of_its_business_is_not_told(guard: Guard, server: Server, payload: Payload) -> None:
+def test_other_events_are_not_reported_to_the_server(guard: Guard, server: Server, payload: Payload) -> None:
     assert guard.say(payload) == {}
     server.end()
     assert server.heard == []
@@ -145,7 +143,7 @@ def test_what_is_none_of_its_business_is_not_told(guard: Guard, server: Server, 
 def test_before_a_tool_that_may_write_the_server_is_waited_for(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, payload: Payload
 ) -> None:
-    """It reports that it is not ready, and closes the connection once it is. What the tool is to do does not concern it."""
+    """The server sends a line while it is not ready, and closes the connection once it is. It never gets the tool's input."""
     monkeypatch.setattr(report, "REPLY_SECONDS", PATIENCE)
     monkeypatch.setattr(report, "CHECKPOINT_SECONDS", PATIENCE)
     heard: list[dict[str, Any]] = []
@@ -218,7 +216,7 @@ def test_the_process_of_the_agent_is_the_one_that_it_names(
     assert server.heard[0]["pid"] == 4711
 
 
-def test_a_question_that_is_settled_at_the_desk_leaves_no_opinion(guard: Guard, server: Server) -> None:
+def test_a_question_answered_in_the_terminal_gets_no_opinion(guard: Guard, server: Server) -> None:
     server.answer(None)
     assert guard.say(ASKED) == {}
 
@@ -227,10 +225,10 @@ def test_a_question_that_is_settled_at_the_desk_leaves_no_opinion(guard: Guard, 
     "variable",
     ["DRAWBRIDGE_AGENT=x", "CLAUDE_CODE_SESSION_ATTENDED=0", "CLAUDE_CODE_ENTRYPOINT=sdk-cli"],
 )
-def test_who_is_no_plain_claude_of_a_person_is_not_told_of(
+def test_unattended_runs_and_the_servers_own_are_not_reported(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """A run of the server itself, which it hears of from the agent, and one with nobody before it."""
+    """The server learns of its own runs from the agent itself, and nobody watches an unattended run."""
     monkeypatch.setenv(*variable.split("="))
     for payload in [ASKED, *OTHERS]:
         assert guard.say(payload) == {}
@@ -241,7 +239,7 @@ def test_who_is_no_plain_claude_of_a_person_is_not_told_of(
 def test_a_background_session_is_reported_and_answered(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CLI marks it as unattended, but a person can attach to it, and it waits for one."""
+    """The CLI marks the session as unattended, but it waits for a user, who can attach to it."""
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ATTENDED", "0")
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
     monkeypatch.setenv("CLAUDE_JOB_DIR", "/home/ada/.claude/jobs/2fcb5243")
@@ -266,7 +264,7 @@ def test_headless_runs_in_the_background_ask_nobody(
 def test_a_subagents_question_never_waits_long(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
-    """Its dialog appears in the terminal only when the hook has ended."""
+    """The subagent's dialog appears in the terminal only when the hook has ended."""
     monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.2)
     if ended:
         monkeypatch.setattr(report, "_wait", lambda connected, until: b"")
@@ -277,7 +275,7 @@ def test_a_subagents_question_never_waits_long(
 def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its dialog is in the terminal already."""
+    """The subagent's dialog is already in the terminal."""
     assert report.OWN_DIALOG == session.OWN_DIALOG
     monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
@@ -303,7 +301,7 @@ def test_a_server_that_was_killed_costs_one_connection(guard: Guard, home: Path)
 
 
 def left_behind(name: str) -> Path:
-    """A socket on which nobody listens now."""
+    """A socket on which no process listens."""
     place = Path(private_socket.directory())
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:
@@ -311,7 +309,7 @@ def left_behind(name: str) -> Path:
     return place / name
 
 
-def test_of_several_the_newest_that_lives_is_told(guard: Guard, server: Server) -> None:
+def test_of_several_servers_the_newest_live_one_is_used(guard: Guard, server: Server) -> None:
     left_behind(f"{9_999_999_999_999}-1.sock")
     left_behind(f"{1:013d}-1.sock")
     server.answer(ALLOW)
@@ -353,7 +351,7 @@ def test_a_server_that_starts_removes_what_killed_ones_have_left(home: Path) -> 
 
 
 def test_a_hung_server_is_given_up_after_a_moment(guard: Guard) -> None:
-    """Its queue is full, and nobody takes anything from it."""
+    """The server's queue of connections is full, and it accepts none."""
     with private_socket.listening() as listener, contextlib.ExitStack() as others:
         listener.listen(0)
         for _ in range(3):
@@ -366,7 +364,7 @@ def test_a_hung_server_is_given_up_after_a_moment(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b'{"decision": 1}\n', b'{"decision"\n'])
-def test_nonsense_of_a_server_is_no_opinion(guard: Guard, line: bytes) -> None:
+def test_an_invalid_answer_of_a_server_is_ignored(guard: Guard, line: bytes) -> None:
     with private_socket.listening() as listener:
         listener.setblocking(True)
 
@@ -384,7 +382,7 @@ def test_nonsense_of_a_server_is_no_opinion(guard: Guard, line: bytes) -> None:
 
 @contextlib.contextmanager
 def waiting(guard: Guard, home: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A question's process."""
+    """The process of a hook that waits for an answer to an approval request. It is killed when the context is left."""
     words = [*before, *processes.fast_form(home, guard.settings)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -407,7 +405,7 @@ def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, ser
     with waiting(guard, home) as process:
         assert server.asked.wait(PATIENCE)
         assert process.stdout is not None
-        process.stdout.close()  # nobody reads there now
+        process.stdout.close()  # no process reads from the pipe now
         assert server.gone.wait(PATIENCE)
         assert process.wait(PATIENCE) == 0
 
@@ -416,7 +414,7 @@ def test_a_question_goes_when_the_agent_was_killed(guard: Guard, home: Path, ser
 
 
 def question_to(listener: socket.socket, *, last_words: bytes = b"") -> dict[str, Any]:
-    """What the next one says who comes to a server that then ends with these words."""
+    """What the next hook sends to a server, which then sends ``last_words`` and closes the connection."""
     listener.settimeout(PATIENCE)
     connection, _ = listener.accept()
     with connection, connection.makefile("rb") as lines:
@@ -447,7 +445,7 @@ def test_no_two_questions_are_known_as_the_same(guard: Guard, server: Server) ->
     assert len({each["question"] for each in server.heard}) == 2
 
 
-def test_who_had_no_server_waits_for_none(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_that_found_no_server_does_not_wait_for_one(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_agent_ends_within", never)
     left_behind(f"{1:013d}-1.sock")
     assert guard.say(ASKED) == {}
@@ -477,7 +475,7 @@ def test_a_server_is_looked_for_ever_less_often(guard: Guard, monkeypatch: pytes
 
 @pytest.mark.parametrize("how", ["reads no more", "is gone"])
 def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Path, how: str) -> None:
-    """Gone also where something else holds its end of the pipe."""
+    """The agent also counts as gone if another process still has its end of the pipe open."""
     agent = ["sh", "-c", 'echo $$; exec 3<&0; "$@" <&3 & wait', "agent"] if how == "is gone" else []
     with waiting(guard, home, *agent) as process:
         with private_socket.listening() as listener:
@@ -485,14 +483,14 @@ def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Pat
         assert process.stdout is not None
         if how == "is gone":
             process.kill()
-            assert process.stdout.read().endswith(b"\n{}\n")  # to the end: nobody has it open now
+            assert process.stdout.read().endswith(b"\n{}\n")  # up to the end, since no process has it open now
         else:
             process.stdout.close()
             assert process.wait(PATIENCE) == 0
 
 
 def wait_for(payload: Payload) -> None:
-    """Something waits for the session of this payload."""
+    """Mark that something waits for the session of this payload."""
     (Path(private_socket.directory()) / f"{payload['session_id']}{report.WAITING}").touch()
 
 
@@ -511,7 +509,7 @@ def test_what_waits_at_the_server_is_handed_over_to_the_agent(
 
 
 def test_a_hook_waits_a_second_at_most_for_what_is_handed_over(guard: Guard, server: Server) -> None:
-    """The server hangs, and learns that the hook has gone."""
+    """The server hangs. It notices that the hook has disconnected."""
     payload = recorded("claude", "Stop")
     wait_for(payload)
     began = time.monotonic()
@@ -521,7 +519,7 @@ def test_a_hook_waits_a_second_at_most_for_what_is_handed_over(guard: Guard, ser
 
 
 def test_a_hook_without_anything_to_take_does_not_wait(guard: Guard, server: Server) -> None:
-    """Another session's file is no reason to."""
+    """A file of another session is not a reason to wait."""
     wait_for({"session_id": "another"})
     assert guard.say(recorded("claude", "Stop")) == {}
     server.end()
@@ -530,7 +528,7 @@ def test_a_hook_without_anything_to_take_does_not_wait(guard: Guard, server: Ser
 
 @pytest.mark.parametrize(("others", "kept"), [("the selection", True), ("x" * calls.LONGEST_CONTEXT, False)])
 def test_what_is_handed_over_comes_before_the_other_context(others: str, kept: bool) -> None:
-    """Claude Code moves more than 10,000 characters to a file."""
+    """Claude Code moves a context of more than 10,000 characters to a file."""
     call = calls.Call("claude", calls.PROMPT, recorded("claude", "UserPromptSubmit"))
     call.handed = "Two comments."
     answer = json.loads(calls.add_context(call, others))

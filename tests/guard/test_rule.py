@@ -1,4 +1,4 @@
-"""The rule: denied if in one and the same editor the file has unsaved changes and is where the policy looks."""
+"""The rule: an edit is denied if, in the same editor, the file has unsaved changes and is where the policy looks."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def test_a_file_that_the_person_works_on_is_denied_with_the_reason(guard: Guard)
 
 
 @pytest.mark.parametrize("standing", [None, {}, CLEAN_IN_FRONT, MODIFIED_HIDDEN, MODIFIED_BESIDE])
-def test_any_other_file_is_nobodys_business(guard: Guard, standing: dict[str, Any] | None) -> None:
+def test_edits_of_any_other_file_are_let_through(guard: Guard, standing: dict[str, Any] | None) -> None:
     neovim = guard.neovim({} if standing is None else {A: standing})
     assert guard.say(edit()) == {}
     assert neovim.methods == ["snapshot"]
     assert guard.log == []
 
 
-def test_unsaved_here_and_in_front_there_is_no_editor_with_both(guard: Guard) -> None:
-    """The original put the two together across editors, and denied."""
+def test_unsaved_and_in_front_must_be_in_the_same_editor(guard: Guard) -> None:
+    """The program that the specification describes combines the states of two editors, and denies the edit."""
     guard.neovim({A: CLEAN_IN_FRONT})
     guard.neovim({A: MODIFIED_HIDDEN}, pid=4712)
     assert guard.say(edit()) == {}
@@ -46,14 +46,14 @@ def test_unsaved_here_and_in_front_there_is_no_editor_with_both(guard: Guard) ->
 def test_the_editor_with_both_is_heard_whoever_is_asked_before(
     guard: Guard, other: dict[str, Any], first: bool
 ) -> None:
-    """The original asked no further after the first with unsaved changes, and let the edit through."""
+    """The program that the specification describes stops at the first editor with unsaved changes, and allows the edit."""
     standings = [other, KEPT] if first else [KEPT, other]
     for pid, standing in enumerate(standings, 4711):
         guard.neovim({A: standing}, pid=pid)
     assert "has unsaved changes" in guard.denial(edit())
 
 
-def test_of_many_editors_of_both_kinds_each_one_with_unsaved_work_is_named(guard: Guard) -> None:
+def test_every_editor_with_unsaved_work_is_named(guard: Guard) -> None:
     guard.neovim({A: KEPT}, pid=1)
     guard.vscode({A: KEPT}, pid=2)
     clean = guard.neovim({A: {}}, pid=3)
@@ -61,12 +61,12 @@ def test_of_many_editors_of_both_kinds_each_one_with_unsaved_work_is_named(guard
     reason = guard.denial(edit())
     assert "unsaved changes in Neovim 0.12.4" in reason
     assert "unsaved changes in VS Code 1.139.1" in reason
-    assert len(clean.told) == 1  # it shows the file too
+    assert len(clean.told) == 1  # it shows the file, too
     assert without.told == []
 
 
 def test_an_editor_that_knows_the_file_by_another_name_is_told_too(guard: Guard) -> None:
-    """By a link, or as VS Code has every name: without links."""
+    """One editor has the file open by a link, while VS Code resolves links in every name."""
     guard.neovim({A: KEPT | {"name": "/link/a.py"}}, pid=1)
     clean = guard.vscode({A: {}, "/ws/b.py": {}}, pid=2)
     assert "/link/a.py has unsaved changes" in guard.denial(edit())
@@ -97,7 +97,7 @@ def test_one_tool_may_have_a_policy_of_its_own(guard: Guard) -> None:
 
 
 def test_an_editor_that_is_reached_by_two_sockets_is_named_and_told_once(guard: Guard) -> None:
-    """A VS Code with two folders has two of them."""
+    """A VS Code with two folders has two sockets."""
     one, other = guard.vscode({A: KEPT}, pid=5), guard.vscode({A: KEPT}, pid=5)
     assert guard.denial(edit()).count("unsaved changes in") == 1
     assert len(one.told + other.told) == 1

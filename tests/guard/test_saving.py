@@ -1,4 +1,4 @@
-"""The person's text first: waited for, or saved for them."""
+"""The user's text is saved before an edit: the guard waits until the user saves, or saves it for them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SAVED = (
 
 
 def let_through(answer: dict[str, Any]) -> str:
-    """What the agent is told with it."""
+    """The context that the agent gets with a call that is let through. Fails if the call was denied."""
     output = answer["hookSpecificOutput"]
     assert set(output) == {"hookEventName", "additionalContext"}
     told: str = output["additionalContext"]
     return told
 
 
-def test_a_call_goes_on_as_soon_as_the_person_has_saved(guard: Guard) -> None:
+def test_a_call_continues_as_soon_as_the_user_has_saved(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     timer = threading.Timer(0.15, lambda: neovim.files.update({A: {}}))
     timer.start()
@@ -52,7 +52,7 @@ def test_looking_at_another_file_is_no_save(guard: Guard) -> None:
     timer.join()
 
 
-def test_who_does_not_save_is_kept(guard: Guard) -> None:
+def test_without_a_save_the_edit_is_denied(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     began = time.monotonic()
     reason = guard.denial(edit(), answer="wait", wait=0.3)
@@ -76,7 +76,7 @@ def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch:
 def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
     guard: Guard, tmp_path: Path, saves: bool
 ) -> None:
-    """``:wq``, and a Neovim that was killed: of that only the file as it was and the swap file together are the text."""
+    """``:wq``, or a killed Neovim, whose unsaved text can be recovered only from the swap file and the unchanged file."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
 
@@ -131,7 +131,7 @@ def test_what_can_not_be_saved_is_kept(guard: Guard, answer: Any, why: str) -> N
     assert f"Neovim 0.12.4 could not save a.py: {why}." in guard.denial(edit(), answer="save")
 
 
-def test_gemini_cli_can_not_be_told_but_goes_on(guard: Guard) -> None:
+def test_gemini_cli_continues_without_a_context(guard: Guard) -> None:
     guard.neovim({A: KEPT})
     assert guard.say(recorded("gemini", "BeforeTool", "replace"), agent="gemini", answer="save") == {}
 
@@ -143,7 +143,7 @@ def test_a_file_that_need_not_be_kept_is_not_saved_either(guard: Guard) -> None:
 
 
 def test_slow_saves_have_one_deadline_together(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer than an agent waits for its hook, and the edit would go on over what is known to be unsaved."""
+    """If the hook took longer than its agent waits, the edit would overwrite what is known to be unsaved."""
     monkeypatch.setattr(saving, "SAVE_DEADLINE", 1.6 * 1000 * editors.LONG)
     for pid in (1, 2):
         guard.neovim({A: KEPT}, pid=pid, manner=editors.at_work)
@@ -157,7 +157,7 @@ def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, ans
     other = guard.neovim({A: {"current": True}}, pid=2)
 
     def saved(_params: object) -> dict[str, Any]:
-        """And at once somebody types on."""
+        """The editor has saved, and the user types on at once."""
         one.files[A] = {"modified": where == "the same editor", "current": True}
         other.files[A] = {"modified": where == "another editor", "current": True}
         return {"saved": True, "success": True}

@@ -1,4 +1,4 @@
-"""Which files a command names: too many is a question too much, too few is lost work."""
+"""Which files a shell command names. Too many would mean needless questions; too few, lost work."""
 
 from __future__ import annotations
 
@@ -124,18 +124,18 @@ def ws(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", NAMES_IT)
-def test_this_names_the_file(ws: Path, command: str) -> None:
+def test_commands_that_name_the_file(ws: Path, command: str) -> None:
     name = str(ws / "a.py")
     assert shell.named(command.replace("{ws}", str(ws)), str(ws), ["/elsewhere/b.txt", name]) == [name]
 
 
 @pytest.mark.parametrize("command", NAMES_ANOTHER)
-def test_this_does_not(ws: Path, command: str) -> None:
+def test_commands_that_do_not_name_the_file(ws: Path, command: str) -> None:
     assert shell.named(command, str(ws), [str(ws / "a.py")]) == []
 
 
 @pytest.mark.parametrize("command", ["rm 'a b,c.py'", 'rm "a b,c.py"', "rm a\\ b,c.py", "rm a*", "echo >'a b,c.py'"])
-def test_so_does_one_with_blanks_and_commas_in_it(ws: Path, command: str) -> None:
+def test_a_name_with_spaces_and_commas_is_recognized(ws: Path, command: str) -> None:
     name = str(ws / "a b,c.py")
     assert shell.named(command, str(ws), [name]) == [name]
 
@@ -148,7 +148,7 @@ def test_a_star_does_not_go_into_directories_and_two_do(ws: Path) -> None:
 
 
 def test_a_file_that_is_not_there_yet_is_named_too(ws: Path) -> None:
-    """It has a buffer, and the command would make it."""
+    """The file has only a buffer in an editor, and the command would create it on disk."""
     names = [str(ws / "new.py")]
     for command in ("touch new.py", "touch here/new.py", f"touch {ws}/here/new.py"):
         assert shell.named(command, str(ws), names) == names
@@ -156,13 +156,13 @@ def test_a_file_that_is_not_there_yet_is_named_too(ws: Path) -> None:
 
 
 def test_a_name_with_a_link_in_it_is_the_same_file(ws: Path) -> None:
-    """An editor may call it by the way it was opened."""
+    """An editor may know the file by the path by which it was opened."""
     names = [str(ws / "here" / "a.py")]
     assert shell.named("rm a.py", str(ws), names) == names
     assert shell.named(f"rm {ws}/link.py", "/", names) == names
 
 
-def test_of_many_files_those_that_are_named_in_their_order(ws: Path) -> None:
+def test_named_files_are_returned_in_their_order(ws: Path) -> None:
     names = [str(ws / name) for name in ("c.py", "a.py", "b.txt", "sub/d.py")]
     assert shell.named("rm *.py sub/d.py", str(ws), names) == [names[0], names[1], names[3]]
 
@@ -178,7 +178,7 @@ def test_a_long_command_is_read_to_its_end(guard: Guard) -> None:
     assert "This command names it" in decision(guard.say(bash(command)), "ask")
 
 
-# What becomes of it.
+# What the guard does about the command.
 
 
 def test_a_command_that_names_a_kept_file_is_asked_about_and_the_editor_told(guard: Guard) -> None:
@@ -205,7 +205,7 @@ def test_a_stricter_policy_for_commands_asks_about_more(guard: Guard) -> None:
     assert "/ws/b.py" in decision(guard.say(bash("rm b.py"), policy_for=("Bash=any",)), "ask")
 
 
-def test_a_command_that_names_none_is_nobodys_business(guard: Guard) -> None:
+def test_a_command_that_names_no_unsaved_file_is_let_through(guard: Guard) -> None:
     neovim = guard.neovim({A: KEPT})
     assert guard.say(bash("ls -la")) == {}
     assert neovim.methods == ["snapshot"]
@@ -213,7 +213,7 @@ def test_a_command_that_names_none_is_nobodys_business(guard: Guard) -> None:
 
 
 def test_an_editor_that_does_not_answer_is_no_reason_to_ask_about_a_command(guard: Guard) -> None:
-    """It might name any file. The log says that nobody knew."""
+    """Otherwise, every command would be asked about. The log records that the editor did not answer."""
     neovim = guard.neovim(manner=lambda *_: iter(()))
     assert guard.say(bash("rm a.py"), unknown="deny", deadline=50) == {}
     assert guard.log == [f"claude: Bash: {neovim.path} did not answer in time (commands are allowed)"]

@@ -1,4 +1,4 @@
-"""A bridge in the test's own process, over the in-memory editor."""
+"""A bridge in the test's own process, connected to the in-memory editor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import until
 
 
 class BridgeRig:
-    """The bridge with its editor. ``flags``: settings of ``drawbridge ide`` by their names."""
+    """The bridge with its editor. ``flags`` are settings of ``drawbridge ide`` by name."""
 
     def __init__(self, folder: Path, editor: MemoryEditor, flags: dict[str, Any]) -> None:
         self.folder = folder
@@ -40,19 +40,19 @@ class BridgeRig:
 
     @property
     def lock(self) -> Any:
-        """The content of the lock file."""
+        """The lock file's content, parsed."""
         return json.loads(Path(self.launched.files["lock_file"].path).read_bytes())
 
     def path(self, name: str = "poem.txt") -> str:
         return str(self.folder / name)
 
     async def shown(self, number: int = 1) -> list[str]:
-        """The ids of this many proposals, once the editor shows them."""
+        """Wait until the editor shows ``number`` proposals, and return their IDs."""
         await until(lambda: len(self.editor.shown) == number, f"{number} proposals shown")
         return list(self.editor.shown)
 
     async def settled(self) -> None:
-        """Returns once the editor has reported what is open, and every subscriber has received it."""
+        """Wait until the editor has reported which files are open, and every subscriber has received it."""
         watch = self.bridge._context
         await until(lambda: watch._asking is None or watch._asking.done(), "the answer to what is open")
 

@@ -1,4 +1,4 @@
-"""What the tests of Gemini CLI's side of the bridge share."""
+"""Fixtures for the tests of Gemini CLI's side of the bridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini CLI's side of a bridge over real sockets: one request a connection or many, and an event stream."""
+"""Gemini CLI's side of a bridge over real sockets: one or more requests on each connection, and an event stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION = "2025-06-18"
 async def open_gemini_bridge(
     folder: Path, editor: MemoryEditor | None = None, **flags: Any
 ) -> AsyncIterator[BridgeRig]:
-    """A bridge that has reported what is open; its event streams are closed before its server."""
+    """Run a bridge that has reported which files are open. Its event streams are closed before its server."""
     async with open_bridge(folder, editor, **flags) as rig:
         await rig.settled()
         yield rig
@@ -45,7 +45,7 @@ class Answer(Struct):
 
 
 class Connection:
-    """One connection; any head and body can be sent. ``async with`` closes it."""
+    """One connection to the bridge, on which any head and body can be sent. ``async with`` closes it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -63,7 +63,7 @@ class Connection:
             await self.writer.wait_closed()
 
     async def ask(self, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Answer:
-        """The whole answer; another may be asked for then."""
+        """Send a request and return the whole answer. The connection can be used again after it."""
         await self.send(method, path, headers, body)
         answer = await self.head()
         while isinstance(event := await self.event(), h11.Data):
@@ -110,7 +110,7 @@ class Stream:
         await self.connection.__aexit__(kind, error, trace)
 
     async def message(self) -> Any:
-        """The next message; None at the end of the stream."""
+        """Wait for the next message and return it; None at the end of the stream."""
         while (block := await self._block()) is not None:
             if "data" in block:
                 self.last_id = block.get("id", self.last_id)
@@ -118,12 +118,12 @@ class Stream:
         return None
 
     async def comment(self) -> None:
-        """Until the next comment; messages before it are passed over."""
+        """Wait for the next comment. Messages before it are skipped."""
         while "" not in (block := await self._block() or {}):
             assert block, "the stream ended before a comment"
 
     async def _block(self) -> dict[str, str] | None:
-        """The fields of what comes next, a comment's name being empty; None at the end of the stream."""
+        """Wait for the next event or comment and return its fields by name, "" for a comment; None at the end of the stream."""
         while "\n\n" not in self._text:
             event = await self.connection.event()
             if not isinstance(event, h11.Data):
@@ -133,7 +133,7 @@ class Stream:
         return dict(line.split(": ", 1) for line in block.split("\n"))
 
     async def receive(self, method: str) -> Any:
-        """The parameters of the next message of that kind."""
+        """Wait for the next message with this method and return its parameters."""
         while (message := await self.message()) is not None:
             assert message.keys() == {"jsonrpc", "method", "params"}
             if message["method"] == method:
@@ -141,13 +141,13 @@ class Stream:
         raise AssertionError(f"the stream ended before a {method}")
 
     async def files(self) -> list[Any]:
-        """The open files of the next context."""
+        """Wait for the next context update and return its open files."""
         files: list[Any] = (await self.receive("ide/contextUpdate"))["workspaceState"]["openFiles"]
         return files
 
 
 class Cli:
-    """One session as the real CLI leads it: a new connection for each request, one that stays for the stream."""
+    """One session that connects as the real CLI does: anew for each request, and once for the event stream."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port = port
@@ -156,7 +156,7 @@ class Cli:
         self._ids = itertools.count()
 
     def headers(self, **changed: str | None) -> dict[str, str]:
-        """Of a POST; other or further ones (``_`` for ``-``), or left out (None)."""
+        """The headers of a POST. ``changed`` adds or replaces headers (``_`` stands for ``-``), or removes them (None)."""
         given: dict[str, str | None] = {
             "host": f"127.0.0.1:{self.port}",
             "accept": ACCEPT,
@@ -184,7 +184,7 @@ class Cli:
         return self
 
     async def get(self, path: str = "/mcp", **changed: str | None) -> Answer:
-        """The whole answer, which is no stream."""
+        """Send a GET request and return the whole answer, which is not a stream."""
         async with Connection(self.port) as connection:
             return await connection.ask("GET", path, self.headers(content_type=None, **changed))
 
@@ -201,7 +201,7 @@ class Cli:
         return Stream(connection)
 
     async def call(self, tool: str, **arguments: Any) -> Any:
-        """The whole message that answers a call."""
+        """Call a tool and return the whole message that answers the call."""
         answer = await self.say(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
         assert answer.status == 200, answer
         assert answer.headers["content-type"] == "application/json"
@@ -211,7 +211,7 @@ class Cli:
         assert (await self.call("openDiff", filePath=path, newContent=text))["result"] == {"content": []}
 
     async def body(self, tool: str, **arguments: Any) -> Any:
-        """The JSON in the only text item of a call that went well."""
+        """Call a tool that succeeds, and return the JSON in its only text item."""
         result = (await self.call(tool, **arguments))["result"]
         assert "isError" not in result, result
         [item] = result["content"]
@@ -221,7 +221,7 @@ class Cli:
 
 @contextlib.asynccontextmanager
 async def connected(rig: BridgeRig) -> AsyncIterator[tuple[Cli, Stream]]:
-    """A CLI with a session and an open stream that has said the context."""
+    """A CLI with a session, and its open stream, which has delivered the first context update."""
     cli = await Cli(rig.port, rig.token).greet()
     async with await cli.listen() as stream:
         await stream.receive("ide/contextUpdate")
@@ -229,7 +229,7 @@ async def connected(rig: BridgeRig) -> AsyncIterator[tuple[Cli, Stream]]:
 
 
 def make_project(root: Path) -> Path:
-    """A folder with a poem and a secret; its real path."""
+    """Create a folder with two ordinary files and a secret one; return its real path."""
     folder = Path(os.path.realpath(root)) / "project"
     folder.mkdir()
     (folder / "poem.txt").write_text("one\ntwo\n")

@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-m", "drawbridge"]
 
 
 class Bridge:
-    """A running bridge that has said that it is ready."""
+    """A running bridge that has printed its ready line."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: BinaryIO, ready: dict[str, Any]) -> None:
         self.process = process
@@ -35,12 +35,12 @@ class Bridge:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What the lock file says; without Claude, the other agent's."""
+        """The content of the lock file, or of Gemini CLI's discovery file if the bridge does not serve Claude Code."""
         content: dict[str, Any] = json.loads(self.lock.read_bytes())
         return content
 
     def dial(self, **headers: str) -> connect:
-        """A connection as the real CLI makes one."""
+        """A WebSocket connection, opened as the real ``claude`` CLI opens it."""
         return connect(
             f"ws://127.0.0.1:{self.port}/",
             additional_headers={TOKEN_HEADER: self.token, **headers},
@@ -51,11 +51,11 @@ class Bridge:
 
     @property
     def errors(self) -> str:
-        """What it has printed on stderr until now."""
+        """What the bridge has printed on stderr until now."""
         return written(self._errors)
 
     async def end(self, number: int = signal.SIGTERM) -> tuple[int | None, str]:
-        """Its exit code, and what it had said on stderr."""
+        """End the bridge with a signal; return its exit code and what it has printed on stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         async with asyncio.timeout(PATIENCE):
@@ -64,7 +64,7 @@ class Bridge:
 
 
 async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> asyncio.subprocess.Process:
-    """``errors``: a file, not a pipe, so that the process never waits for somebody to read what it prints."""
+    """Start ``drawbridge``. ``errors`` is a file, not a pipe, so that the process never waits for a reader of its stderr."""
     return await asyncio.create_subprocess_exec(
         *COMMAND,
         *map(str, arguments),
@@ -77,12 +77,12 @@ async def start(errors: BinaryIO, *arguments: str | Path, **variables: str) -> a
 
 @contextlib.asynccontextmanager
 async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Bridge]:
-    """``drawbridge ide`` with these flags and variables, from its ready line to its end."""
+    """Run ``drawbridge ide`` with these flags and environment variables, from its ready line to its end."""
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, "ide", *arguments, **variables)
         try:
             assert process.stdout is not None
-            async with asyncio.timeout(PATIENCE):  # to start Python takes its time where many tests do
+            async with asyncio.timeout(PATIENCE):  # Python starts slowly while many tests run
                 line = await process.stdout.readline()
             assert line, f"it ended before it was ready: {written(errors)}"
             yield Bridge(process, errors, json.loads(line))
@@ -99,7 +99,7 @@ async def bridge(*arguments: str | Path, **variables: str) -> AsyncIterator[Brid
 
 
 async def run(*arguments: str | Path, **variables: str) -> tuple[int | None, str, str]:
-    """The command to its end: exit code, stdout, stderr."""
+    """Run ``drawbridge`` until it ends; return its exit code, stdout and stderr."""
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, *arguments, **variables)
         async with asyncio.timeout(PATIENCE):

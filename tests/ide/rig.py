@@ -24,14 +24,14 @@ Answer = dict[str, Any]
 
 
 def head(**headers: str) -> Head:
-    """The head of a real agent's handshake, with other or further headers (``_`` for ``-``)."""
+    """The head of a real agent's handshake. ``headers`` adds or replaces headers (``_`` stands for ``-``)."""
     given = {"host": "127.0.0.1:12345", TOKEN_HEADER: TOKEN}
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
     return Head("GET", "/", tuple(given.items()))
 
 
 class FakeWebSocket:
-    """An open WebSocket as the site sees it; ``sent`` is what the agent has received."""
+    """An open WebSocket as the bridge sees it. ``sent`` are the messages that the agent has received."""
 
     def __init__(self) -> None:
         self.sent: list[Answer] = []
@@ -46,13 +46,13 @@ class FakeWebSocket:
             self.sent.append(json.loads(data))
 
     def send_framed(self, data: bytes) -> None:
-        raise AssertionError("what agents are told is told to one of them")
+        raise AssertionError("no message goes to all agents at once")
 
     def limit_unfinished(self, size: int | None) -> None:
         pass
 
     def hold_reading(self, hold: bool) -> None:
-        raise AssertionError("agents are always listened to")
+        raise AssertionError("messages from agents are always read")
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         self.closed = (code, reason)
@@ -72,14 +72,14 @@ class Agent:
         self.peer.received(json.dumps({"jsonrpc": "2.0", **members}))
 
     def greet(self, *, hears: bool = True) -> None:
-        """As the real CLI does, up to the point where it is ready, and handles notifications."""
+        """Shake hands as the real CLI does, up to where it is ready and, if it ``hears``, handles notifications."""
         self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
         self.say(method="notifications/initialized")
         if hears and isinstance(self.peer, ClaudeClient):
             self.peer.start_listening()
 
     def ask(self, tool: str, **arguments: Any) -> int:
-        """Begin a call; its id."""
+        """Begin a tool call and return its ID."""
         id = next(self._ids)
         self.say(id=id, method="tools/call", params={"name": tool, "arguments": arguments})
         return id
@@ -93,20 +93,20 @@ class Agent:
         return answer
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
-        """The whole answer to one call."""
+        """Call a tool and return the whole answer."""
         return await self.answer(self.ask(tool, **arguments))
 
     async def texts(self, tool: str, **arguments: Any) -> list[str]:
-        """The text items of a call that went well."""
+        """Call a tool that succeeds, and return its text items."""
         return texts(await self.call(tool, **arguments))
 
     async def body(self, tool: str, **arguments: Any) -> Any:
-        """The JSON in the only text item of a call that went well."""
+        """Call a tool that succeeds, and return the JSON in its only text item."""
         [text] = await self.texts(tool, **arguments)
         return json.loads(text)
 
     def heard(self, method: str) -> list[Answer]:
-        """The parameters of the notices of one kind."""
+        """The parameters of all notifications with this method."""
         return [message["params"] for message in self.socket.sent if message.get("method") == method]
 
     def vanish(self) -> None:
@@ -121,7 +121,7 @@ def texts(answer: Answer) -> list[str]:
 
 
 def failure(answer: Answer) -> str:
-    """The text of a tool's failure."""
+    """The error text in the answer of a tool call that failed."""
     assert answer["result"]["isError"] is True
     [item] = answer["result"]["content"]
     text: str = item["text"]
@@ -129,7 +129,7 @@ def failure(answer: Answer) -> str:
 
 
 class ClaudeRig:
-    """An in-memory editor, the workspace around it, and the agents at it."""
+    """An in-memory editor, its workspace, and the agents that are connected to it."""
 
     def __init__(
         self, *folders: Path, privacy: Privacy | None = None, execute_code: bool = False, **options: Any
@@ -159,7 +159,7 @@ class ClaudeRig:
         return agent
 
     async def proposals(self, number: int = 1) -> Sequence[str]:
-        """The ids of this many proposals, once they are visible."""
+        """Wait until ``number`` proposals are shown, and return their IDs."""
         await until(lambda: len(self.editor.shown) == number, f"{number} proposals shown")
         return list(self.editor.shown)
 

@@ -1,4 +1,4 @@
-"""One bridge: what the editor reports goes where it belongs, and everything ends in good order."""
+"""A whole bridge: it passes on what the editor reports to the right agents, and ends cleanly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Agent:
         return message
 
     async def notice(self, method: str) -> Any:
-        """The parameters of the next notice of that kind."""
+        """Wait for the next notification with this method and return its parameters."""
         while not any(name == method for name, _ in self.notices):
             await self.receive()
         [at, *_] = [at for at, (name, _) in enumerate(self.notices) if name == method]
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def claude(rig: BridgeRig) -> AsyncIterator[Agent]:
-    """Claude Code, connected and greeted."""
+    """A fake Claude Code that is connected and has shaken hands."""
     url, headers = f"ws://127.0.0.1:{rig.port}/", {TOKEN_HEADER: rig.token}
     async with connect(url, additional_headers=headers, compression=None, proxy=None) as client:
         agent = Agent(client)
@@ -101,7 +101,9 @@ async def test_the_editors_folders_go_into_the_lock_and_are_followed(folder: Pat
             [text] = await agent.call("getWorkspaceFolders")
             assert json.loads(text)["rootPath"] == str(tmp_path)
         rig.editor.change_folders()
-        assert rig.lock["workspaceFolders"] == [str(tmp_path), str(folder)], "no folder at all is no news"
+        assert rig.lock["workspaceFolders"] == [str(tmp_path), str(folder)], (
+            "an editor without a folder changes nothing"
+        )
 
 
 async def test_folders_that_were_set_stay(folder: Path, tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ async def test_a_selection_travels_to_every_agent_and_a_secret_one_to_none(folde
             assert agent.notices == []
 
 
-async def test_what_was_selected_before_is_told_to_an_agent_that_comes_later(folder: Path) -> None:
+async def test_an_agent_that_connects_later_gets_the_selection(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
     async with open_bridge(folder, editor) as rig, claude(rig) as agent:
@@ -140,7 +142,7 @@ async def test_a_secret_that_is_in_front_at_the_start_is_not_told(folder: Path) 
         assert agent.notices == []
 
 
-async def test_without_context_nothing_is_volunteered_and_what_the_person_sends_still_goes(folder: Path) -> None:
+async def test_without_context_only_what_the_user_sends_is_passed_on(folder: Path) -> None:
     async with open_bridge(folder, context=False) as rig, claude(rig) as agent:
         rig.editor.select(str(folder / "poem.txt"), cursor(0, 3))
         rig.editor.mention(str(folder / "poem.txt"), (0, 1))
@@ -152,7 +154,7 @@ async def test_without_context_nothing_is_volunteered_and_what_the_person_sends_
         assert agent.notices == []
 
 
-async def test_what_is_sent_before_an_agent_is_there_is_kept_and_the_person_is_told(folder: Path) -> None:
+async def test_a_mention_before_an_agent_connects_is_kept(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         rig.editor.mention(str(folder / "poem.txt"))
         await until(lambda: rig.editor.told)
@@ -170,8 +172,8 @@ async def test_the_editor_is_told_who_is_there(folder: Path) -> None:
             await until(lambda: rig.editor.announced[-1].agents == ("Claude Code", "Claude Code"))
         await until(lambda: rig.editor.announced[-1].agents == ())
         numbers = [len(state.agents) for state in rig.editor.announced]
-        assert [number for number, _ in groupby(numbers)] == [0, 1, 2, 1, 0], "in order"
-        assert (1,) in [state.pids for state in rig.editor.announced], "as the agent itself says"
+        assert [number for number, _ in groupby(numbers)] == [0, 1, 2, 1, 0], "the announcements are in order"
+        assert (1,) in [state.pids for state in rig.editor.announced], "the process ID that the agent has sent"
         state = rig.editor.announced[0]
         assert (state.port, state.token) == (rig.launched.port, rig.launched.token)
 
@@ -238,7 +240,7 @@ async def test_when_the_editor_goes_the_bridge_stops(folder: Path) -> None:
             await rig.stop.wait()
 
 
-async def test_a_lock_that_can_not_be_rewritten_is_told_and_the_bridge_goes_on(folder: Path, tmp_path: Path) -> None:
+async def test_the_bridge_continues_if_its_lock_can_not_be_rewritten(folder: Path, tmp_path: Path) -> None:
     async with open_bridge(folder) as rig, claude(rig) as agent:
         path = Path(rig.launched.files["lock_file"].path)
         path.unlink()
@@ -251,7 +253,7 @@ async def test_a_lock_that_can_not_be_rewritten_is_told_and_the_bridge_goes_on(f
         path.rmdir()
 
 
-async def test_an_editor_that_hangs_when_it_is_told_things_harms_nobody(folder: Path) -> None:
+async def test_an_editor_that_hangs_does_not_affect_agents(folder: Path) -> None:
     async with open_bridge(folder) as rig:
         rig.editor.hung = True
         rig.editor.mention(str(folder / "poem.txt"))
@@ -263,7 +265,7 @@ async def test_an_editor_that_hangs_when_it_is_told_things_harms_nobody(folder: 
 
 
 async def test_it_opens_and_closes_often_and_leaves_nothing(folder: Path) -> None:
-    """What stays open or running is found by the test's own rig-keeping."""
+    """The fixtures that run with each test fail if anything is left open or running."""
     for _ in range(25):
         async with open_bridge(folder) as rig, claude(rig) as agent:
             await agent.call("getOpenEditors")

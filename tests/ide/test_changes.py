@@ -1,4 +1,4 @@
-"""What an editor shows of a review, and what the person learns about their decisions."""
+"""What an editor shows of a review, and what the user learns about their decisions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_resolved_comments_are_not_shown() -> None:
 
 
 class Served(Server):
-    """The server has one review, ``answers`` to each request about it, and knows the messages if it ``welcomes``."""
+    """A fake server with one review. It sends ``answers``, one for each request, and supports reviews if it ``welcomes``."""
 
     welcomes = True
 
@@ -224,9 +224,7 @@ async def test_a_review_is_followed_and_others_are_not(desk: Desk) -> None:
         assert [one.project for one in requests] == ["", "p1"]
 
 
-async def test_a_decision_reloads_the_files_of_its_directory_although_no_review_is_shown(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_a_decision_reloads_files_even_if_no_review_is_shown(desk: Desk, tmp_path: Path) -> None:
     inside, unsaved, outside = (tmp_path / name for name in ("one/a.py", "one/b.py", "two/a.py"))
     for file in (inside, unsaved, outside):
         file.parent.mkdir(exist_ok=True)
@@ -238,7 +236,7 @@ async def test_a_decision_reloads_the_files_of_its_directory_although_no_review_
         await server.hears(wire.Bridge)
         for file in (inside, unsaved, outside):
             file.write_text("undone\n")
-        server.says(wire.ReviewChanged("p1", "", str(tmp_path)))  # nobody has decided
+        server.says(wire.ReviewChanged("p1", "", str(tmp_path)))  # changed without a decision
         server.says(wire.ReviewChanged("p1", "phone", str(tmp_path / "one")))
         await until(lambda: desk.editor.buffers[str(inside)].text == "undone\n", "the file as it is now")
     assert desk.editor.buffers[str(unsaved)].text == "unsaved\n"

@@ -1,4 +1,4 @@
-"""Claude Code's dialect: who may enter, who hears what, and calls that are cancelled, replaced or too many."""
+"""Claude Code's side of the bridge: who may connect, who is notified of what, and calls that are canceled or too many."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lines(agent: Agent) -> list[Any]:
     return [(heard.get("lineStart"), heard.get("lineEnd")) for heard in agent.heard("at_mentioned")]
 
 
-# who may enter
+# who may connect
 
 
 def test_the_gate_looks_at_place_and_token(rig: ClaudeRig) -> None:
@@ -52,7 +52,7 @@ def test_the_gate_looks_at_place_and_token(rig: ClaudeRig) -> None:
     assert admit(head(x_claude_code_ide_authorization="wrong")) is BAD_TOKEN
 
 
-async def test_by_setting_a_bad_token_is_refused_with_a_close_and_a_web_page_still_at_once(tmp_path: Path) -> None:
+async def test_a_setting_refuses_bad_tokens_with_a_close_code(tmp_path: Path) -> None:
     async with ClaudeRig(tmp_path, reject="1008") as rig:
         bad = head(x_claude_code_ide_authorization="wrong")
         assert rig.clients.admit(bad) is None
@@ -128,7 +128,7 @@ async def test_an_odd_ide_connected_is_taken_as_well(rig: ClaudeRig, params: Any
 # selections
 
 
-async def test_every_ready_client_hears_of_a_new_selection_once(rig: ClaudeRig) -> None:
+async def test_every_ready_client_is_sent_a_new_selection_once(rig: ClaudeRig) -> None:
     agents = [rig.agent(), rig.agent()]
     stranger = Agent(rig.clients)
     for chosen in [selection(), selection(), selection(end=2, text="on"), selection()]:
@@ -146,7 +146,7 @@ async def test_a_bare_cursor_is_an_empty_selection(rig: ClaudeRig) -> None:
     assert heard["selection"]["isEmpty"] is True
 
 
-async def test_a_slow_client_hears_the_last_selection_only_once_it_reads_again(rig: ClaudeRig) -> None:
+async def test_a_slow_client_gets_only_the_last_selection(rig: ClaudeRig) -> None:
     slow, quick = rig.agent(), rig.agent()
     slow.socket.congested = True
     for end in (1, 2, 3):
@@ -254,7 +254,7 @@ async def test_a_client_that_goes_takes_its_proposals_and_only_its(rig: ClaudeRi
     assert len(going.socket.sent) == 1, "only the answer to initialize"
 
 
-async def test_what_a_client_may_not_have_heard_is_kept_or_said_again(
+async def test_notifications_that_a_client_may_miss_are_repeated(
     rig: ClaudeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.05)
@@ -262,18 +262,16 @@ async def test_what_a_client_may_not_have_heard_is_kept_or_said_again(
     agent = Agent(rig.clients)
     agent.greet(hears=False)
     agent.say(method="ide_connected", params={"pid": 1})
-    assert rig.clients.mention(Mentioned("/a", (2, 3))), "nobody has to be told that it waits"
+    assert rig.clients.mention(Mentioned("/a", (2, 3))), "the user need not be told that it waits"
     assert lines(agent) == []
-    assert len(agent.heard("selection_changed")) == 1, "for a prompt that is sent at once"
+    assert len(agent.heard("selection_changed")) == 1, "for a prompt that the user sends at once"
     await until(lambda: lines(agent) == [(2, 3)])
     assert len(agent.heard("selection_changed")) == 2
     assert rig.clients.mention(Mentioned("/a", None))
     assert lines(agent) == [(2, 3), (None, None)]
 
 
-async def test_with_one_client_at_a_time_the_newer_one_wins_and_the_older_ones_proposals_go(
-    tmp_path: Path, file: Path
-) -> None:
+async def test_with_a_single_client_the_newer_one_replaces_the_older(tmp_path: Path, file: Path) -> None:
     async with ClaudeRig(tmp_path, single_client=True) as rig:
         old = rig.agent()
         arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n"}
@@ -282,7 +280,7 @@ async def test_with_one_client_at_a_time_the_newer_one_wins_and_the_older_ones_p
         new = Agent(rig.clients)
         assert old.socket.closed == (1000, "replaced by a newer connection")
         await rig.proposals(0)
-        assert not rig.clients.mention(Mentioned("/a", (0, 0))), "it is kept for the newer one"
+        assert not rig.clients.mention(Mentioned("/a", (0, 0))), "the mention is kept for the newer client"
         new.greet()
         assert lines(new) == [(0, 0)]
         assert lines(old) == []
@@ -340,7 +338,7 @@ async def test_a_number_and_a_text_are_two_ids(rig: ClaudeRig) -> None:
         await agent.answer(id)
 
 
-async def test_an_id_in_use_is_an_error_and_the_first_call_goes_on(rig: ClaudeRig, file: Path) -> None:
+async def test_an_id_in_use_is_an_error_and_the_first_call_continues(rig: ClaudeRig, file: Path) -> None:
     agent = rig.agent()
     arguments = {"old_file_path": str(file), "new_file_path": str(file), "new_file_contents": "x\n", "tab_name": "t"}
     for _ in range(2):
@@ -362,7 +360,7 @@ async def test_too_many_calls_at_once_are_refused_and_later_ones_work(rig: Claud
     assert await agent.body("getOpenEditors") == {"tabs": []}
 
 
-async def test_a_fault_of_ours_is_an_error_without_its_details_and_is_logged(
+async def test_an_internal_error_is_logged_and_sent_without_details(
     rig: ClaudeRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(*_: object) -> list[str]:

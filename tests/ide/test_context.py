@@ -1,4 +1,4 @@
-"""What Gemini CLI is told of the workspace, in the shape that its schema asks for."""
+"""What Gemini CLI is told about the workspace, in the form that its schema requires."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def selection(path: str, text: str = "", *, line: int = 0, character: int = 0) -
 
 
 def files(context: Context) -> list[Any]:
-    """As they leave."""
+    """The open files of a context update, as they are sent."""
     message = json.loads(gemini_notices.encode(context.notice()))
     assert message["method"] == "ide/contextUpdate"
     open_files: list[Any] = message["params"]["workspaceState"]["openFiles"]
@@ -74,7 +74,7 @@ def test_what_was_never_in_front_or_is_closed_is_left_out() -> None:
     assert [file["path"] for file in files(recent.context(None, ["/c", "/a", "/never"]))] == ["/c", "/a"]
 
 
-def test_where_the_file_in_front_can_not_be_told_no_other_is_active() -> None:
+def test_no_file_is_active_if_the_one_in_front_is_left_out() -> None:
     recent = after("/a", "/new")
     assert files(recent.context(selection("/new"), ["/a"])) == [{"path": "/a", "timestamp": 1_000}]
 
@@ -132,7 +132,7 @@ def test_bytes_that_are_no_text_do_not_break_the_message() -> None:
     assert (file["path"], file["selectedText"]) == ("/caf\ufffd", "b\ufffd")
 
 
-# the check before it leaves
+# the check before a notification is sent
 
 
 def test_the_verdicts() -> None:
@@ -158,12 +158,12 @@ def test_the_verdicts() -> None:
         OpenFile("/a", 1.5),  # type: ignore[arg-type]
     ],
 )
-def test_what_the_cli_would_break_on_does_not_leave(file: OpenFile) -> None:
+def test_a_file_that_would_break_the_cli_is_not_sent(file: OpenFile) -> None:
     with pytest.raises(msgspec.ValidationError):
         gemini_notices.encode(ContextUpdate(WorkspaceState((file,))))
 
 
-def test_nor_do_more_files_than_it_takes_or_a_verdict_without_its_text() -> None:
+def test_more_than_ten_files_and_verdicts_without_text_fail() -> None:
     with pytest.raises(msgspec.ValidationError):
         gemini_notices.encode(ContextUpdate(WorkspaceState((OpenFile("/a", 1),) * 11)))
     with pytest.raises(msgspec.ValidationError):

@@ -1,4 +1,4 @@
-"""The lock file: what it says, who may read it, when it goes, and whose is never touched."""
+"""The lock file: what it contains, who may read it, when it is removed, and which lock files are never touched."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def dead_pid() -> int:
     return child.pid
 
 
-def test_it_lies_in_claudes_own_directory(home: Path) -> None:
+def test_the_lock_is_in_claudes_own_directory(home: Path) -> None:
     assert lock_directory({"CLAUDE_CONFIG_DIR": "/else/where"}) == "/else/where/ide"
     assert lock_directory({}) == str(home / ".claude" / "ide")
     assert lock_directory({"CLAUDE_CONFIG_DIR": ""}) == str(home / ".claude" / "ide")
 
 
-def test_it_says_what_the_connection_spec_asks_for_and_who_we_are(directory: Path, lock: LockFile) -> None:
+def test_the_lock_contains_what_agents_need_and_our_pid(directory: Path, lock: LockFile) -> None:
     lock.write(4711, "Neovim", ["/home/ada/project", "/home/ada/größe"])
     path = directory / f"{PORT}.lock"
     assert lock.path == str(path)
@@ -129,7 +129,7 @@ def test_what_a_bridge_that_was_killed_left_behind_is_swept(directory: Path, dea
 
 
 def test_a_bridge_that_lives_is_never_touched(directory: Path, dead_pid: int, closed_port: int, open_port: int) -> None:
-    put(directory, closed_port, ours(os.getpid()))  # busy, or just starting
+    put(directory, closed_port, ours(os.getpid()))  # may be busy or just starting
     put(directory, open_port, ours(dead_pid))  # in another namespace: its process can't be seen from here
     assert sweep(str(directory)) == []
     assert len(os.listdir(directory)) == 2

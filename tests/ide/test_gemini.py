@@ -1,4 +1,4 @@
-"""Gemini CLI's proposals, on real sockets: shown at once, decided by a person, told to the one that asked."""
+"""Gemini CLI's proposals, over real sockets: shown at once, decided by the user, and reported to the asking session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, until
 
 
 async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str = "poem.txt") -> str:
-    """The id of the proposal, once it is there to see."""
+    """Propose a change, wait until it is shown, and return its ID."""
     before = set(rig.editor.shown)
     await cli.open_diff(rig.path(name), text)
     await until(lambda: set(rig.editor.shown) - before, "the proposal")
@@ -30,11 +30,11 @@ async def propose(rig: BridgeRig, cli: Cli, text: str = "ONE\ntwo\n", name: str 
 
 
 async def gone(rig: BridgeRig) -> None:
-    """Nothing is left that is shown or prepared."""
+    """Wait until no proposal is shown or being prepared."""
     await until(lambda: not rig.editor.shown and not rig.bridge.reviews._open, "the end of the proposal")
 
 
-# a person decides
+# the user decides
 
 
 async def test_a_proposal_is_shown_with_what_it_changes_and_who_asks(rig: BridgeRig) -> None:
@@ -49,11 +49,11 @@ async def test_a_proposal_is_shown_with_what_it_changes_and_who_asks(rig: Bridge
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_what_is_accepted_is_told_and_the_cli_writes_it(rig: BridgeRig) -> None:
+async def test_an_accepted_text_is_sent_and_the_cli_writes_it(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted("zwei\n"))
         assert await stream.receive("ide/diffAccepted") == {"filePath": rig.path(), "content": "zwei\n"}
-        assert Path(rig.path()).read_text() == "one\ntwo\n", "we never write"
+        assert Path(rig.path()).read_text() == "one\ntwo\n", "the bridge never writes files"
 
 
 async def test_what_the_cli_wrote_is_shown(rig: BridgeRig) -> None:
@@ -73,7 +73,7 @@ async def test_a_rejection_is_told(rig: BridgeRig) -> None:
 
 @pytest.mark.parametrize("spelling", ["{}", "{}/../{}", "/{}", "//{}"])
 async def test_the_path_comes_back_as_it_was_spelled(rig: BridgeRig, spelling: str) -> None:
-    """The CLI looks its question up by it."""
+    """The CLI finds its own question by this path."""
     name = "schöne \u0301 poeme 😀.txt"
     spelled = spelling.replace("{}", rig.path(name), 1).replace("{}", name)
     async with connected(rig) as (cli, stream):
@@ -102,7 +102,7 @@ async def test_the_verdict_goes_to_the_session_that_asked(rig: BridgeRig) -> Non
 
 
 async def test_an_emptied_file_is_a_rejection_and_the_person_is_told_why(rig: BridgeRig) -> None:
-    """The real CLI takes an empty text for "not edited" and would write its own."""
+    """The real CLI takes an empty text to mean "not edited", and would write its own text."""
     async with connected(rig) as (cli, stream):
         rig.editor.decide(await propose(rig, cli), Accepted(""))
         assert (await stream.message())["method"] == "ide/diffRejected"
@@ -160,7 +160,7 @@ async def test_the_agent_may_decide_as_the_person_would(rig: BridgeRig) -> None:
         assert Path(rig.path()).read_text() == "one\ntwo\n"
 
 
-async def test_proposing_anew_replaces_the_proposal_without_a_verdict(rig: BridgeRig) -> None:
+async def test_a_second_proposal_replaces_the_first_without_a_verdict(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         first = await propose(rig, cli)
         await cli.open_diff(rig.path(), "EINS\n")
@@ -209,7 +209,7 @@ async def test_two_agents_wait_for_each_other_at_one_file_and_not_at_two(rig: Br
         await until(lambda: rig.editor.shown)
         [(second, shown)] = rig.editor.shown.items()
         assert shown.old_text == "ONE\ntwo\nthree\n"
-        assert shown.new_text == "ONE\ntwo\nTHREE\n", "on top of the other's"
+        assert shown.new_text == "ONE\ntwo\nTHREE\n", "on top of the other agent's change"
         rig.editor.decide(second, Accepted(shown.new_text))
         assert (await stream.receive("ide/diffAccepted"))["content"] == "ONE\ntwo\nTHREE\n"
 
@@ -236,10 +236,10 @@ async def ask_as_claude(claude: ClientConnection, path: str, text: str) -> None:
         ("poem.txt/below", "x"),
     ],
 )
-async def test_what_can_not_be_shown_leaves_the_clis_own_dialog_and_tells_the_person(
+async def test_a_proposal_that_can_not_be_shown_is_left_to_the_cli(
     rig: BridgeRig, name: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error as the answer breaks the real CLI, a verdict would close its dialog."""
+    """An error as the answer would break the real CLI, and a verdict would close its dialog."""
     Path(rig.path("binary")).write_bytes(b"\0\1")
     async with connected(rig) as (cli, stream):
         await cli.open_diff(rig.path(name), text)
@@ -256,7 +256,7 @@ async def test_what_can_not_be_shown_leaves_the_clis_own_dialog_and_tells_the_pe
 
 
 @pytest.mark.parametrize("path", ["", "https://example.org/poem.txt"])
-async def test_what_is_no_path_is_not_shown_either(rig: BridgeRig, path: str) -> None:
+async def test_a_proposal_without_a_valid_path_is_not_shown(rig: BridgeRig, path: str) -> None:
     async with connected(rig) as (cli, stream):
         await cli.open_diff(path, "x\n")
         assert await cli.body("closeDiff", filePath=path) == {}
@@ -297,7 +297,7 @@ async def test_closing_in_an_editor_that_hangs_lets_the_cli_go_on(rig: BridgeRig
         assert (await stream.message())["params"] == {"filePath": rig.path("song.txt")}
 
 
-async def test_a_fault_of_ours_in_a_proposal_is_logged_and_harms_no_other(
+async def test_an_internal_error_in_a_proposal_harms_no_other(
     rig: BridgeRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> None:
@@ -346,4 +346,6 @@ async def test_a_bridge_that_decides_by_itself(folder: Path) -> None:
 
 
 def test_the_times_fit_the_real_cli() -> None:
-    assert gemini.GRACE_SECONDS > 2.5, "it comes back 1 s after the end of a stream, and 1.5 s after a first failure"
+    assert gemini.GRACE_SECONDS > 2.5, (
+        "the CLI reconnects 1 s after the end of a stream, and 1.5 s after a first failure"
+    )

@@ -1,4 +1,4 @@
-"""Gemini CLI's discovery file: where it lies, what it says, who may read it, when it goes, and whose is never touched."""
+"""Gemini CLI's discovery file: its place and content, who may read it, when it is removed, and what is never touched."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def link_of(folder: str) -> str:
         ({"TMPDIR": "/not/there"}, "/not/there"),
     ],
 )
-def test_it_lies_where_nodejs_has_temporary_files(environ: dict[str, str], root: str) -> None:
+def test_the_file_is_in_nodejs_temporary_directory(environ: dict[str, str], root: str) -> None:
     assert gemini_directory(environ) == os.path.join(root, "gemini", "ide")
 
 
-def test_it_says_what_the_cli_asks_for_and_who_we_are(directory: Path, file: GeminiFile) -> None:
+def test_the_file_contains_what_the_cli_needs_and_our_pid(directory: Path, file: GeminiFile) -> None:
     file.write(4711, "Neovim", ["/home/ada/project", "/home/ada/größe"])
     assert file.path == str(directory / f"gemini-ide-server-4711-{PORT}.json")
     assert json.loads(Path(file.path).read_bytes()) == {
@@ -61,7 +61,7 @@ def test_it_says_what_the_cli_asks_for_and_who_we_are(directory: Path, file: Gem
     }
 
 
-def test_nobody_else_can_read_it_and_no_part_of_it_lies_about(directory: Path, file: GeminiFile) -> None:
+def test_only_the_user_can_read_the_file(directory: Path, file: GeminiFile) -> None:
     file.write(1, "Neovim", ["/"])
     assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -113,7 +113,7 @@ def test_the_latest_bridge_of_a_folder_has_the_link_and_keeps_it(directory: Path
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"port": 1}', "no JSON"])
-def test_what_somebody_else_put_there_stays(directory: Path, file: GeminiFile, content: str) -> None:
+def test_a_foreign_file_in_place_of_the_link_stays(directory: Path, file: GeminiFile, content: str) -> None:
     directory.mkdir(parents=True)
     foreign = directory / link_of("/a")
     foreign.write_text(content)
@@ -123,7 +123,7 @@ def test_what_somebody_else_put_there_stays(directory: Path, file: GeminiFile, c
     assert os.listdir(directory) == [foreign.name]
 
 
-def test_where_there_are_no_links_a_plain_file_says_the_same(
+def test_without_symbolic_links_a_copy_replaces_the_link(
     directory: Path, file: GeminiFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "symlink", _no_links)
@@ -141,9 +141,9 @@ def test_where_there_are_no_links_a_plain_file_says_the_same(
 
 
 def left_by_the_dead(directory: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool = False) -> None:
-    """All that a bridge leaves whose process is gone; its port is closed."""
+    """Create all the files that a killed bridge leaves behind. Its process is gone, and its port is closed."""
     with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux gives out
+        patch.setattr(os, "getpid", lambda: 2**22 + 1)  # above the largest that Linux assigns
         if plain:
             patch.setattr(os, "symlink", _no_links)
         GeminiFile(str(directory), 1, "t").write(4711, "Neovim", ["/a"])

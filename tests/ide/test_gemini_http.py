@@ -1,4 +1,4 @@
-"""MCP over plain HTTP, on real sockets: who is let in, what is answered, how sessions begin and end."""
+"""MCP over HTTP, on real sockets: who is let in, how requests are answered, and how sessions begin and end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def cli(rig: BridgeRig) -> Cli:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions are looked after all the time, and given up soon."""
+    """Makes the bridge check its sessions all the time and end them after a short silence."""
     monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini_http, "KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.05)
@@ -106,7 +106,7 @@ async def test_health_needs_no_token_and_tells_no_secret(rig: BridgeRig, strange
     assert (await stranger.get("/health", authorization=None, host="evil.example")).status == 403
 
 
-async def test_what_does_not_exist_is_said_to_friends_only(rig: BridgeRig, stranger: Cli) -> None:
+async def test_only_a_client_with_the_token_gets_404(rig: BridgeRig, stranger: Cli) -> None:
     assert (await stranger.get("/no/such", authorization=None)).status == 401
     assert (await stranger.get("/no/such")).status == 404
     async with Connection(rig.port) as connection:
@@ -114,7 +114,7 @@ async def test_what_does_not_exist_is_said_to_friends_only(rig: BridgeRig, stran
     assert (answer.status, answer.headers["allow"]) == (405, "POST, GET, DELETE")
 
 
-async def test_where_only_claude_is_served_there_is_nothing_behind_the_gate(folder: Path) -> None:
+async def test_gemini_is_not_served_if_only_claude_is(folder: Path) -> None:
     async with open_gemini_bridge(folder, agent=["claude"]) as rig:
         cli = Cli(rig.port, rig.token)
         assert (await cli.say(id=1, method="initialize")).status == 404
@@ -191,7 +191,7 @@ async def test_a_bad_argument_is_named(rig: BridgeRig, cli: Cli, arguments: dict
 @pytest.mark.parametrize(
     "message", [{"method": "no/such"}, {"method": "notifications/cancelled"}, {"id": 1, "result": {}}]
 )
-async def test_what_needs_no_answer_is_taken_without_one(cli: Cli, message: dict[str, Any]) -> None:
+async def test_notifications_and_answers_get_no_answer(cli: Cli, message: dict[str, Any]) -> None:
     answer = await cli.say(**message)
     assert (answer.status, answer.body) == (202, b"")
 
@@ -306,7 +306,7 @@ async def test_a_bridge_with_another_token_knows_nobody(folder: Path) -> None:
         assert sessions(rig) == 0
 
 
-async def test_when_all_places_are_taken_the_one_not_heard_of_for_longest_goes(
+async def test_at_the_session_limit_the_longest_silent_one_ends(
     rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 3)
@@ -319,7 +319,7 @@ async def test_when_all_places_are_taken_the_one_not_heard_of_for_longest_goes(
         assert silent[1].session not in rig.bridge.gemini._sessions
 
 
-async def test_when_all_places_are_taken_by_listeners_the_next_one_is_refused(
+async def test_a_session_beyond_the_limit_of_listeners_is_refused(
     rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_http, "SESSION_LIMIT", 1)

@@ -1,4 +1,4 @@
-"""What Gemini CLI hears, on real sockets: the workspace as it is, every verdict once, and nothing is lost on the way."""
+"""What Gemini CLI receives, over real sockets: the current workspace, and every verdict exactly once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def select(rig: BridgeRig, name: str, line: int = 0, end: int = 0) -> None:
 
 
 async def decide(rig: BridgeRig, cli: Cli, text: str, name: str = "poem.txt") -> None:
-    """Propose, and accept it."""
+    """Propose a change and accept it."""
     await cli.open_diff(rig.path(name), text)
     [proposal] = await rig.shown()
     rig.editor.decide(proposal, Accepted(text))
@@ -40,7 +40,7 @@ async def decide(rig: BridgeRig, cli: Cli, text: str, name: str = "poem.txt") ->
 # the workspace
 
 
-async def test_what_is_open_is_told_the_moment_the_stream_opens(folder: Path) -> None:
+async def test_open_files_are_sent_when_the_stream_opens(folder: Path) -> None:
     editor = MemoryEditor([str(folder)])
     editor.open(str(folder / "poem.txt"))
     async with open_gemini_bridge(folder, editor) as rig:
@@ -51,7 +51,7 @@ async def test_what_is_open_is_told_the_moment_the_stream_opens(folder: Path) ->
     assert (file["isActive"], file["cursor"]) == (True, {"line": 1, "character": 1})
 
 
-async def test_where_nothing_is_open_that_is_told(cli: Cli) -> None:
+async def test_without_open_files_an_empty_context_is_sent(cli: Cli) -> None:
     async with await cli.listen() as stream:
         assert await stream.receive("ide/contextUpdate") == {"workspaceState": {"openFiles": []}}
 
@@ -67,7 +67,7 @@ async def test_each_move_is_told_and_the_file_in_front_comes_first(rig: BridgeRi
         assert poem.keys() == {"path", "timestamp"}
 
 
-async def test_the_same_is_not_told_twice(rig: BridgeRig) -> None:
+async def test_an_unchanged_selection_is_sent_once(rig: BridgeRig) -> None:
     async with connected(rig) as (_, stream):
         for _ in range(3):
             select(rig, "poem.txt", 0, 3)
@@ -106,7 +106,7 @@ async def test_every_session_is_told_of_the_workspace(rig: BridgeRig) -> None:
             assert (await stream.files())[0]["selectedText"] == "one"
 
 
-async def test_an_editor_that_can_not_say_what_is_open_harms_nobody(rig: BridgeRig) -> None:
+async def test_an_editor_that_hangs_does_not_affect_the_stream(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, stream):
         rig.editor.hung = True
         select(rig, "poem.txt", 0, 3)
@@ -135,7 +135,7 @@ async def test_a_silent_stream_is_kept_alive(rig: BridgeRig, monkeypatch: pytest
 async def test_a_second_stream_replaces_the_first(rig: BridgeRig) -> None:
     async with connected(rig) as (cli, first), await cli.listen() as second:
         assert await second.files() == []
-        assert await first.message() is None, "the first one is ended in good order"
+        assert await first.message() is None, "the first stream is ended cleanly"
         await decide(rig, cli, "ONE\n")
         assert await second.receive("ide/diffAccepted")
         assert len(rig.bridge.gemini._sessions) == 1
@@ -158,7 +158,9 @@ async def test_a_verdict_that_falls_into_a_gap_is_delivered_after_it_and_once(ri
 
 
 @pytest.mark.parametrize("last_id", [None, "0", "nonsense", "9" * 18, "9" * 5_000])
-async def test_who_does_not_say_what_it_has_seen_is_sent_all(rig: BridgeRig, cli: Cli, last_id: str | None) -> None:
+async def test_without_a_valid_last_event_id_all_verdicts_are_sent(
+    rig: BridgeRig, cli: Cli, last_id: str | None
+) -> None:
     await decide(rig, cli, "ONE\n")
     await until(lambda: not rig.bridge.reviews._open)
     async with await cli.listen(last_event_id=last_id) as stream:
@@ -167,7 +169,7 @@ async def test_who_does_not_say_what_it_has_seen_is_sent_all(rig: BridgeRig, cli
 
 
 async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(rig: BridgeRig, cli: Cli) -> None:
-    """A CLI that comes back without knowing what it has seen looks a verdict up by its path alone."""
+    """A CLI that reconnects without a last event ID matches verdicts with its questions by their path alone."""
     await decide(rig, cli, "ONE\n")
     await until(lambda: not rig.bridge.reviews._open)
     Path(rig.path()).write_text("ONE\n")
@@ -200,7 +202,7 @@ async def test_events_need_no_session_and_hear_everybody(rig: BridgeRig) -> None
         await two.open_diff(rig.path("song.txt"), "SONG\n")
         rig.editor.decide((await rig.shown())[0], Rejected())
         assert await watcher.receive("ide/diffRejected") == {"filePath": rig.path("song.txt")}
-        assert len(rig.bridge.agents) == 2, "a watcher is no agent"
+        assert len(rig.bridge.agents) == 2, "a watcher is not an agent"
     await until(lambda: not rig.bridge.gemini.names)
 
 
@@ -212,7 +214,7 @@ async def test_events_are_for_those_with_the_token(rig: BridgeRig) -> None:
 
 
 async def stuffed(cli: Cli) -> Stream:
-    """A stream whose reader does not read: it takes no more than its socket's buffer."""
+    """Open a stream whose client does not read: it accepts no more than its socket's buffer holds."""
     stream = await cli.listen()
     stream.connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reading(stream).pause_reading()
@@ -226,12 +228,12 @@ def reading(stream: Stream) -> asyncio.ReadTransport:
 
 
 def waiting(rig: BridgeRig) -> int:
-    """Bytes that wait in the transports of all streams."""
+    """The number of bytes that wait in the transports of all streams."""
     readers = [stream._reader for stream in rig.bridge.gemini._streams()]
     return sum(reader._transport.get_write_buffer_size() for reader in readers)  # type: ignore[union-attr]
 
 
-async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
+async def test_a_slow_reader_costs_little_memory_and_delays_no_one(
     rig: BridgeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_stream, "BACKLOG_BYTES", 3_000_000)
@@ -256,11 +258,11 @@ async def test_who_does_not_read_costs_bounded_memory_and_slows_nobody(
             while (await stuffed_stream.receive("ide/diffAccepted"))["filePath"] != rig.path("new-11.txt"):
                 pass
             last = (await stuffed_stream.files())[0]
-            assert last["selectedText"] == "b" * 16_000, "what is open now, and not all that was"
+            assert last["selectedText"] == "b" * 16_000, "only what is open now, not everything that was"
 
 
 class SlowReader:
-    """An exchange whose peer is behind."""
+    """A fake exchange whose client does not read."""
 
     def __init__(self) -> None:
         self.congested = True
@@ -279,7 +281,7 @@ class SlowReader:
         raise AssertionError("it is a stream")
 
 
-def test_who_is_behind_when_the_stream_ends_is_still_owed_the_verdicts() -> None:
+def test_a_slow_reader_gets_its_verdicts_when_the_stream_ends() -> None:
     reader, stream = SlowReader(), EventStream(b"{}")
     stream.open(reader, 0)
     stream.decided(b'"one"', "/a")
@@ -291,7 +293,7 @@ def test_who_is_behind_when_the_stream_ends_is_still_owed_the_verdicts() -> None
     assert not stream.has_reader
 
 
-def test_who_is_sent_away_is_told_to_come_back_when_the_bridge_may_be_there_again() -> None:
+def test_a_closed_stream_says_when_to_reconnect() -> None:
     reader, stream = SlowReader(), EventStream(b"{}")
     stream.open(reader, 0)
     stream.close()
@@ -317,7 +319,7 @@ async def test_open_proposals_are_rejected_before_the_streams_end(folder: Path) 
 
 
 async def test_streams_open_and_close_often_and_leave_nothing(rig: BridgeRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays open or running is found by the test's own rig-keeping."""
+    """The fixtures that run with each test fail if anything is left open or running."""
     monkeypatch.setattr(gemini_http, "HOUSEKEEPING_SECONDS", 0.01)
     monkeypatch.setattr(gemini, "GRACE_SECONDS", 0.01)
     for _ in range(25):

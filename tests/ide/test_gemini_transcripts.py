@@ -1,7 +1,8 @@
-"""What the real Gemini CLI sent is sent again to the bridge, and it answers as it did when the session was recorded.
+"""Replays what the real Gemini CLI has sent: the bridge answers as it did when the session was recorded.
 
-What the person did and what the editor knew is read off the bridge's own recorded lines: where it said ide/diffAccepted,
-the person accepted. ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest tests/e2e/gemini`` records them anew.
+What the user did and what the editor knew follows from the bridge's own recorded lines: where it sent ide/diffAccepted,
+the user had accepted. To record the sessions again:
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/gemini-ide pytest tests/e2e/gemini``.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from .gemini_rig import Answer, Connection, Stream, open_gemini_bridge
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts" / "gemini-ide").glob("*.jsonl"))
 FILES = {"poem.txt": "one\ntwo\nthree\nfour\n", "notes.txt": "a note\n"}
-"""What the recorded sessions were about, in the folder that transcripts call /project."""
+"""The files of the recorded sessions, in the folder that the transcripts call /project."""
 
 Said = dict[str, Any]
 
 
 class Person:
-    """Does at the in-memory editor what the person of the transcript did, so that the bridge says ``message``."""
+    """Does in the in-memory editor what the user of the transcript did, so that the bridge sends the same messages."""
 
     def __init__(self, rig: BridgeRig) -> None:
         self._house = rig
@@ -47,7 +48,7 @@ class Person:
                 self._editor.decide(await self._shown(), Rejected())
 
     async def edit(self, text: str) -> None:
-        """Make this of the proposal and leave it undecided."""
+        """Edit the proposed text and leave the proposal undecided."""
         self._editor.edit(await self._shown(), text)
 
     async def _shown(self) -> str:
@@ -55,7 +56,7 @@ class Person:
         return id
 
     def _look_at(self, file: Said) -> None:
-        """The cursor is the end of what is selected."""
+        """Select in the editor what the context update contains. The cursor is at the end of the selection."""
         Path(file["path"]).touch()
         end = Position(file["cursor"]["line"] - 1, file["cursor"]["character"] - 1)
         first, *others = file.get("selectedText", "").split("\n")
@@ -64,14 +65,14 @@ class Person:
 
 
 class Replay:
-    """Sends the CLI's requests, each on a connection of its own, and has the answers and events that came back."""
+    """Sends the CLI's requests, each on its own connection, and receives the answers and events."""
 
     def __init__(self, rig: BridgeRig) -> None:
         self._house = rig
         self._answers: dict[int, asyncio.Task[Answer]] = {}
         self._streams: dict[int, Stream] = {}
         self._session = ""
-        self._ids: dict[str, str] = {}  # of events: as recorded, as they are now
+        self._ids: dict[str, str] = {}  # IDs of events: recorded ID → current ID
 
     async def send(self, exchange: int, request: Said) -> None:
         body = json.dumps(request["body"]).encode() if "body" in request else b""
@@ -92,7 +93,7 @@ class Replay:
         return answer
 
     async def receive(self, exchange: int, like: Said, recorded_id: int) -> Said:
-        """The next message of that kind; contexts on the way to the one that was recorded are passed over."""
+        """Wait for the next message of that kind. Context updates before the recorded one are skipped."""
         stream, message = self._streams[exchange], None
         async with asyncio.timeout(PATIENCE):
             while message is None or message["method"] != like["method"] or is_on_the_way(message, like):
@@ -164,7 +165,7 @@ async def test_the_bridge_answers_as_recorded(transcript: Path, rig: BridgeRig, 
                 write_as_the_cli_does(message)
             case {"exchange": exchange, "closed": True}:
                 await replay.close(exchange)
-                # What the next stream begins with has happened by then.
+                # What the next stream begins with happens before that stream is opened.
                 for event in [later["event"] for later in lines[at:] if "event" in later][:1]:
                     await person.cause(event["data"])
                     caused.add(event["id"])
@@ -177,13 +178,13 @@ def test_there_are_transcripts_of_every_kind_of_session() -> None:
 
 
 def load(transcript: Path, project: Path) -> list[Said]:
-    """The lines behind the first one, as if they had been recorded in ``project``."""
+    """All lines but the first, as if they had been recorded in ``project``."""
     _, *lines = transcript.read_text().replace("/project", str(project)).splitlines()
     return [json.loads(line) for line in lines]
 
 
 def text_handed_back(request: Said, answer: Said) -> str | None:
-    """What a ``closeDiff`` was told that the person had made of the proposal."""
+    """The text, edited by the user, that a ``closeDiff`` has returned; None if the request is not one or returned none."""
     params = request.get("body", {}).get("params", {})
     if params.get("name") != "closeDiff":
         return None
@@ -201,7 +202,7 @@ def is_on_the_way(message: Said, wanted: Said) -> bool:
 
 
 def comparable(message: Said) -> Said:
-    """Without what may change from version to version (our own, and the tools' descriptions) or is a time."""
+    """The message without our version, the tools' descriptions and times, which may differ from the recording."""
     match message:
         case {"result": {"serverInfo": dict(), **result}}:
             return {**message, "result": result}

@@ -1,4 +1,4 @@
-"""The bridge's one door: which agent's gate a request goes through."""
+"""The bridge's only port: which agent's checks apply to a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bridge as a process: ready at once, found by its lock file, gone without a trace."""
+"""The bridge as a process: it is ready at once, is found by its lock file, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def call(client: Any, tool: str, **arguments: Any) -> list[str]:
 
 
 async def introduce(client: Any) -> None:
-    """From then on the client is listed as an agent."""
+    """Shake hands: from then on, the client is listed as an agent."""
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
     for message in (hello, {"jsonrpc": "2.0", "method": "notifications/initialized"}):
         await client.send(json.dumps(message))
@@ -81,8 +81,8 @@ async def test_the_lock_file_is_there_with_the_ready_line(folder: Path, locks: P
         assert os.listdir(locks) == [running.lock.name]
 
 
-async def test_who_comes_with_the_ready_line_is_served(folder: Path) -> None:
-    """Its socket listens already; what it says waits until the rest is loaded."""
+async def test_a_client_can_connect_once_the_ready_line_is_out(folder: Path) -> None:
+    """The socket listens already. The client's messages wait until the bridge has loaded the rest."""
     async with bridge("--folder", folder) as running, running.dial() as client:
         assert client.subprotocol == "mcp"
         [text] = await call(client, "getWorkspaceFolders")
@@ -113,7 +113,7 @@ async def test_claudes_own_directory_may_be_elsewhere(folder: Path, tmp_path: Pa
 
 
 async def test_folders_are_told_as_agents_know_them(folder: Path, tmp_path: Path) -> None:
-    """The real CLI compares with its own directory, in which every link is resolved."""
+    """The real CLI compares the folders with its own directory, in which every link is resolved."""
     (tmp_path / "link").symlink_to(folder)
     async with bridge("--folder", tmp_path / "link") as running:
         assert running.content["workspaceFolders"] == [str(folder)]
@@ -146,7 +146,7 @@ async def test_a_port_that_is_taken_gives_way_to_the_next(folder: Path) -> None:
         assert one.lock.exists()
 
 
-# it can't start
+# the bridge can't start
 
 
 async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason(folder: Path, tmp_path: Path) -> None:
@@ -158,10 +158,8 @@ async def test_a_lock_directory_that_can_not_be_written_is_named_with_the_reason
     assert errors.count("\n") == 1
 
 
-async def test_a_neighbour_who_holds_geminis_directory_keeps_gemini_away_and_nobody_else(
-    folder: Path, tmp_path: Path
-) -> None:
-    """It lies in the directory for everybody's temporary files."""
+async def test_without_geminis_directory_claude_is_still_served(folder: Path, tmp_path: Path) -> None:
+    """The directory is in /tmp, where any user may create it first."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp" / "gemini").write_text("mine")
     variables = {"TMPDIR": str(tmp_path / "tmp")}
@@ -176,7 +174,7 @@ async def test_a_neighbour_who_holds_geminis_directory_keeps_gemini_away_and_nob
     assert "gemini/ide can't be made a private directory" in errors
 
 
-# it ends
+# the bridge ends
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -255,7 +253,7 @@ async def test_what_a_killed_bridge_left_is_swept_by_the_next_one_and_nothing_el
 
 @pytest.fixture
 def hung_editor(tmp_path: Path) -> Iterator[Path]:
-    """A socket at which somebody listens and never says a word."""
+    """A socket that accepts connections but never answers."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "hung.sock"))
         listener.listen()
@@ -280,7 +278,7 @@ async def test_a_signal_is_heard_while_the_editor_hangs(hung_editor: Path, locks
         assert os.listdir(locks) == []
 
 
-# it works
+# the bridge works
 
 
 @pytest.mark.parametrize(
@@ -320,7 +318,7 @@ async def test_the_log_tells_what_was_refused_and_never_the_token(folder: Path, 
         assert "wrong-token" not in told
 
 
-# its parts
+# parts of the bridge
 
 
 def test_a_free_port_is_found_in_the_range_that_the_spec_asks_for() -> None:
@@ -342,7 +340,7 @@ def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
 def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     with listen(None) as taken:
         port = taken.getsockname()[1]
-        # Some of the fifty may be somebody else's; one below is free.
+        # Other programs may use some of the fifty ports, but one below is free.
         monkeypatch.setattr(launched, "PORTS", range(port - 50, port + 1))
         with listen(port) as listener:
             assert port - 50 <= listener.getsockname()[1] < port

@@ -1,4 +1,4 @@
-"""A proposal's way: shown, decided once, taken back, and what the agent made of it."""
+"""The life of a proposal: shown, decided once or withdrawn, and then written by the agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROPOSED = "one\nTWO\nthree\nfour\nfive\n"
 
 
 class Watched(MemoryEditor):
-    """Remembers what it is told of written files."""
+    """An editor that remembers which writes are reported to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def propose(
 
 
 async def shown(editor: MemoryEditor, number: int = 1) -> Proposal:
-    """The newest of this many proposals, once they are all there to see."""
+    """Wait until ``number`` proposals are shown, and return the newest."""
     await until(lambda: len(editor.shown) == number, f"{number} shown, {len(editor.shown)} are")
     return list(editor.shown.values())[-1]
 
@@ -82,6 +82,55 @@ async def test_the_person_sees_the_change_and_whose_it_is(editor: Watched, revie
     await task
 
 
+@pytest.mark.parametrize("linked", ["the file", "its directory"])
+async def test_a_path_that_leads_through_a_link_is_told_with_its_target(
+    editor: Watched, reviews: Reviews, tmp_path: Path, linked: str
+) -> None:
+    elsewhere = tmp_path.resolve() / "else\nwhere"
+    elsewhere.mkdir()
+    (elsewhere / "bashrc").write_text(TEXT)
+    if linked == "the file":
+        path = tmp_path / "README.md"
+        path.symlink_to(elsewhere / "bashrc")
+    else:
+        (tmp_path / "docs").symlink_to(elsewhere)
+        path = tmp_path / "docs" / "bashrc"
+    task = propose(reviews, path)
+    proposal = await shown(editor)
+    where = str(elsewhere / "bashrc").replace("\n", "\\x0a")
+    assert proposal.note == f"The path leads through a link. The file is {where}."
+    editor.decide(proposal.id, Rejected())
+    await task
+
+
+async def test_a_link_is_told_together_with_a_change_of_its_file(
+    editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    editor.open(str(link))
+    editor.type(str(link), TEXT.replace("five", "unsaved"))
+    task = propose(reviews, link)
+    note = (await shown(editor)).note or ""
+    assert note.startswith(f"The path leads through a link. The file is {file.resolve()}. ")
+    assert "unsaved changes" in note
+    editor.decide("1", Rejected())
+    await task
+
+
+async def test_the_note_about_a_link_with_a_long_target_is_short(
+    editor: Watched, reviews: Reviews, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("/".join([*["d" * 200] * 4, "end"]))
+    task = propose(reviews, tmp_path / "link")
+    note = (await shown(editor)).note or ""
+    assert len(note) < 400
+    assert "…" in note
+    assert note.endswith("d/end.")
+    editor.decide("1", Rejected())
+    await task
+
+
 @pytest.mark.parametrize("decision", [Accepted(PROPOSED), Accepted("one\nmine\n"), Accepted(""), Rejected()])
 async def test_the_decision_reaches_the_agent_as_it_was_made(
     editor: Watched, reviews: Reviews, file: Path, decision: Accepted | Rejected
@@ -89,7 +138,7 @@ async def test_the_decision_reaches_the_agent_as_it_was_made(
     task = propose(reviews, file)
     editor.decide((await shown(editor)).id, decision)
     assert await task == decision
-    assert file.read_text() == TEXT, "the agent writes, never we"
+    assert file.read_text() == TEXT, "the agent writes the file, not the bridge"
 
 
 async def test_a_second_decision_comes_too_late(editor: Watched, reviews: Reviews, file: Path) -> None:
@@ -111,7 +160,7 @@ async def test_a_new_file_is_compared_with_nothing(editor: Watched, reviews: Rev
     assert not (tmp_path / "new").exists()
 
 
-# taken back
+# withdrawn
 
 
 async def test_close_takes_the_view_away_and_answers_the_call(editor: Watched, reviews: Reviews, file: Path) -> None:
@@ -139,7 +188,7 @@ async def test_close_knows_only_the_agents_own_proposals_by_their_name(
 
 
 async def test_close_right_behind_the_question_finds_it(editor: Watched, reviews: Reviews, file: Path) -> None:
-    """The person said yes in the terminal while the file was still being read."""
+    """The user said yes in the terminal while the file was still being read."""
     task = propose(reviews, file)
     await asyncio.sleep(0)
     reviews.withdraw("claude", "tab", IN_ITS_DIALOG)
@@ -174,9 +223,7 @@ async def test_the_same_name_again_replaces_the_first(editor: Watched, reviews: 
     assert await second == Accepted("second\n")
 
 
-async def test_taking_one_back_leaves_the_one_that_has_replaced_it_meanwhile(
-    editor: Watched, reviews: Reviews, file: Path
-) -> None:
+async def test_withdrawing_leaves_the_proposal_that_replaced_it(editor: Watched, reviews: Reviews, file: Path) -> None:
     proposed_text = editor.proposed_text
 
     async def proposed_slowly(proposal_id: str) -> str | None:
@@ -198,10 +245,10 @@ async def test_taking_one_back_leaves_the_one_that_has_replaced_it_meanwhile(
     await second
 
 
-async def test_of_two_questions_in_one_breath_the_later_one_stays(
+async def test_the_later_of_two_quick_proposals_stays(
     editor: Watched, reviews: Reviews, file: Path, tmp_path: Path
 ) -> None:
-    """Also when the earlier one takes longer to be read."""
+    """This holds even if the file of the earlier proposal takes longer to read."""
     (tmp_path / "large.txt").write_text("x\n" * 2_000_000)
     first = propose(reviews, tmp_path / "large.txt", "first\n")
     await asyncio.sleep(0)
@@ -248,7 +295,7 @@ async def test_two_agents_on_one_file_are_shown_one_after_the_other(
         await third
 
 
-async def test_a_proposal_that_waits_for_its_turn_can_be_taken_back(
+async def test_a_proposal_that_waits_for_its_turn_can_be_withdrawn(
     editor: Watched, reviews: Reviews, file: Path
 ) -> None:
     first = propose(reviews, file, owner="claude")
@@ -266,7 +313,7 @@ async def test_a_proposal_that_waits_for_its_turn_can_be_taken_back(
     assert await last == Accepted(PROPOSED)
 
 
-async def test_a_first_proposal_that_is_never_written_holds_the_next_one_up_only_for_a_while(
+async def test_an_unwritten_proposal_delays_the_next_one_only_briefly(
     editor: Watched, reviews: Reviews, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(review, "WRITE_SECONDS", 0.05)
@@ -308,7 +355,7 @@ async def test_a_decision_for_an_agent_that_went_goes_nowhere(editor: Watched, r
         await task
 
 
-async def test_nobody_can_fill_the_screen(editor: Watched, reviews: Reviews, file: Path) -> None:
+async def test_an_agent_can_open_only_so_many_proposals(editor: Watched, reviews: Reviews, file: Path) -> None:
     tasks = [propose(reviews, file.with_name(str(number)), title=str(number)) for number in range(OPEN_LIMIT)]
     with pytest.raises(Refused, match="are already open"):
         await propose(reviews, file, title="one more")
@@ -366,7 +413,7 @@ async def test_an_editor_that_hangs_is_an_error_and_later_it_works_again(
 
 
 async def test_a_view_that_came_up_after_all_is_taken_down(editor: Watched, reviews: Reviews, file: Path) -> None:
-    """The editor showed it but did not say so in time."""
+    """The editor has shown the proposal but did not answer in time."""
     show = editor.show
 
     async def show_and_hang(proposal: Proposal) -> None:
@@ -440,8 +487,8 @@ async def test_the_same_change_on_both_sides_is_no_collision(editor: Watched, re
         ("a\r\nb\r\nc\r\n", "a\r\nb\r\nC\r\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),
         ("a\nb\nc", "a\nb\nC", "A\nb\nc", "A\nb\nC"),
         (BOM + "a\nb\nc\n", BOM + "a\nb\nC\n", BOM + "A\nb\nc\n", BOM + "A\nb\nC\n"),
-        ("a\nb\nc\n", "a\r\nb\r\nc\r\n", "A\nb\nc\n", "A\r\nb\r\nc\r\n"),  # the person changed the line ends
-        ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent did
+        ("a\nb\nc\n", "a\r\nb\r\nc\r\n", "A\nb\nc\n", "A\r\nb\r\nc\r\n"),  # the user changed the line ends
+        ("a\nb\nc\n", "a\nb\nC\n", "A\r\nb\r\nc\r\n", "A\r\nb\r\nC\r\n"),  # the agent changed them
     ],
 )
 async def test_a_merge_keeps_line_ends_mark_and_final_newline(
@@ -456,7 +503,7 @@ async def test_a_merge_keeps_line_ends_mark_and_final_newline(
     await task
 
 
-# what the agent made of it
+# what the agent writes
 
 
 async def test_the_editor_is_told_when_the_agent_has_written_the_accepted_text(
@@ -555,7 +602,7 @@ async def test_code_is_shown_as_code_and_the_person_may_change_it(editor: Watche
     assert not reviews._tasks._tasks
 
 
-async def test_code_that_is_rejected_or_taken_back_is_not_allowed(editor: Watched, reviews: Reviews) -> None:
+async def test_code_that_is_rejected_or_withdrawn_is_not_allowed(editor: Watched, reviews: Reviews) -> None:
     task = asyncio.create_task(reviews.review_code("claude", "Claude Code", "print(1)\n"))
     editor.decide((await shown(editor)).id, Rejected())
     assert await task is None

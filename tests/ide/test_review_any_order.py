@@ -1,7 +1,7 @@
-"""Whatever happens in whatever order: each question gets exactly one answer, or its agent is gone.
+"""In whatever order events happen, each proposal gets exactly one answer, unless its agent is gone.
 
-A state machine drives ``Reviews`` over the in-memory editor. The event loop turns only when a rule says so, so that every
-step of a review (reading, preparing, showing, taking down) can be overtaken by any event.
+A state machine drives ``Reviews`` with the in-memory editor. The event loop runs only when a rule lets it, so that any
+event can overtake any step of a review (reading, preparing, showing, closing).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FAILED = "failed"
 
 
 class SlowMemory(MemoryEditor):
-    """Answers one call after the other, each only after some turns of the loop; ``failing``: the next views fail."""
+    """An editor that handles one call at a time, each over several turns of the loop. The next ``failing`` views fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,14 +59,14 @@ class SlowMemory(MemoryEditor):
 
 
 class Question:
-    """``expected``: what must come out of it; None while it is open."""
+    """One proposal. ``expected`` is the outcome that it must have; None while it is open."""
 
     def __init__(self, owner: str, title: str, text: str, task: asyncio.Task[Decision]) -> None:
         self.owner, self.title, self.text, self.task = owner, title, text, task
         self.expected: Accepted | Rejected | type[Withdrawn] | str | None = None
 
     def expect(self, outcome: Accepted | Rejected | type[Withdrawn] | str) -> None:
-        """The first effective event counts; a client that goes hears nothing, unless it has heard already."""
+        """Note the outcome of an event. The first event counts, but an agent that leaves first gets no answer at all."""
         if outcome == CANCELLED and not self.task.done():
             self.expected = CANCELLED
         elif self.expected is None:
@@ -89,14 +89,14 @@ class AnyOrder(RuleBasedStateMachine):
         self.directory = TemporaryDirectory()
         self.patches = contextlib.ExitStack()
         self.patches.enter_context(patch("asyncio.to_thread", inline))
-        # What is asked next about a file does not wait for a write that never comes.
+        # The next proposal for a file does not wait for a write that never happens.
         self.patches.enter_context(patch("drawbridge.ide.review.WRITE_SECONDS", 0))
         self.questions: list[Question] = []
         self.ever_shown: list[str] = []
         self.run(self.begin)
 
     def run(self, function: Callable[[], T]) -> T:
-        """Call it inside the loop. Other tasks may take a step before it, so it has to look for itself what is there."""
+        """Call ``function`` in the event loop. Other tasks may run before it, so it must check the state itself."""
 
         async def call() -> T:
             return function()
@@ -139,7 +139,7 @@ class AnyOrder(RuleBasedStateMachine):
 
         self.run(start)
         asked = self.questions[-1]
-        # It has begun by the next turn, and with that replaces what was open under its name.
+        # By the next turn, it has begun, and has replaced any open proposal with its title.
         for replaced in self.open_ones(owner, title):
             if replaced is not asked:
                 replaced.expect(Withdrawn)
@@ -152,7 +152,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.editor.shown)
     @rule(data=st.data(), yes=st.booleans())
     def decide(self, data: st.DataObject, yes: bool) -> None:
-        """The person decides one of the views that are there, maybe one that is just being taken down."""
+        """The user decides about one of the views shown, maybe one that is just being closed."""
         id = data.draw(st.sampled_from(sorted(self.editor.shown)))
 
         def act() -> None:
@@ -167,7 +167,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.ever_shown)
     @rule(data=st.data())
     def decide_late(self, data: st.DataObject) -> None:
-        """A decision of a view that is gone changes nothing."""
+        """A decision in a view that is gone changes nothing."""
         gone = sorted(set(self.ever_shown) - set(self.editor.shown))
         if gone:
             late = Decided(data.draw(st.sampled_from(gone)), Accepted("late"))
@@ -226,7 +226,7 @@ class AnyOrder(RuleBasedStateMachine):
             if question.task.done():
                 outcome = question.outcome()
                 if outcome == FAILED:
-                    question.expected = FAILED  # whatever else happened, this is the one answer
+                    question.expected = FAILED  # whatever else happened, this is the only answer
                 assert outcome == question.expected
 
     def teardown(self) -> None:
@@ -235,7 +235,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.settle()
             self.nobody_is_told_what_was_not_decided()
             still_open = [each for each in self.questions if not each.task.done()]
-            assert all(each.expected is None for each in still_open), "decided, but nobody was told"
+            assert all(each.expected is None for each in still_open), "decided, but not answered"
             assert sorted(each.new_text for each in self.editor.shown.values()) == sorted(
                 each.text for each in still_open
             )
@@ -258,7 +258,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 async def inline(function: Callable[..., T], *arguments: Any) -> T:
-    """Threads would make the order a matter of luck."""
+    """Replaces ``asyncio.to_thread``, since threads would make the order random."""
     for _ in range(3):
         await asyncio.sleep(0)
     return function(*arguments)

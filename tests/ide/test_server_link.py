@@ -1,4 +1,4 @@
-"""The bridge at the agent server: its editor shows what others propose, and clients may answer what its own agents propose."""
+"""The bridge and the agent server: the editor shows other agents' proposals, and clients can answer those of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ABOUT = wire.Bridge("MemoryEditor", ("/ws",), (812,))
 
 
 class Server:
-    """Stands for the agent server: one bridge at a time. ``rules``: what it says to who asks whether it was first."""
+    """A fake agent server for one bridge at a time. ``rules``: whether it confirms decisions as the first; None: no answer."""
 
     def __init__(self) -> None:
         self.heard: list[wire.FromPeer] = []
@@ -56,7 +56,7 @@ class Server:
         writer.close()
 
     def received(self, line: wire.FromPeer) -> None:
-        """For servers that answer more."""
+        """Overridden by servers that answer more."""
 
     def says(self, said: wire.ToBridge) -> None:
         assert self._writer is not None
@@ -67,7 +67,7 @@ class Server:
             self._writer.close()
 
     async def hears(self, kind: type[Said], number: int = 1) -> Said:
-        """The ``number``-th of this kind."""
+        """Wait for the ``number``-th message of this kind and return it."""
         found: list[Said] = []
 
         def there() -> bool:
@@ -79,7 +79,7 @@ class Server:
 
 
 class Bridge:
-    """What of a bridge is at work here."""
+    """The parts of a bridge that these tests need."""
 
     def __init__(self) -> None:
         self.editor = MemoryEditor()
@@ -161,7 +161,7 @@ async def test_a_prompt_is_typed_into_a_terminal_of_the_editor(bridge: Bridge, s
     assert bridge.editor.terminals == {812: ["Do it"]}
 
 
-async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, file: Path) -> None:
+async def test_a_server_that_starts_later_gets_the_open_proposals(bridge: Bridge, file: Path) -> None:
     task = bridge.propose(file)
     proposal = await bridge.shown()
     async with Server().listening() as server:
@@ -170,7 +170,7 @@ async def test_a_server_that_comes_later_hears_of_what_is_open(bridge: Bridge, f
         assert await decided(task) == Accepted(NEW)
 
 
-async def test_what_is_open_when_a_server_ends_is_the_same_question_at_the_next(bridge: Bridge, file: Path) -> None:
+async def test_open_proposals_keep_their_ids_at_the_next_server(bridge: Bridge, file: Path) -> None:
     another = file.with_name("b.py")
     tasks = [bridge.propose(file, "one"), bridge.propose(another, "two")]
     async with Server().listening() as server:
@@ -183,9 +183,7 @@ async def test_what_is_open_when_a_server_ends_is_the_same_question_at_the_next(
         assert [await decided(task) for task in tasks] == [Rejected(), Rejected()]
 
 
-async def test_unsaved_work_is_in_what_would_be_written_and_not_in_what_the_agent_wants(
-    bridge: Bridge, server: Server, file: Path
-) -> None:
+async def test_unsaved_work_is_in_the_new_text_but_not_the_agents(bridge: Bridge, server: Server, file: Path) -> None:
     bridge.editor.open(str(file))
     bridge.editor.type(str(file), f"zero\n{TEXT}")
     task = bridge.propose(file)
@@ -216,7 +214,7 @@ async def test_the_editors_decision_counts_where_it_is_the_first(
     assert asked.text == (decision.text if isinstance(decision, Accepted) else None)
 
 
-async def test_a_decision_that_comes_too_late_is_none(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_a_decision_that_comes_too_late_does_not_count(bridge: Bridge, server: Server, file: Path) -> None:
     server.rules = False
     task = bridge.propose(file)
     proposal = await bridge.shown()
@@ -281,7 +279,7 @@ async def test_the_editor_shows_what_others_propose_and_its_decision_is_told(
     assert [said for said in server.heard if isinstance(said, wire.Proposed)] == []
 
 
-async def test_what_is_decided_elsewhere_is_closed_and_nothing_is_told(
+async def test_a_proposal_decided_elsewhere_is_closed_without_a_report(
     bridge: Bridge, server: Server, file: Path
 ) -> None:
     server.says(offer(file))
@@ -299,9 +297,7 @@ async def test_what_can_not_be_shown_is_declined(bridge: Bridge, server: Server,
     assert await server.hears(wire.OfferDeclined) == wire.OfferDeclined("appr_1")
 
 
-async def test_a_server_that_goes_takes_its_proposals_with_it_and_one_that_comes_is_found(
-    bridge: Bridge, server: Server, file: Path
-) -> None:
+async def test_a_servers_proposals_close_when_it_disconnects(bridge: Bridge, server: Server, file: Path) -> None:
     server.says(offer(file))
     await bridge.shown()
     server.hang_up()
@@ -319,14 +315,16 @@ async def test_other_folders_and_agents_are_told(bridge: Bridge, server: Server)
     assert len(server.heard) == 2
 
 
-async def test_it_goes_to_the_newest_server(bridge: Bridge, server: Server) -> None:
-    """Where hooks go too."""
+async def test_the_bridge_reconnects_to_the_newest_server(bridge: Bridge, server: Server) -> None:
+    """Hooks connect to the newest server, too."""
     async with Server().listening() as newer:
         await newer.hears(wire.Bridge)
     await until(lambda: server.connections == 2, "the way back")
 
 
-async def test_nonsense_of_a_server_ends_the_talk_and_nothing_else(bridge: Bridge, server: Server, file: Path) -> None:
+async def test_an_invalid_line_from_a_server_ends_only_the_connection(
+    bridge: Bridge, server: Server, file: Path
+) -> None:
     task = bridge.propose(file)
     proposal = await bridge.shown()
     await server.hears(wire.Proposed)

@@ -1,4 +1,4 @@
-"""The twelve tools: what they ask for, what they answer, and what they refuse, word for word."""
+"""The twelve tools: their exact parameters, answers and errors."""
 
 from __future__ import annotations
 
@@ -269,8 +269,8 @@ async def test_open_diff_rejected_says_which(rig: ClaudeRig, agent: Agent, proje
     assert texts(await agent.answer(id)) == ["DIFF_REJECTED", "the tab"]
 
 
-async def test_open_diff_taken_back_is_answered_as_rejected(rig: ClaudeRig, agent: Agent, project: Path) -> None:
-    """The real CLI takes TAB_CLOSED as an answer to openDiff for an acceptance."""
+async def test_open_diff_that_is_withdrawn_is_answered_as_rejected(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+    """If openDiff were answered with TAB_CLOSED, the real CLI would take the change as accepted."""
     id = agent.ask("openDiff", **diff(project / "main.py", tab="the tab"))
     await rig.proposals()
     assert await agent.texts("close_tab", tab_name="the tab") == ["TAB_CLOSED"]
@@ -329,7 +329,7 @@ async def test_close_all_counts_this_agents_diffs_alone(rig: ClaudeRig, agent: A
     assert other.answers(theirs) == []
 
 
-# what the person has in front
+# what the user has in front
 
 
 async def test_selections(rig: ClaudeRig, agent: Agent, project: Path) -> None:
@@ -509,14 +509,14 @@ async def test_code_runs_in_the_first_folder_after_the_person_said_yes(
     assert await run_code(rig, agent, "import os; print(os.getcwd())") == f"{project}\n"
 
 
-async def test_each_time_is_asked_anew(rig: ClaudeRig, agent: Agent, project: Path) -> None:
+async def test_every_piece_of_code_is_asked_about(rig: ClaudeRig, agent: Agent, project: Path) -> None:
     await run_code(rig, agent, "print(1)")
     said = await run_code(rig, agent, "open('made', 'w')", Rejected())
     assert said == "The user did not allow this code to run."
     assert not (project / "made").exists()
 
 
-async def test_what_the_person_made_of_the_code_is_what_runs(rig: ClaudeRig, agent: Agent) -> None:
+async def test_code_edited_by_the_user_is_what_runs(rig: ClaudeRig, agent: Agent) -> None:
     assert await run_code(rig, agent, "print('theirs')", Accepted("print('mine')")) == "mine\n"
 
 

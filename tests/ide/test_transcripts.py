@@ -1,7 +1,8 @@
-"""What the real CLI said is said again to the bridge, and it answers as it did when the session was recorded.
+"""Replays what the real ``claude`` CLI has sent: the bridge answers as it did when the session was recorded.
 
-What the person did and what the editor knew is read off the bridge's own recorded lines: where it said FILE_SAVED, the
-person accepted. ``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest tests/e2e`` records the sessions anew.
+What the user did and what the editor knew follows from the bridge's own recorded lines: where it sent FILE_SAVED, the
+user had accepted. To record the sessions again:
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/claude-ide pytest tests/e2e``.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from tests.waiting import PATIENCE, until
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts" / "claude-ide").glob("*.jsonl"))
 POEM = "one\ntwo\nthree\nfour\n"
-"""What the recorded sessions were about: poem.txt in the folder that transcripts call /project."""
+"""The content of poem.txt, the file of the recorded sessions, in the folder that the transcripts call /project."""
 
 Frame = dict[str, Any]
 
 
 class Person:
-    """Does at the in-memory editor what the person of the transcript did, so that the bridge says ``frame``."""
+    """Does in the in-memory editor what the user of the transcript did, so that the bridge sends the same frames."""
 
     def __init__(self, editor: MemoryEditor) -> None:
         self._editor = editor
 
     def prepare(self, answer: Frame) -> None:
-        """The state of the editor that a call's recorded answer tells of."""
+        """Give the editor the diagnostics that the recorded answer of a call contains."""
         words = [item["text"] for item in answer.get("result", {}).get("content", ())]
         if words and words[0].startswith("[") and words[0] != "[]":
             for file in json.loads(words[0]):
@@ -67,7 +68,7 @@ class Person:
 
 
 class Bench:
-    """A bridge with the in-memory editor, and a connection to it as the CLI makes one."""
+    """A bridge with the in-memory editor, and a connection to it like the CLI's."""
 
     def __init__(self, editor: MemoryEditor, connection: ClientConnection) -> None:
         self.editor = editor
@@ -81,7 +82,7 @@ class Bench:
             await until(lambda: len(self.editor.shown) > shown, "the proposal's view")
 
     async def receive(self, like: Frame) -> Frame:
-        """The next frame that answers the same call, or is the same kind of notice, as ``like``."""
+        """Wait for the next frame that answers the same call as ``like``, or is the same kind of notification."""
         wanted = (like.get("id"), like.get("method"))
         while True:
             for frame in self._early:
@@ -101,7 +102,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def bench(project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.01)  # this CLI takes notice at once
+    monkeypatch.setattr(claude, "LISTENS_AFTER_SECONDS", 0.01)  # this client handles notifications at once
     launched = Launched(settings.load("ide", IdeSettings, {"folder": str(project)}))
     editor = MemoryEditor([str(project)])
     bridge = Bridge(launched, editor, [str(project)], asyncio.Event())
@@ -139,13 +140,13 @@ def test_there_are_transcripts_of_every_kind_of_session() -> None:
 
 
 def load(transcript: Path, project: Path) -> list[dict[str, Any]]:
-    """The lines behind the first one, as if they had been recorded in ``project``."""
+    """All lines but the first, as if they had been recorded in ``project``."""
     _, *lines = transcript.read_text().replace("/project", str(project)).splitlines()
     return [json.loads(line) for line in lines]
 
 
 def comparable(frame: Frame) -> Frame:
-    """Without what may change from version to version: our own, and what the tools' descriptions say."""
+    """The frame without our version and the tools' descriptions, which may differ from the recording."""
     match frame:
         case {"result": {"serverInfo": dict(), **result}}:
             return {**frame, "result": result}

@@ -1,4 +1,4 @@
-"""A file that a connected agent writes without a proposal is reloaded, and a notice shows why no diff opened."""
+"""If a connected agent writes a file without a proposal, the editor reloads it, and a notice says why no diff opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLD, NEW = "one\n", "ONE, two\n"
 
 
 async def write_unasked(rig: ClaudeRig, path: Path, text: str, agent: Agent | None = None) -> None:
-    """As Claude Code does in auto mode: it asks for diagnostics, then writes."""
+    """Write a file as Claude Code does in auto mode: it asks for diagnostics, then writes."""
     await (agent or rig.agent()).texts("getDiagnostics", uri=path.as_uri())
     path.write_text(text)
 
@@ -103,7 +103,7 @@ async def test_a_write_after_a_rejection_is_reported(tmp_path: Path, answer: str
 
 
 async def test_a_rejection_leaves_the_next_proposal_alone(tmp_path: Path) -> None:
-    """Two agents propose changes of one file: the first is rejected, the second accepted and written."""
+    """Two agents propose changes to one file: the first is rejected, the second is accepted and written."""
     path = tmp_path / "app.py"
     path.write_text(OLD)
     async with ClaudeRig(tmp_path) as rig:

@@ -1,4 +1,4 @@
-"""``drawbridge info``: whether the guard that agents are told to call is there and answers, and whether Claude Code asks."""
+"""``drawbridge info``: whether the guard that agents call exists and answers, and whether Claude Code asks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_editors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project; ``setup --scope project`` takes the current directory for it."""
+    """The project, which is the current directory: that is where ``setup --scope project`` works."""
     made = tmp_path / "ws"
     made.mkdir()
     monkeypatch.chdir(made)
@@ -40,19 +40,19 @@ async def set_up(agent: str, *arguments: str) -> None:
 
 
 async def guards(folder: Path, code: int = 0) -> dict[str, dict[str, Any]]:
-    """By agent."""
+    """What ``drawbridge info`` reports about the guards, by agent. ``code`` is the expected exit code."""
     return {guard["agent"]: guard for guard in (await report(folder, code=code))["guard"]}
 
 
 def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Edit a JSON file."""
+    """Change the content of a JSON file with the function ``edit``."""
     content = json.loads(path.read_text())
     edit(content)
     path.write_text(json.dumps(content))
 
 
 def add(path: Path, **keys: Any) -> None:
-    """Put keys into a JSON file, which may not be there yet."""
+    """Add keys to a JSON file, which is created if it does not exist."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | keys))
 
@@ -189,7 +189,7 @@ async def test_settings_that_are_not_valid_are_named_with_line_and_column(folder
     assert len(said["problems"]) == 2
 
 
-async def test_what_has_not_the_shape_of_hooks_is_passed_over(folder: Path) -> None:
+async def test_settings_without_valid_hooks_are_ignored(folder: Path) -> None:
     oddities: list[Any] = [
         [],
         {"hooks": 1},
@@ -211,7 +211,7 @@ async def test_a_guard_of_an_older_version_is_asked_to_be_renewed(folder: Path) 
 
 
 async def test_a_projects_own_words_are_never_run(folder: Path) -> None:
-    """Whoever looks at a project with this command has not said yet that they trust it."""
+    """A user who runs this command in a project has not said that they trust that project."""
     await set_up("claude")
     trap = folder / "drawbridge/guard/claude.py"
     trap.parent.mkdir(parents=True)
@@ -257,9 +257,9 @@ async def test_whether_claude_asks_is_what_its_nearest_settings_say(
 
 
 class TestFailures:
-    """What the guard let through because it failed itself, which no agent shows."""
+    """Calls that the guard let through because it failed. No agent shows them."""
 
-    async def test_they_are_a_thing_to_mend_for_a_day(self, folder: Path) -> None:
+    async def test_failures_are_a_problem_for_a_day(self, folder: Path) -> None:
         log = state_directory() / "guard.log"
         for number in range(3):
             failure.answer(b"{", None, ValueError(f"fault {number}"), for_guard(HookSettings()), os.environb)
@@ -269,7 +269,7 @@ class TestFailures:
         log.write_text(log.read_text().replace(time.strftime("%Y-"), "2001-"))
         assert (await report(folder))["problems"] == []
 
-    async def test_other_lines_of_the_log_are_none(self, folder: Path) -> None:
+    async def test_other_lines_of_the_log_are_not_problems(self, folder: Path) -> None:
         state.log(for_guard(HookSettings()), os.environb, "Edit: protected /ws/a.py (deny)")
         state.log(for_guard(HookSettings()), os.environb, "Edit: /s.sock is waiting at a prompt (unknown = allow)")
         assert (await report(folder))["problems"] == []

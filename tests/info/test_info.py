@@ -1,4 +1,4 @@
-"""``drawbridge info``: the editors, sockets and bridges that there are, for a script and for a person."""
+"""``drawbridge info``: all editors, sockets, bridges and servers, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMAND = [sys.executable, "-P", "-m", "drawbridge", "info"]
 
 @pytest.fixture(autouse=True)
 def sockets(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The one directory where editors are looked for: others on this machine are none of a test's business."""
+    """The only directory in which editors are looked for, so that a test does not find others on this machine."""
     place = os.environ["XDG_RUNTIME_DIR"]
     monkeypatch.setenv("DRAWBRIDGE_SOCKET_DIR", place)
     monkeypatch.setenv("DRAWBRIDGE_HOOK_SOCKET_DIR", place)
@@ -67,7 +67,7 @@ async def report(*arguments: str | Path, code: int = 0, **variables: str) -> dic
 
 
 async def screen(*arguments: str | Path, code: int = 0, **variables: str) -> str:
-    """What stands in a file, where nothing is cut."""
+    """The output of ``drawbridge info`` when it is redirected, so that no line is cut. ``code`` is the expected exit code."""
     ended, output, errors = await run("info", *arguments, **variables)
     assert (ended, errors) == (code, "")
     assert "\x1b" not in output
@@ -75,7 +75,7 @@ async def screen(*arguments: str | Path, code: int = 0, **variables: str) -> str
 
 
 def section(text: str, title: str) -> list[str]:
-    """The lines below a title."""
+    """The lines of the section with this title."""
     return text.partition(f"\n{title}\n")[2].partition("\n\n")[0].splitlines()
 
 
@@ -87,7 +87,7 @@ def dead(path: Path | str) -> str:
 
 
 def gone_pid() -> int:
-    """The process id of one that has ended."""
+    """The process ID of a process that has ended."""
     with subprocess.Popen(["true"]) as process:
         pass
     return process.pid
@@ -95,7 +95,7 @@ def gone_pid() -> int:
 
 @contextlib.contextmanager
 def mute(path: Path | str) -> Iterator[str]:
-    """Somebody who takes connections and never says a word."""
+    """A socket that accepts connections but never answers."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -104,7 +104,7 @@ def mute(path: Path | str) -> Iterator[str]:
 
 @contextlib.asynccontextmanager
 async def vscode(path: str, answer: Any) -> AsyncIterator[None]:
-    """What the extension is on its socket: a line of JSON for each line."""
+    """A fake VS Code extension, which answers each request with ``answer`` or, if it is a function, with its result."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
@@ -118,7 +118,7 @@ async def vscode(path: str, answer: Any) -> AsyncIterator[None]:
 
 
 async def edits(person: Person, path: Path, text: str = "") -> None:
-    """Open a file; with ``text``, type it at its beginning."""
+    """Open a file in Neovim, and insert ``text`` at its beginning."""
     await person.edits(path)
     if text:
         await person.lua("vim.api.nvim_buf_set_text(0, 0, 0, 0, 0, { ... })", text)
@@ -162,7 +162,7 @@ async def test_every_neovim_with_its_open_files(nvim: Path, folder: Path) -> Non
     ]
 
 
-async def test_a_neovim_that_nobody_launched_counts_and_an_editor_elsewhere_comes_last(
+async def test_an_ordinary_neovim_counts_and_one_elsewhere_is_last(
     nvim: Path, folder: Path, tmp_path: Path, sockets: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -262,7 +262,7 @@ async def test_only_what_a_dead_editor_left_is_swept(folder: Path, sockets: Path
         dead(f"{prefix}vscode-{gone_pid()}.sock"),
         dead(sockets / f"nvim.{gone_pid()}.0"),
     ]
-    starting = dead(f"{prefix}{os.getpid()}.sock")  # between bind and listen it looks the same
+    starting = dead(f"{prefix}{os.getpid()}.sock")  # between bind and listen, a live socket looks the same
     before = await report(folder)
     assert {entry["path"]: entry["state"] for entry in before["sockets"]} == dict.fromkeys([*left, starting], "stale")
     assert before["swept"] == []
@@ -273,7 +273,7 @@ async def test_only_what_a_dead_editor_left_is_swept(folder: Path, sockets: Path
     assert os.listdir(sockets) == [os.path.basename(starting)]
 
 
-async def test_what_only_has_the_name_of_an_editor_is_not_ours(folder: Path) -> None:
+async def test_a_file_with_the_name_of_a_socket_is_not_ours(folder: Path) -> None:
     path = Path(f"{launcher.socket_prefix(str(folder))}4711.sock")
     path.write_text("a trap")
     said = await report(folder, "--sweep")
@@ -341,7 +341,7 @@ def lock_file(port: int, **content: Any) -> Path:
     return directory / f"{port}.lock"
 
 
-async def test_what_a_dead_bridge_left_is_stale_and_swept_and_other_ides_files_are_not(folder: Path) -> None:
+async def test_only_files_of_our_dead_bridges_are_stale_and_removed(folder: Path) -> None:
     pid = gone_pid()
     ours = lock_file(1, pid=pid, workspaceFolders=[str(folder)], ideName="Neovim", drawbridgePid=pid, authToken="t")
     other = lock_file(2, pid=pid, workspaceFolders=["/x"], ideName="WebStorm")
@@ -359,8 +359,8 @@ async def test_what_a_dead_bridge_left_is_stale_and_swept_and_other_ides_files_a
     assert (ours.exists(), other.exists(), broken.exists()) == (False, True, True)
 
 
-async def test_a_bridge_that_has_ended_is_stale_although_another_program_has_its_port(folder: Path) -> None:
-    """As a bridge with another HOME leaves it: all of a user's share the directory of Gemini CLI's files."""
+async def test_an_ended_bridge_is_stale_even_if_its_port_is_in_use(folder: Path) -> None:
+    """A bridge with another HOME may leave such a file: all bridges of a user share Gemini CLI's directory."""
     directory = Path(gemini_directory())
     directory.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -447,7 +447,7 @@ def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Pa
     lock_file(2, pid=1, workspaceFolders=[str(deep)] * 3, ideName="An IDE of some renown")
     short_name = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    }  # `drawbridge`, wherever the checkout is
+    }  # so that the command is shown as `drawbridge`, wherever the checkout is
     environment = dict(os.environ) | short_name | ({"NO_COLOR": "1"} if colorless else {})
     with Tmux.server(columns=80, rows=50) as tmux, mute(f"{launcher.socket_prefix(str(folder))}4711.sock"):
         shell = ["sh", "-c", '"$@"; echo "ended: $?"; read line', "sh"]
@@ -462,10 +462,10 @@ def test_on_eighty_columns_no_line_is_too_long_and_colour_is_a_choice(folder: Pa
     assert ("\x1b[1;31m" in painted or "\x1b[1m\x1b[31m" in painted) is not colorless
 
 
-# Asked wrongly, and the page
+# Invalid arguments, and the documentation
 
 
-async def test_what_it_can_not_do_is_said(tmp_path: Path) -> None:
+async def test_invalid_arguments_are_reported(tmp_path: Path) -> None:
     ended, output, errors = await run("info", tmp_path / "missing")
     assert (ended, output) == (2, "")
     assert errors == f"drawbridge info: {tmp_path / 'missing'} is not a directory. Name one that exists.\n"

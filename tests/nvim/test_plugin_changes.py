@@ -298,11 +298,14 @@ async def test_unsaved_changes_are_not_lost(newest: Desk) -> None:
     desk.editor.command("DrawbridgeKeep")
     desk.shows_signs("-line 8", "+line 11b")
     desk.shows_lines("unsaved", *CHANGED.splitlines())
-    # What is undone elsewhere does not touch the buffer either.
+    # Other clients can't undo a change in this file either.
     [file] = (await desk.review())["files"]
+    refused = await desk.decide("undo", file["hunks"][0]["id"])
+    assert refused["data"]["code"] == "UNSAVED_CHANGES"
+    desk.shows_lines("unsaved", *CHANGED.splitlines())
+    desk.editor.command("edit!")
     await desk.decide("undo", file["hunks"][0]["id"])
     desk.shows_signs("+line 11b")
-    desk.shows_lines("unsaved", *CHANGED.splitlines())
 
 
 async def test_an_open_file_is_reloaded_after_a_decision_although_the_review_is_not_shown(desk: Desk) -> None:
@@ -316,7 +319,8 @@ async def test_an_open_file_is_reloaded_after_a_decision_although_the_review_is_
 
 
 @pytest.mark.thorough
-async def test_a_decision_elsewhere_keeps_unsaved_work_and_shows_a_file_that_exists_again(newest: Desk) -> None:
+async def test_a_decision_elsewhere_keeps_unsaved_changes(newest: Desk) -> None:
+    """A file that the decision restores is shown."""
     desk = newest
 
     def work(directory: Path) -> None:
@@ -327,13 +331,16 @@ async def test_a_decision_elsewhere_keeps_unsaved_work_and_shows_a_file_that_exi
     desk.editor.call("nvim_buf_set_lines", 0, 0, 1, False, ["unsaved"])
     desk.open("old.txt")
     desk.shows_lines("")
-    files = (await desk.review())["files"]
-    await desk.decide("undo", *(hunk["id"] for file in files for hunk in file["hunks"]))
+    hunks = {file["path"]: [hunk["id"] for hunk in file["hunks"]] for file in (await desk.review())["files"]}
+    refused = await desk.decide("undo", *hunks["old.txt"], *hunks["poem.txt"])
+    assert (refused["data"]["code"], refused["data"]["details"]) == ("UNSAVED_CHANGES", {"paths": ["poem.txt"]})
+    assert not (desk.directory / "old.txt").exists()
+    await desk.decide("undo", *hunks["old.txt"])
     desk.shows_lines("old")
     assert not desk.editor.is_stuck
     desk.editor.command("buffer poem.txt")
     desk.shows_lines("unsaved", *POEM.splitlines()[1:])
-    assert (desk.directory / "poem.txt").read_text() == POEM
+    assert (desk.directory / "poem.txt").read_text() == CHANGED
 
 
 async def test_a_saved_file_is_looked_at_again(newest: Desk) -> None:

@@ -195,6 +195,37 @@ class TestGemini:
         assert started_with("gemini")["argv"] == argv
         assert "sets ide.enabled in ~/.gemini/settings.json" in editor.lua("return vim.g.asked")
 
+    @pytest.mark.parametrize(("answer", "again"), [("2", False), ("0", True)])
+    def test_never_is_remembered(self, editor: Neovim, answer: str, again: bool) -> None:
+        gemini_settings("{}")
+        start(editor)
+        editor.lua(f"vim.fn.confirm = function() return {answer} end")
+        editor.command("DrawbridgeGemini")
+        started_with("gemini")
+        assert editor.lua("return require('drawbridge.gemini_settings').is_undecided()") is again
+
+    @pytest.mark.parametrize(
+        ("arguments", "asks"),
+        [
+            ("--model flash", True),
+            ("--model=flash --debug", True),
+            ("--resume --sandbox", True),
+            ("--debug fix", False),
+            ("--model flash fix", False),
+            ("fix", False),
+            ("-i fix", False),
+            ("mcp list", False),
+            ("--version", False),
+        ],
+    )
+    def test_it_asks_unless_a_prompt_is_given(self, editor: Neovim, arguments: str, asks: bool) -> None:
+        gemini_settings("{}")
+        start(editor)
+        editor.lua("vim.fn.confirm = function() return 1 end")
+        editor.command(f"DrawbridgeGemini {arguments}")
+        argv = "|".join([*arguments.split(), *(["--prompt-interactive", "/ide enable"] if asks else []), ""])
+        assert started_with("gemini")["argv"] == argv
+
     @pytest.mark.parametrize(
         ("settings", "defaults"),
         [

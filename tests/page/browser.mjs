@@ -15,14 +15,38 @@ const browser = await chromium.launch({
   timeout: PATIENCE,
 });
 
-async function open({ page: name, url, width = 1280, height = 800, dark = false, untrusting = false, forced = false, held }) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', forcedColors: forced ? 'active' : 'none', hasTouch: width < 500, ignoreHTTPSErrors: untrusting, serviceWorkers: held ? 'block' : 'allow', locale: 'en-GB', timezoneId: 'UTC' });
+async function open({
+  page: name,
+  url,
+  width = 1280,
+  height = 800,
+  dark = false,
+  untrusting = false,
+  forced = false,
+  held,
+}) {
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: dark ? 'dark' : 'light',
+    forcedColors: forced ? 'active' : 'none',
+    hasTouch: width < 500,
+    ignoreHTTPSErrors: untrusting,
+    serviceWorkers: held ? 'block' : 'allow',
+    locale: 'en-GB',
+    timezoneId: 'UTC',
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE);
   const person = { context, page, complaints: [], requests: [] };
-  page.on('console', (message) => ['error', 'warning'].includes(message.type()) && person.complaints.push(message.text()));
+  page.on(
+    'console',
+    (message) => ['error', 'warning'].includes(message.type()) && person.complaints.push(message.text()),
+  );
   page.on('pageerror', (error) => person.complaints.push(String(error)));
-  page.on('dialog', (dialog) => (person.complaints.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
+  page.on('dialog', (dialog) => {
+    person.complaints.push(`dialog: ${dialog.message()}`);
+    return dialog.dismiss();
+  });
   page.on('request', (request) => person.requests.push(request.url()));
   people.set(name, person);
   if (held) await page.route(`**/${held}`, (route) => (person.held = route));
@@ -31,20 +55,33 @@ async function open({ page: name, url, width = 1280, height = 800, dark = false,
 
 const commands = {
   open,
-  close: async ({ page }, { context }) => (people.delete(page), context.close()),
+  close: async ({ page }, { context }) => {
+    people.delete(page);
+    await context.close();
+  },
   click: ({ css }, { page }) => page.locator(css).first().click(),
   clickUntil: async ({ css, seen }, { page }) => {
     const found = page.locator(seen).first();
     for (let tries = 0; tries < 20; tries++) {
-      await page.locator(css).first().click({ timeout: 3_000 }).catch(() => {});
-      if (await found.waitFor({ timeout: 3_000 }).then(() => true, () => false)) return;
+      await page
+        .locator(css)
+        .first()
+        .click({ timeout: 3_000 })
+        .catch(() => {});
+      if (
+        await found.waitFor({ timeout: 3_000 }).then(
+          () => true,
+          () => false,
+        )
+      )
+        return;
     }
     throw new Error(`clicks on ${css} did not lead to ${seen}`);
   },
   fill: ({ css, text }, { page }) => page.locator(css).first().fill(text),
   choose: ({ css, files }, { page }) => page.locator(css).setInputFiles(files),
   press: ({ key }, { page }) => page.keyboard.press(key),
-  // At a place, whatever is there: by mouse, or by finger.
+  // Clicks or taps at a position, whatever is there.
   tap: ({ x, y, touches }, { page }) => (touches ? page.touchscreen.tap(x, y) : page.mouse.click(x, y)),
   // As two fingers do it.
   zoom: async ({ factor }, { context, page }) => {
@@ -55,15 +92,29 @@ const commands = {
   type: ({ text }, { page }) => page.keyboard.type(text),
   insert: ({ text }, { page }) => page.keyboard.insertText(text),
   select: ({ css, value }, { page }) => page.locator(css).selectOption(value),
-  sees: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor(),
-  gone: ({ css, text }, { page }) => page.locator(css).filter(text === undefined ? {} : { hasText: text }).first().waitFor({ state: 'hidden' }),
+  sees: ({ css, text }, { page }) =>
+    page
+      .locator(css)
+      .filter(text === undefined ? {} : { hasText: text })
+      .first()
+      .waitFor(),
+  gone: ({ css, text }, { page }) =>
+    page
+      .locator(css)
+      .filter(text === undefined ? {} : { hasText: text })
+      .first()
+      .waitFor({ state: 'hidden' }),
   texts: ({ css }, { page }) => page.locator(css).allInnerTexts(),
   visible: ({ css }, { page }) => page.locator(css).first().isVisible(),
   value: ({ css }, { page }) => page.locator(css).first().inputValue(),
   run: ({ code }, { page }) => page.evaluate(code),
   // Not waitForFunction: the page's policy forbids what that is made of.
   until: async ({ code }, { page }) => {
-    for (const end = Date.now() + PATIENCE; !(await page.evaluate(code)); await new Promise((later) => setTimeout(later, 20))) {
+    for (
+      const end = Date.now() + PATIENCE;
+      !(await page.evaluate(code));
+      await new Promise((later) => setTimeout(later, 20))
+    ) {
       if (Date.now() > end) throw new Error(`not within ${PATIENCE} ms`);
     }
   },
@@ -88,7 +139,12 @@ const commands = {
   // As the browser's push service would bring it.
   push: async ({ data }, { context, page }) => {
     const session = await context.newCDPSession(page);
-    const registered = new Promise((found) => session.on('ServiceWorker.workerRegistrationUpdated', ({ registrations }) => registrations.length && found(registrations[0])));
+    const registered = new Promise((found) =>
+      session.on(
+        'ServiceWorker.workerRegistrationUpdated',
+        ({ registrations }) => registrations.length && found(registrations[0]),
+      ),
+    );
     await session.send('ServiceWorker.enable');
     const { registrationId, scopeURL } = await registered;
     await session.send('ServiceWorker.deliverPushMessage', { origin: new URL(scopeURL).origin, registrationId, data });
@@ -97,12 +153,15 @@ const commands = {
   resize: ({ width, height }, { page }) => page.setViewportSize({ width, height }),
   complaints: (_, { complaints }) => complaints.splice(0),
   requests: (_, { requests }) => requests,
-  bytes: (_, { page }) => page.evaluate(() => performance.getEntries().reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)),
+  bytes: (_, { page }) =>
+    page.evaluate(() => performance.getEntries().reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)),
   axe: async ({ file }, { page }) => {
     // Not as an element: the page's policy lets no foreign script in.
     await page.evaluate(fs.readFileSync(file, 'utf8'));
     const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-    return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`);
+    return violations.map(
+      ({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`,
+    );
   },
 };
 
@@ -112,11 +171,15 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   let said;
   let timer;
   // A page that hangs must not stop the tests after it.
-  const late = new Promise((_, fails) => (timer = setTimeout(() => fails(new Error(`no answer within ${2 * PATIENCE} ms`)), 2 * PATIENCE)));
+  const late = new Promise(
+    (_, fails) => (timer = setTimeout(() => fails(new Error(`no answer within ${2 * PATIENCE} ms`)), 2 * PATIENCE)),
+  );
   try {
     said = { result: (await Promise.race([commands[command.do](command, people.get(command.page)), late])) ?? null };
   } catch (error) {
-    said = { error: `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}: ${String(error).split('\n', 1)[0]}` };
+    said = {
+      error: `${command.do} ${command.css ?? command.code ?? ''} ${command.text ?? ''}: ${String(error).split('\n', 1)[0]}`,
+    };
   }
   clearTimeout(timer);
   console.log(JSON.stringify({ ...said, id: command.id }));

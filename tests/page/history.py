@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 from drawbridge.server import events
 from drawbridge.server.store.log import History
+from tests.server.processes import Server
+
+from .conftest import project_in, serving
 
 
 def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str], *, kept: int | None = None) -> None:
-    """Lines of an agent, and prompts (texts) whose runs have ended, behind what is in the project's history already.
-    ``kept``: bytes; what is older is dropped."""
+    """Lines of an agent, and prompts (texts) whose runs have ended, after the records that the project's history
+    already contains.
+    ``kept``: the number of bytes to keep; older records are dropped."""
     [directory] = data.glob(f"**/{project}")
     history = History.open(directory / "logs", fsync="off")
     for line in said:
@@ -28,3 +33,18 @@ def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str]
     if kept is not None:
         assert history.drop(None, kept)
     history.close()
+
+
+@contextlib.asynccontextmanager
+async def serving_history(
+    folder: Path, directory: Path, said: Iterable[dict[str, Any] | str], *options: str, kept: int | None = None
+) -> AsyncIterator[tuple[Server, str]]:
+    """A server that finds ``said`` in the history of a project in ``directory``, and the project's id. Its data
+    is in ``folder``."""
+    data = folder / "data"
+    allowed = ("--no-tls", "--allow", directory.parent)
+    async with serving(data, *allowed) as server:
+        project = await project_in(server, directory)
+    write_history(data, project, said, kept=kept)
+    async with serving(data, *allowed, *options) as server:
+        yield server, project

@@ -117,9 +117,17 @@ class Person:
         return "\n".join(line.rstrip("\n") for line in self.reads(".approval .cm-line"))
 
     def picks(self, chip: str, value: str) -> None:
-        """A choice in the menu of a chip of the message box: agent, model, effort or mode."""
+        """Chooses a value in a chip's menu in the message box: agent, model, effort or mode."""
         self.clicks(f".chip.{chip} > button")
         self.clicks(f".chip.{chip} .chip-menu [data-value='{value}']")
+
+    def commands(self, text: str, first: str) -> None:
+        """Types into the command palette until ``first`` is selected, and chooses it."""
+        self.presses("Control+k")
+        self.sees(".palette input:focus")
+        self("type", text=text)
+        self.sees(".palette [aria-selected=true]", first)
+        self.presses("Enter")
 
     def readies_keys(self) -> None:
         """Leaves the prompt box; returns once keys are for the current approval."""

@@ -98,9 +98,9 @@ def test_s2_22_the_context_and_the_cost_are_shown(browser: Browser, address: str
         person.sees(".context", "76k tokens")
         person.prompts("/quick")
         person.sees(".cost", "in this project")
-        [cost] = person.reads(".cost")
+        assert "$" in person.reads(".cost")[0]
         person.sees(".side .project .state", "Ready")
-        assert cost.split()[0] not in person.reads(".side")[0], "the list shows no cost"
+        assert "$" not in person.reads(".side")[0], "the list shows no cost"
 
 
 def test_s1_7_a_queued_prompt_is_drawn_once_and_in_its_place(browser: Browser, address: str) -> None:
@@ -158,7 +158,6 @@ async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
         person.prompts("a fine idea")
         person.sees(".queued", "a fine idea")
         async with server.client() as other:
-            await other.ask("project_join", project_id=project)
             [queued] = (await other.ask("project_join", project_id=project))["data"]["data"]["queue"]
             await other.ask("queue_remove", {"run_id": queued["run_id"]}, project)
         person.sees(".box-notice", "removed your message from the queue: “a fine idea”")
@@ -173,7 +172,7 @@ async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
 async def test_a_prompt_that_was_removed_while_its_author_was_elsewhere_is_told_on_return(
     browser: Browser, server: Server, directory: Path, is_closed: bool
 ) -> None:
-    """In another view, or with the page closed. What has happened since must not hide it."""
+    """The author is in another view, or has closed the page. Later records must not hide the notice."""
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.prompts("/slow 600")

@@ -18,7 +18,7 @@ from tests.server.terminal_sessions.socket_rig import Line
 from .rig import Browser, Person
 from .test_commenting import adds, begins, comments_of
 from .test_prompting_the_desk import asked
-from .test_reviewing import HUNK, POEM, address_of, in_hunk, opens, poem
+from .test_reviewing import POEM, address_of, in_hunk, opens, poem
 
 PROMPT = (
     "I have reviewed your changes and have one comment. Address each one.\n\n"
@@ -37,7 +37,7 @@ async def desk(browser: Browser, home: Path) -> AsyncIterator[Desk]:
     git(directory, "init", "-q")
     git(directory, "add", ".")
     git(directory, "commit", "-q", "-m", "first")
-    async with serving(home / "data", "--no-tls", "--allow", home) as server:
+    async with serving(home / "data", "--no-tls", "--allow", home, "--allow-commit") as server:
         desk = Desk(server, directory)
         await desk.runs("t1", "Shout", poem(line_5="LINE 5", line_30="LINE 30"))
         yield desk
@@ -155,7 +155,6 @@ async def test_the_list_does_not_count_what_is_in_a_directory_that_is_gone(brows
         desk.directory.rename(desk.directory.with_name("elsewhere"))
         person("reload")
         person.sees(".review > .notice", "The directory of this project does not exist.")
-        assert not person("visible", css=HUNK)
         person.sees(".project .state", "Idle in terminal")
         person.clicks(".project-head .back")
         person.sees(".project-head .state", "Idle in terminal")
@@ -189,3 +188,21 @@ async def until_prompts(client: Any, project: str) -> None:
         projects = (await client.ask("project_list"))["data"]["projects"]
         if next(one for one in projects if one["id"] == project)["desk"].get("prompts"):
             return
+
+
+@pytest.mark.thorough
+async def test_what_was_kept_is_committed(browser: Browser, desk: Desk) -> None:
+    git(desk.directory, "config", "user.name", "Ada")
+    git(desk.directory, "config", "user.email", "ada@example.org")
+    with browser.person(address_of(desk.server, desk.project), width=1280, height=900) as person:
+        opens(person, desk.project)
+        person.clicks(in_hunk("LINE 5", "button:has-text('Keep')"))
+        person.clicks(".review-bar button:has-text('Commit…')")
+        person.fills("dialog textarea", "Shout")
+        person.clicks("dialog button:has-text('Commit 1 file')")
+        person.sees("dialog [role=status]", "Committed 1 file on")
+        person.clicks("dialog footer button:has-text('Close')")
+        person.loses("button:has-text('Commit…')")
+        assert person.complaints() == []
+    assert git(desk.directory, "show", "--format=%s", "-s", "HEAD").strip() == "Shout"
+    assert git(desk.directory, "show", "HEAD:poem.txt") == poem(line_5="LINE 5")

@@ -135,7 +135,7 @@ async def test_a_device_that_is_revoked_is_told_so_and_forgets_its_token(
 
 
 def test_a_link_with_a_wrong_token_changes_nothing(browser: Browser, own_server: Server) -> None:
-    """Any web page can lead here with a token in the link."""
+    """Any website can link to the web UI with a token in the address."""
     page = page_of(own_server)
     token = given(own_server, "Ada's phone", "run")
     with browser.person(f"{page}#token={token}") as person:
@@ -218,6 +218,8 @@ def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_ser
             assert person("value", css="#device") == "Chrome on Linux"
             person.clicks("text=Pair this device")
             person.sees(".side .empty", "This device can’t add projects.")
+            for command in ("drawbridge attach .", "drawbridge pair --scope admin"):
+                person.sees(f".empty code:text-is('{command}')")
     assert [device.name for device in devices] == ["Chrome on Linux", "Chrome on Linux 2"]
 
 

@@ -12,8 +12,8 @@ from drawbridge.server.store import log as history
 from tests import programs
 from tests.server.processes import Server
 
-from .conftest import page_of, project_in, serving
-from .history import write_history
+from .conftest import page_of
+from .history import serving_history
 from .rig import Browser, Person
 
 HERE = Path(__file__).resolve().parent
@@ -73,11 +73,8 @@ def scrolls_up_to(person: Person, seq: int, *, steps: int = 200) -> None:
 async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
     browser: Browser, tmp_path: Path, directory: Path, count: int
 ) -> None:
-    data = tmp_path / "data"
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
-    write_history(data, project, (says(number) for number in range(1, count + 1)))
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    messages = (says(number) for number in range(1, count + 1))
+    async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", f"Message {count}:")
             scrolls_up_to(person, count - 300)
@@ -102,13 +99,10 @@ async def test_a_long_history_is_scrolled_with_only_a_part_of_it_in_the_page(
 async def test_a_message_too_large_for_the_wire_is_shown_whole_on_demand_and_a_full_disk_is_said(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
-    data, text = tmp_path / "data", "a long text " * 100_000 + "and its end"
+    text = "a long text " * 100_000 + "and its end"
     another = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 450_000}]}}
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
     long = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
-    write_history(data, project, [another, long])
-    async with serving(data, "--no-tls", "--allow", directory.parent, "--max-history", "2") as server:
+    async with serving_history(tmp_path, directory, [another, long], "--max-history", "2") as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.clicks("button:has-text('Show all (1.2 MB)')")
             person.sees("pre.whole")
@@ -126,11 +120,8 @@ async def test_where_the_beginning_is_not_kept_any_more_the_page_says_so(
     browser: Browser, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "MOST_RECORDS", 10)
-    data = tmp_path / "data"
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
-    write_history(data, project, (says(number) for number in range(1, 36)), kept=10_000)
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    messages = (says(number) for number in range(1, 36))
+    async with serving_history(tmp_path, directory, messages, kept=10_000) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", "Message 35:")
             person.runs("document.querySelector('.scroller').scrollTop = 0")

@@ -125,6 +125,20 @@ async def test_a_deleted_file_opens_what_it_was(browser: Browser, server: Server
         assert person.complaints() == []
 
 
+@pytest.mark.parametrize(("name", "code"), [("a.py", "def a(): pass"), ("a.kt", "fun main() {}"), ("a.pl", "my $a;")])
+async def test_a_file_has_the_colors_of_its_language(
+    browser: Browser, server: Server, directory: Path, name: str, code: str
+) -> None:
+    """The file view supports the same languages as diffs."""
+    (directory / name).write_text(code)
+    project = await project_in(server, directory)
+    with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
+        person.sees("#prompt")
+        opens(person, name)
+        person.sees(".viewer .cm-line", code)
+        person.until("document.querySelector('.viewer').shadowRoot.querySelector('.cm-line > span[class]')")
+
+
 async def test_a_line_is_brought_into_view(browser: Browser, server: Server, files: Path) -> None:
     project = await project_in(server, files)
     address = f"{page_of(server)}#token={server.token}&project={project}"

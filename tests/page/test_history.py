@@ -12,8 +12,8 @@ import pytest
 
 from tests import programs
 
-from .conftest import page_of, project_in, serving
-from .history import write_history
+from .conftest import page_of
+from .history import serving_history
 from .rig import Browser, Person
 from .test_message_box import emits
 
@@ -135,11 +135,7 @@ def conversation(root: Path) -> list[dict[str, Any]]:
 @pytest.fixture
 async def history(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[str]:
     """The address of a project with that conversation."""
-    data = tmp_path / "data"
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
-    write_history(data, project, conversation(directory))
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    async with serving_history(tmp_path, directory, conversation(directory)) as (server, project):
         yield f"{page_of(server)}#token={server.token}&project={project}"
 
 
@@ -284,12 +280,9 @@ async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
     """Its colors would take too long to draw."""
-    data = tmp_path / "data"
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
     lines = "".join(f"\x1b[32m✓\x1b[0m test {number}\n" for number in range(10_000))
-    write_history(data, project, [said("Now the tests."), call("1", "Bash", command="npm test"), result("1", lines)])
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    run = [said("Now the tests."), call("1", "Bash", command="npm test"), result("1", lines)]
+    async with serving_history(tmp_path, directory, run) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.clicks(row("npm test"))
             person.sees(".result span[class]", "✓")
@@ -399,16 +392,12 @@ def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None
 
 async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: Path, directory: Path) -> None:
     """Only the last records of a session are loaded: the server finds the prompts before them."""
-    data = tmp_path / "data"
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
     prompts = [f"Prompt {number}" for number in range(205)]
     messages = [said(f"message {number}") for number in range(4)]
     lines: list[dict[str, Any] | str] = []
     for prompt in prompts:
         lines += [prompt, *messages]
-    write_history(data, project, lines)
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    async with serving_history(tmp_path, directory, lines) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", "message 3")
             person.clicks(".outline-button")
@@ -556,11 +545,8 @@ CHOSEN = "document.activeElement.closest('.item')"
 
 
 async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    data = tmp_path / "data"
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
-    write_history(data, project, [said(f"message {number}") for number in range(1000)])
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+    messages = [said(f"message {number}") for number in range(1000)]
+    async with serving_history(tmp_path, directory, messages) as (server, project):
         with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
             person.sees(".said", "message 999")
             first = person.runs("Number([...document.querySelectorAll('.item[data-seq]')].at(-1).dataset.seq) - 999")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.server.processes import Server
 
-from .conftest import page_of, project_in, serving
-from .history import write_history
+from .conftest import page_of, project_in
+from .history import serving_history
 from .rig import Browser
 
 SCRIPT = "<script>window.hurt=1</script><img src=x onerror='window.hurt=1'><svg onload='window.hurt=1'>"
@@ -39,18 +37,8 @@ def hostile_records() -> list[dict[str, object]]:
     return said
 
 
-@pytest.fixture
-async def hostile(browser: Browser, tmp_path: Path, directory: Path) -> tuple[Path, str]:
-    data = tmp_path / "data"
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
-        project = await project_in(server, directory)
-    write_history(data, project, hostile_records())
-    return data, project
-
-
-async def test_nothing_that_an_agent_says_runs(browser: Browser, hostile: tuple[Path, str], directory: Path) -> None:
-    data, project = hostile
-    async with serving(data, "--no-tls", "--allow", directory.parent) as server:
+async def test_nothing_that_an_agent_says_runs(browser: Browser, tmp_path: Path, directory: Path) -> None:
+    async with serving_history(tmp_path, directory, hostile_records()) as (server, project):
         address = f"{page_of(server)}#token={server.token}&project={project}"
         with browser.person(address) as person:
             person.sees(".aside", "last words")

@@ -76,10 +76,18 @@ def test_s2_13_commands_are_completed_by_keys(browser: Browser, address: str) ->
         assert person.complaints() == []
 
 
+def test_commands_that_arrive_after_the_slash_are_listed(browser: Browser, address: str) -> None:
+    with browser.person(address) as person, browser.person(address) as other:
+        types(person, "/")
+        emits(other, INIT)
+        person.until("document.querySelectorAll('.suggestions [role=option]').length === 3")
+
+
 async def test_commands_and_models_are_known_before_the_first_message(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
-    """After a restart of the server; in a new project, those that do not depend on its directory."""
+    """They are known after a restart of the server. A new project has only those that do not depend on its
+    directory."""
     data = tmp_path / "data"
     (directory.parent / "shop").mkdir()
     async with serving(data, "--no-tls", "--allow", directory.parent) as server:
@@ -103,9 +111,11 @@ async def test_commands_and_models_are_known_before_the_first_message(
             person.sees(".chip.model > button[data-value=large]", "Large")
             person.picks("effort", "high")
             person.sees(".chip.effort > button[data-value=high]", "High")
-            types(person, "/")
-            person.loses(".suggestions")
             assert person.complaints() == []
+        async with server.client() as client:
+            offers = (await client.ask("project_join", project_id=project))["data"]["data"]["agent_offers"]
+        assert [model["name"] for model in offers["models"]] == ["small", "large"]
+        assert "commands" not in offers
 
 
 def test_s2_13_files_are_completed(browser: Browser, address: str, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What agents other than Claude Code say and do, as the page shows it."""
+"""How the web UI shows the text and the tool calls of agents other than Claude Code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture
 async def serves_others(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[Server]:
-    """An agent of the Agent Client Protocol, and a command."""
+    """A server with an ACP agent and a command agent."""
     poet = tmp_path / "poet.py"
     poet.write_text(LIMERICK)
     agents = (f"official={sys.executable} {OFFICIAL}", f"poet={sys.executable} {poet}")
@@ -65,6 +65,19 @@ async def test_a_call_of_an_acp_agent_is_shown_with_its_approval_and_its_change(
             "the approval has no row beside its call"
         )
     assert (directory / "notes.md").read_text().startswith("# Remarks")
+
+
+@pytest.mark.parametrize(("button", "told"), [("Approve", "once"), ("Always", "always"), ("Keep planning", "no")])
+async def test_a_plan_of_an_acp_agent_is_answered_as_the_agent_offers(
+    browser: Browser, serves_others: Server, directory: Path, button: str, told: str
+) -> None:
+    with browser.person(await address(serves_others, directory, "official")) as person:
+        person.prompts("leave 1. Close the **gate**.")
+        person.sees(f"{CARD} .asked strong", "gate")
+        person.clicks(f"{CARD} button:has-text('{button}'):not(.moved)")
+        if told == "no":
+            person.clicks(f"{CARD} footer .yes:not(.moved), {CARD} footer .no:not(.moved)")
+        person.sees(".said", f"I was told: {told}")
 
 
 async def test_what_a_command_prints_is_shown(browser: Browser, serves_others: Server, directory: Path) -> None:

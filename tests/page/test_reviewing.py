@@ -751,3 +751,36 @@ async def test_both_versions_of_an_image_are_seen_before_it_is_decided(
         person.loses(changed)
         assert person.complaints() == []
     assert not (repository / "words.png").exists()
+
+
+@pytest.mark.thorough
+async def test_what_is_new_since_the_last_visit_can_be_shown_alone(
+    browser: Browser, server: Server, project: str, repository: Path
+) -> None:
+    switch, marked = (
+        "button:has-text('Only since your last visit (1)')",
+        f"{HUNK}:has(.tag:has-text('your last visit'))",
+    )
+    with browser.person(address_of(server, project), width=1280, height=2400) as person:
+        opens(person, project)
+        person.until(f"document.querySelectorAll('{HUNK}').length === 4")
+        person.sees(".hunk.current")
+        assert not person("visible", css=".tag:has-text('your last visit')")
+        assert not person("visible", css="button:has-text('your last visit')")
+        person.goes_to(f"#/p/{project}")
+        person.sees("#prompt")
+        await runs(server, project, {"src/later.py": "later = True\n"})
+        opens(person, project)
+        person.sees(marked, "later.py")
+        assert person.reads(f"{marked} h4 code") == ["later.py"]
+        person.clicks(switch)
+        person.until(f"document.querySelectorAll('{HUNK}').length === 1")
+        person.sees(".about-all", "To decide on all at once, show the other changes, too.")
+        assert person("visible", css="button:has-text('Keep all'):disabled")
+        person.clicks(in_hunk("later.py", ".yes"))
+        person.until(f"document.querySelectorAll('{HUNK}').length === 4")
+        person.loses("button:has-text('your last visit')")
+        person.clicks("button:has-text('Keep all')")
+        person.sees(".empty", "Nothing to review")
+        assert person.complaints() == []
+    assert (repository / "src" / "later.py").exists()

@@ -46,7 +46,8 @@ WATCH = r"""(() => {
       for (let node, next; (node = walk.nextNode()); at += node.data.length) {
         if (text !== (next = textOf(node))) [text, at] = [next, 0];
         if (!node.data.trim() || node.parentElement.closest('button, .offscreen, [hidden]')) continue;
-        for (const { 0: line, index } of node.data.matchAll(/[^\n]*\S[^\n]*/g)) {
+        // Tabs separate pieces: one at the end of a wrapped line reaches beyond the edge of the card.
+        for (const { 0: line, index } of node.data.matchAll(/[^\n\t]*[^\s][^\n\t]*/g)) {
           const range = document.createRange();
           range.setStart(node, index);
           range.setEnd(node, index + line.length);
@@ -219,7 +220,7 @@ def test_what_runs_is_above_its_description(browser: Browser, address: str) -> N
 
 @pytest.mark.thorough
 def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, address: str) -> None:
-    """Except for names that are numbers, whose place JavaScript does not keep: they come last."""
+    """Names that are numbers come last, because JavaScript does not keep their position."""
     fields = {"run": "rm -rf all", "0": "Only lists files", "b": 1, "a": 2, "17": "Changes nothing"}
     with browser.person(address) as person:
         asks(person, {"name": "mcp__shell__run", "input": fields})

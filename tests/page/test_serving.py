@@ -32,7 +32,7 @@ POLICY = {
     "require-trusted-types-for": "'script'",
     "trusted-types": "drawbridge",
 }
-"""Nothing from elsewhere, no inline script, in no frame of another page, no HTML made from text."""
+"""No resources from other hosts, no inline scripts, no embedding in other pages, no HTML made from strings."""
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The bytes of HTTP heads and WebSocket frames, well formed or not."""
+"""Builds the bytes of HTTP heads and WebSocket frames, valid or not."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import struct
 
 from websockets.frames import Opcode
 
-KEY = "dGhlIHNhbXBsZSBub25jZQ=="  # the example of RFC 6455, 1.3
-ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # and its answer there
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="  # the example key of RFC 6455, 1.3
+ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # the answer to that key
 
 Headers = dict[str, str | list[str] | None]
 
 
 def request(changed: Headers | None = None, *, line: str = "GET / HTTP/1.1", body: bytes = b"") -> bytes:
-    """A WebSocket handshake as the real CLI sends it. ``changed``: other headers, repeated (list) or left out (None)."""
+    """Returns a WebSocket handshake as Claude Code sends it. ``changed``: other headers; a list repeats one, None omits it."""
     headers: Headers = {
         "Host": "127.0.0.1:12345",
         "Connection": "Upgrade",
@@ -30,7 +30,7 @@ def request(changed: Headers | None = None, *, line: str = "GET / HTTP/1.1", bod
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int = 0, masked: bool = True) -> bytes:
-    """One frame of a client, whether the protocol allows it or not."""
+    """Returns one client frame, whether the protocol allows it or not."""
     head = bytes([fin << 7 | reserved << 4 | opcode])
     length = len(payload)
     mask_bit = masked << 7
@@ -49,7 +49,7 @@ def text(payload: str | bytes, *, fin: bool = True) -> bytes:
 
 
 def more(payload: str | bytes, *, fin: bool = True) -> bytes:
-    """A continuation frame."""
+    """Returns a continuation frame."""
     return frame(Opcode.CONT, payload.encode() if isinstance(payload, str) else payload, fin=fin)
 
 
@@ -62,5 +62,5 @@ def close(code: int | None = 1000, reason: str = "") -> bytes:
 
 
 def giant_frame_head(length: int) -> bytes:
-    """The head of a text frame that promises ``length`` bytes, and none of them."""
+    """Returns the head of a text frame that announces ``length`` bytes, without those bytes."""
     return struct.pack("!BBQ", 0x80 | Opcode.TEXT, 0x80 | 127, length) + bytes(4)

@@ -1,4 +1,4 @@
-"""Compressed messages: agreed with clients that can read what is made once for all, and bounded in what they become."""
+"""Compressed messages: only for clients that can read the shared form, and with a limit on their decompressed size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT = 100_000
 
 
 def opened(*offers: str, compress: bool = True, limit: int = LIMIT) -> tuple[HttpConnection, str | None]:
-    """The connection and the server's answer to these offers."""
+    """Opens a WebSocket with these offers. Returns the connection and the server's answer to them, or None."""
     connection = HttpConnection(message_limit=limit)
     [asked] = connection.receive(request({HEADER: list(offers)} if offers else None))
     assert isinstance(asked, RequestHead)
@@ -42,11 +42,11 @@ def packed(data: bytes) -> bytes:
 
 
 def sent(data: bytes) -> bytes:
-    """A client's compressed message."""
+    """Returns a compressed message as a client sends it."""
     return frame(Opcode.TEXT, packed(data), reserved=4)
 
 
-# what is agreed
+# negotiation
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def sent(data: bytes) -> bytes:
         ["permessage-deflate; server_max_window_bits=10, permessage-deflate"],
     ],
 )
-def test_an_offer_that_suits_is_accepted(offers: list[str]) -> None:
+def test_a_suitable_offer_is_accepted(offers: list[str]) -> None:
     assert opened(*offers)[1] == AGREED
 
 
@@ -79,12 +79,12 @@ def test_an_offer_that_suits_is_accepted(offers: list[str]) -> None:
         ["\xff"],
     ],
 )
-def test_without_an_offer_that_suits_nothing_is_compressed(offers: list[str]) -> None:
-    """Messages are the same for all clients, so no client can have a smaller window."""
+def test_without_a_suitable_offer_nothing_is_compressed(offers: list[str]) -> None:
+    """All clients are sent the same bytes, so no client can have a smaller window."""
     assert opened(*offers)[1] is None
 
 
-def test_nothing_is_agreed_where_it_is_not_wanted() -> None:
+def test_no_compression_is_agreed_if_it_is_turned_off() -> None:
     assert opened("permessage-deflate", compress=False)[1] is None
 
 
@@ -92,10 +92,10 @@ def test_an_offer_of_the_largest_window_is_confirmed() -> None:
     assert opened("permessage-deflate; server_max_window_bits=15")[1] == f"{AGREED}; server_max_window_bits=15"
 
 
-# what is sent
+# sending
 
 
-def test_a_client_of_another_maker_reads_both_kinds() -> None:
+def test_the_websockets_library_reads_both_kinds_of_messages() -> None:
     factory = ClientPerMessageDeflateFactory()
     _, answer = opened(build_extension([(factory.name, factory.get_request_params())]))
     [(_, parameters)] = parse_extension(answer or "")
@@ -108,10 +108,10 @@ def test_a_client_of_another_maker_reads_both_kinds() -> None:
     assert len(compressed(large)) < len(large) / 5
 
 
-# what is received
+# receiving
 
 
-def test_compressed_messages_are_read_each_alone() -> None:
+def test_each_compressed_message_is_read_on_its_own() -> None:
     connection, _ = opened("permessage-deflate")
     first, second = sent("wörds ".encode() * 100), sent(b'{"type": "hello"}')
     assert connection.receive(first + text("plain") + second) == [
@@ -121,7 +121,7 @@ def test_compressed_messages_are_read_each_alone() -> None:
     ]
 
 
-def test_a_compressed_message_comes_in_fragments() -> None:
+def test_a_compressed_message_may_be_fragmented() -> None:
     connection, _ = opened("permessage-deflate")
     data = packed(b"one two three " * 50)
     parts = [frame(Opcode.TEXT, data[:5], fin=False, reserved=4), more(data[5:9], fin=False), more(data[9:])]
@@ -134,8 +134,8 @@ def test_a_message_is_measured_as_it_is_decompressed() -> None:
     assert connection.receive(sent(b"a" * (LIMIT + 1))) == [Closed(1009)]
 
 
-def test_the_bytes_of_a_stranger_do_not_become_many_messages() -> None:
-    """Each of these is within the limit, and all of them come in one piece."""
+def test_an_unauthenticated_client_cannot_send_many_messages() -> None:
+    """Each message is within the limit for messages, and all arrive in one piece. A client with a token may send them."""
     connection, _ = opened("permessage-deflate")
     assert connection.websocket is not None
     connection.websocket.unfinished_limit = 16_384
@@ -146,7 +146,7 @@ def test_the_bytes_of_a_stranger_do_not_become_many_messages() -> None:
     assert len(trusted.receive(sent(b"a" * (LIMIT // 2 + 1)) * 50)) == 50
 
 
-def test_what_follows_the_token_at_once_may_be_large() -> None:
+def test_the_message_right_after_the_token_may_be_large() -> None:
     connection, _ = opened("permessage-deflate")
     assert connection.websocket is not None
     connection.websocket.unfinished_limit = 16_384

@@ -1,4 +1,4 @@
-"""Who may enter: the gate's answers, and their order."""
+"""Which requests the gate accepts, and in which order it checks them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def asked(*, host: str | None = "127.0.0.1", origin: str | None = None, token: s
     return head(*[(name, value) for name, value in given if value is not None])
 
 
-def test_who_comes_from_here_with_the_token_enters() -> None:
+def test_a_local_request_with_the_token_is_accepted() -> None:
     assert GATE.check(asked()) is None
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST", "127.0.0.1", "127.0.0.1:65535", "localhost:1", "[::1]", "[::1]:80"]
 )
-def test_every_loopback_name_is_ours(host: str) -> None:
+def test_every_loopback_name_is_accepted(host: str) -> None:
     assert GATE.check(asked(host=host)) is None
 
 
@@ -52,23 +52,23 @@ def test_every_loopback_name_is_ours(host: str) -> None:
         "127.0.0.1, evil.example",
     ],
 )
-def test_any_other_name_is_a_rebinding_page(host: str | None) -> None:
+def test_any_other_host_name_is_refused(host: str | None) -> None:
     assert GATE.check(asked(host=host)) is FOREIGN_HOST
 
 
-def test_two_hosts_are_no_host() -> None:
+def test_two_host_headers_are_refused() -> None:
     assert GATE.check(head(("host", "localhost"), ("host", "localhost"), ("x-token", TOKEN))) is FOREIGN_HOST
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1", "null", ""])
-def test_a_web_page_never_enters_not_even_with_the_token(origin: str) -> None:
+def test_a_web_page_is_refused_even_with_the_token(origin: str) -> None:
     assert GATE.check(asked(origin=origin)) is FOREIGN_ORIGIN
 
 
 @pytest.mark.parametrize(
     "token", [None, "", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), f"Bearer {TOKEN}", "\udcff" * 32, "ü" * 32]
 )
-def test_a_token_that_is_not_exactly_ours_is_refused(token: str | None) -> None:
+def test_a_token_that_is_not_exactly_right_is_refused(token: str | None) -> None:
     assert GATE.check(asked(token=token)) is BAD_TOKEN
 
 
@@ -77,7 +77,7 @@ def test_a_token_sent_twice_is_ambiguous_even_if_one_is_right() -> None:
     assert GATE.check(head(("host", "localhost"), ("x-token", TOKEN), ("x-token", TOKEN))) is BAD_TOKEN
 
 
-def test_the_origin_is_looked_at_before_the_host_and_the_host_before_the_token() -> None:
+def test_origin_host_and_token_are_checked_in_this_order() -> None:
     assert GATE.check(asked(origin="https://evil.example", host="evil.example", token=None)) is FOREIGN_ORIGIN
     assert GATE.check(asked(host="evil.example", token=None)) is FOREIGN_HOST
 
@@ -93,6 +93,6 @@ def test_a_gate_without_a_token_cannot_be_built() -> None:
         Gate("", "x-token")
 
 
-def test_a_refusal_does_not_tell_the_token() -> None:
+def test_a_refusal_does_not_contain_the_token() -> None:
     for refusal in (BAD_TOKEN, FOREIGN_HOST, FOREIGN_ORIGIN):
         assert TOKEN not in refusal.reason

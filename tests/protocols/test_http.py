@@ -1,4 +1,4 @@
-"""One server connection without a socket: what it makes of bytes, good and bad, in any pieces."""
+"""One server connection without a socket: how it handles bytes, valid or not, in pieces of any size."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def feed(connection: HttpConnection, pieces: Iterable[bytes]) -> list[Event]:
 
 
 def frames_of(data: bytes) -> list[Frame]:
-    """What a client reads out of the server's bytes."""
+    """Returns the frames that a client reads from the server's bytes."""
     client = Frames(CLIENT, state=OPEN, max_size=None)
     client.receive_data(data)
     assert client.parser_exc is None
@@ -65,7 +65,7 @@ def frames_of(data: bytes) -> list[Frame]:
 
 
 def closed_with(connection: HttpConnection) -> int:
-    """The code in the close frame that is the last thing sent."""
+    """Returns the code in the close frame, which must be the last frame sent."""
     last = frames_of(answer(connection))[-1]
     assert last.opcode is Opcode.CLOSE
     return int.from_bytes(last.data[:2], "big")
@@ -73,7 +73,7 @@ def closed_with(connection: HttpConnection) -> int:
 
 @contextlib.contextmanager
 def memory_kept() -> Iterator[list[int]]:
-    """Afterwards the list holds the bytes that were allocated within and not freed."""
+    """Yields a list to which the number of bytes that were allocated in the block and not freed is added at its end."""
     kept: list[int] = []
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -130,7 +130,7 @@ def test_a_head_just_under_the_limit_is_read() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),  # somebody speaks TLS
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),  # a TLS handshake
         b"hello\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
         request({"Host": None}),
@@ -141,7 +141,7 @@ def test_a_head_just_under_the_limit_is_read() -> None:
         request()[:-2] + b"X: a\nb\x00c\r\n\r\n",
     ],
 )
-def test_what_is_no_request_gets_400_and_the_end(data: bytes) -> None:
+def test_an_invalid_request_gets_400_and_the_connection_ends(data: bytes) -> None:
     connection = HttpConnection()
     assert connection.receive(data) == []
     assert status(connection) == 400
@@ -156,7 +156,7 @@ def test_an_end_in_the_middle_of_a_head_is_answered_and_ended() -> None:
     assert connection.finished
 
 
-def test_an_end_without_a_word_is_just_the_end() -> None:
+def test_a_connection_without_data_ends_without_an_answer() -> None:
     connection = HttpConnection()
     assert connection.receive(b"") == []
     assert connection.finished
@@ -168,8 +168,8 @@ def test_an_end_without_a_word_is_just_the_end() -> None:
     [{"Content-Length": "5"}, {"Content-Length": str(10**18)}, {"Transfer-Encoding": "chunked"}],
 )
 @pytest.mark.parametrize("body", [b"", b"{", b"zzzz\r\n" * 10, b"5\r\nhello\r\n0\r\n\r\n"])
-def test_the_gate_is_asked_before_a_body_is_looked_at(headers: dict[str, str], body: bytes) -> None:
-    """A stranger's body is never parsed, however broken, and a handshake has none at all."""
+def test_a_request_is_checked_before_its_body_is_read(headers: dict[str, str], body: bytes) -> None:
+    """The body of a refused request is never parsed, however broken, and a handshake must not have one."""
     connection, asked = ask(request({**headers}, body=body))
     connection.refuse(Refusal(401, "no"))
     assert asked.upgrade
@@ -203,7 +203,7 @@ def test_a_second_request_on_the_connection_is_not_answered() -> None:
     assert answer(connection) == b""
 
 
-# plain requests that were let in
+# accepted plain requests
 
 
 def post(body: bytes, **headers: str) -> bytes:
@@ -219,7 +219,7 @@ CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
     "data",
     [post(b"hello"), post(b"5\r\nhello\r\n0\r\n\r\n", **CHUNKED), post(b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", **CHUNKED)],
 )
-def test_a_body_is_handed_on_whole_however_it_comes(data: bytes) -> None:
+def test_a_body_is_passed_on_whole_however_it_arrives(data: bytes) -> None:
     for step in (1, len(data)):
         connection = HttpConnection()
         events: list[Event] = []
@@ -253,7 +253,7 @@ def test_requests_on_one_connection_are_answered_one_after_the_other() -> None:
     assert isinstance(asked, RequestHead)
 
 
-def test_a_client_that_waits_for_leave_to_send_gets_it_only_once_it_was_let_in() -> None:
+def test_100_continue_is_sent_only_after_the_request_is_accepted() -> None:
     connection, _ = ask(post(b"", Content_Length="5", Expect="100-continue"))
     assert answer(connection) == b""
     assert connection.read_body() == []
@@ -262,7 +262,7 @@ def test_a_client_that_waits_for_leave_to_send_gets_it_only_once_it_was_let_in()
     assert isinstance(body, Body)
 
 
-def test_a_body_that_says_it_is_over_the_limit_is_not_waited_for() -> None:
+def test_a_body_announced_over_the_limit_is_refused_at_once() -> None:
     connection, events = let_in(post(b"", Content_Length="11", Expect="100-continue"), limit=10)
     assert events == []
     assert status(connection) == 413
@@ -284,7 +284,7 @@ def test_a_broken_body_ends_the_exchange() -> None:
     assert connection.finished
 
 
-def test_a_peer_that_goes_while_it_waits_is_told_once() -> None:
+def test_a_disconnect_during_a_request_is_reported_once() -> None:
     connection, _ = let_in(post(b"one"))
     assert connection.receive(b"") == [HungUp()]
     assert connection.receive(b"") == []
@@ -305,7 +305,7 @@ def test_a_stream_is_sent_piece_by_piece_and_ends_once() -> None:
     assert not connection.finished
 
 
-def test_what_is_sent_ahead_of_an_unfinished_answer_costs_bounded_memory() -> None:
+def test_data_sent_before_an_answer_ends_uses_bounded_memory() -> None:
     connection, _ = let_in(post(b"one"))
     connection.begin_stream([])
     with memory_kept() as kept:
@@ -331,7 +331,7 @@ def test_a_handshake_is_answered_as_in_the_standard() -> None:
     assert connection.is_websocket
 
 
-def test_no_subprotocol_and_no_compression_are_confirmed_unasked() -> None:
+def test_subprotocol_and_compression_are_not_confirmed_unasked() -> None:
     connection, _ = ask(request({"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}))
     connection.accept_websocket()
     sent = answer(connection)
@@ -342,7 +342,7 @@ def test_no_subprotocol_and_no_compression_are_confirmed_unasked() -> None:
 @pytest.mark.parametrize(
     "headers", [{"Upgrade": "WebSocket"}, {"Connection": "keep-alive, Upgrade"}, {"Upgrade": "h2c, websocket"}]
 )
-def test_the_words_of_an_upgrade_may_be_spelled_and_listed_freely(headers: dict[str, str]) -> None:
+def test_upgrade_headers_may_vary_in_case_and_contain_lists(headers: dict[str, str]) -> None:
     connection, asked = ask(request({**headers}))
     assert asked.upgrade
     connection.accept_websocket()
@@ -367,7 +367,7 @@ def test_the_words_of_an_upgrade_may_be_spelled_and_listed_freely(headers: dict[
         ({}, "GET / HTTP/1.0", 400, b""),
     ],
 )
-def test_what_is_no_valid_handshake_opens_nothing(
+def test_an_invalid_handshake_opens_nothing(
     headers: dict[str, str | list[str] | None], line: str, expected: int, hint: bytes
 ) -> None:
     connection, _ = ask(request(headers, line=line))
@@ -379,7 +379,7 @@ def test_what_is_no_valid_handshake_opens_nothing(
     assert connection.finished
 
 
-def test_what_is_sent_right_behind_the_handshake_is_not_lost() -> None:
+def test_messages_right_after_the_handshake_are_not_lost() -> None:
     connection, _ = ask(request(body=text("one") + text("two")[:4]))
     assert connection.accept_websocket() == [Message("one")]
     assert connection.receive(text("two")[4:]) == [Message("two")]
@@ -418,7 +418,7 @@ def test_an_empty_message_is_a_message() -> None:
     assert open_websocket().receive(text("")) == [Message("")]
 
 
-def test_empty_fragments_by_the_thousand_cost_no_memory() -> None:
+def test_thousands_of_empty_fragments_use_no_memory() -> None:
     connection = open_websocket()
     connection.receive(text("a", fin=False))
     empty = more("", fin=False) * 1_000
@@ -444,7 +444,7 @@ def test_a_message_of_64_mb_is_taken_and_one_byte_more_is_not() -> None:
     assert connection.finished
 
 
-def test_a_giant_declared_length_is_refused_before_a_byte_of_it_comes() -> None:
+def test_a_giant_declared_length_is_refused_at_once() -> None:
     for length in (MESSAGE_LIMIT + 1, 2**32, 2**63 - 1, 2**64 - 1):
         connection = open_websocket()
         assert connection.receive(giant_frame_head(length)) == [Closed(1009)]
@@ -455,7 +455,7 @@ def test_a_giant_declared_length_is_refused_before_a_byte_of_it_comes() -> None:
     ("data", "code"),
     [
         (frame(Opcode.TEXT, b"x", masked=False), 1002),
-        (frame(Opcode.TEXT, b"x", reserved=4), 1002),  # compression, which nobody agreed on
+        (frame(Opcode.TEXT, b"x", reserved=4), 1002),  # compression that was not agreed
         (frame(Opcode.TEXT, b"x", reserved=1), 1002),
         (frame(3, b"x"), 1002),
         (frame(15, b"x"), 1002),
@@ -488,7 +488,7 @@ def test_a_broken_frame_ends_the_connection_with_the_right_code(data: bytes, cod
 # the end
 
 
-def test_the_peers_close_is_echoed_and_told_once() -> None:
+def test_the_peers_close_is_echoed_and_reported_once() -> None:
     connection = open_websocket()
     assert connection.receive(close(1001, "bye") + text("after")) == [Closed(1001)]
     assert closed_with(connection) == 1001
@@ -503,7 +503,7 @@ def test_a_close_without_a_code_is_1005() -> None:
     assert (echo.opcode, bytes(echo.data)) == (Opcode.CLOSE, b"")
 
 
-def test_our_close_is_over_when_the_peer_has_answered() -> None:
+def test_our_close_is_complete_when_the_peer_has_answered() -> None:
     connection = open_websocket()
     connection.close_websocket(1001, "the editor is closing")
     assert closed_with(connection) == 1001
@@ -516,7 +516,7 @@ def test_our_close_is_over_when_the_peer_has_answered() -> None:
 
 
 def test_a_reason_that_is_too_long_for_a_close_frame_is_cut() -> None:
-    """At 123 bytes, between two characters: the connection is closed all the same."""
+    """It is cut to at most 123 bytes, between two characters."""
     for reason in ("x" * 500, "é" * 500):
         connection = open_websocket()
         connection.close_websocket(4401, reason)
@@ -526,7 +526,7 @@ def test_a_reason_that_is_too_long_for_a_close_frame_is_cut() -> None:
         assert reason.startswith(bytes(frame.data[2:]).decode())
 
 
-def test_after_our_close_the_peers_messages_go_nowhere() -> None:
+def test_messages_after_our_close_are_ignored() -> None:
     connection = open_websocket()
     connection.close_websocket(1000, "replaced")
     assert connection.receive(text("one") + text("two", fin=False) + more("x")) == []
@@ -541,11 +541,11 @@ def test_an_end_without_a_close_frame_is_1006() -> None:
     assert answer(connection) == b""
 
 
-# any conversation, in any pieces
+# any conversation, in pieces of any size
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
-    """``data`` cut at these places; an empty one is one empty piece."""
+    """Returns ``data`` cut at these positions (modulo its length). Empty data is one empty piece."""
     places = sorted({cut % max(len(data), 1) for cut in cuts} - {0})
     return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
@@ -556,7 +556,7 @@ CUTS = st.lists(st.integers(0, 2**20), max_size=30)
 
 @given(MESSAGES, st.data())
 def test_every_message_arrives_once_and_in_order(messages: list[str], data: st.DataObject) -> None:
-    """Two peers back to back: the client of ``websockets`` and ours, any fragments, any pieces, echoed and back."""
+    """The client of ``websockets`` sends messages in any fragments and pieces. The server echoes them."""
     client = Frames(CLIENT, state=OPEN, max_size=None)
     for message in messages:
         payload = message.encode()

@@ -1,4 +1,4 @@
-"""JSON-RPC messages: what each kind of bad one gets, and that ids come back as they went."""
+"""JSON-RPC messages: the error for each kind of invalid message, and ids that are returned unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def message(**members: object) -> str:
 
 
 @pytest.mark.parametrize("id", [0, 1, -1, 2**53, 2**63, 2**64 - 1, "", "0", "a", "\N{BRIDGE AT NIGHT}", "\u2028"])
-def test_an_id_is_any_text_or_whole_number_and_comes_back_unchanged(id: int | str) -> None:
+def test_an_id_is_text_or_a_whole_number_and_returned_unchanged(id: int | str) -> None:
     asked = decode(message(id=id, method="ping"))
     assert asked == Request(id, "ping", {})
     assert isinstance(asked, Request)
@@ -45,7 +45,7 @@ def test_an_id_is_any_text_or_whole_number_and_comes_back_unchanged(id: int | st
 
 @pytest.mark.parametrize("id", ["2" * 30, "-" + "9" * 100, "1" + "0" * 1_000])
 def test_a_whole_number_of_any_length_gets_an_answer(id: str) -> None:
-    """As it is, or as an error that says what is wrong: never none at all."""
+    """The answer repeats the id or is an error without one. It must never be missing."""
     answer = decode(f'{{"jsonrpc": "2.0", "id": {id}, "method": "ping"}}')
     assert isinstance(answer, Request | Invalid)
     assert json.loads(jsonrpc.error(answer.id, 0, ""))["id"] in (int(id), None)
@@ -65,7 +65,7 @@ def test_params_may_be_missing_or_null(params: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("params", [[], [1], "text", 5, True, False, 0])
-def test_params_that_are_no_object_are_an_error_of_a_request(params: object) -> None:
+def test_params_that_are_not_an_object_are_refused(params: object) -> None:
     asked = decode(message(id=1, method="ping", params=params))
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (1, INVALID_PARAMS)
@@ -76,21 +76,21 @@ def test_a_notification_is_never_answered_not_even_one_with_bad_params() -> None
 
 
 @pytest.mark.parametrize("method", [None, 1, [], {"a": 1}, True])
-def test_a_method_that_is_no_text_is_an_invalid_request(method: object) -> None:
+def test_a_method_that_is_not_text_is_an_invalid_request(method: object) -> None:
     asked = decode(message(id=7, method=method))
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (7, INVALID_REQUEST)
 
 
 @pytest.mark.parametrize("version", [None, "1.0", 2.0, 2, "2", []])
-def test_only_version_2_is_spoken(version: object) -> None:
+def test_only_version_2_is_accepted(version: object) -> None:
     asked = decode(json.dumps({"jsonrpc": version, "id": 7, "method": "ping"}))
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (7, INVALID_REQUEST)
 
 
 @pytest.mark.parametrize("answer", [{"result": {}}, {"result": None}, {"error": {"code": 1, "message": "no"}}])
-def test_a_response_is_one_whatever_it_says(answer: dict[str, Any]) -> None:
+def test_any_response_is_recognized_as_one(answer: dict[str, Any]) -> None:
     assert decode(message(id=3, **answer)) == Response(3)
 
 
@@ -119,7 +119,7 @@ def test_a_batch_or_a_bare_value_is_an_invalid_request(text: str) -> None:
         '{"jsonrpc": "2.0", "method": "a\0b"}',
     ],
 )
-def test_what_is_no_json_is_a_parse_error(text: str) -> None:
+def test_invalid_json_is_a_parse_error(text: str) -> None:
     asked = decode(text)
     assert isinstance(asked, Invalid)
     assert (asked.id, asked.code) == (None, PARSE_ERROR)
@@ -147,7 +147,7 @@ def test_of_duplicate_keys_the_last_one_counts() -> None:
 
 
 def test_half_a_surrogate_pair_is_read() -> None:
-    """JSON allows it, and a JavaScript agent that cuts a text in the middle of an emoji sends it."""
+    """JSON allows it, and a JavaScript agent sends it when it cuts a text in the middle of an emoji."""
     asked = decode(
         '{"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"text": "cut \\ud83c", "whole": "\\ud83c\\udf09"}}'
     )
@@ -155,7 +155,7 @@ def test_half_a_surrogate_pair_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["half \ud83c", "byte \udcff", "\udf09 half"])
-def test_what_we_send_is_always_valid_utf8(text: str) -> None:
+def test_sent_messages_are_always_valid_utf8(text: str) -> None:
     """An undecodable byte (of a file name, say) becomes U+FFFD instead of a frame that ends the connection."""
     sent = json.loads(jsonrpc.notification("at_mentioned", {"filePath": text, "whole": "\N{BRIDGE AT NIGHT}"}).decode())
     assert sent["params"]["filePath"] == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -164,7 +164,7 @@ def test_what_we_send_is_always_valid_utf8(text: str) -> None:
 
 
 @given(JSON)
-def test_any_json_is_read_as_one_of_the_four(value: object) -> None:
+def test_any_json_is_read_as_one_of_four_message_kinds(value: object) -> None:
     assert isinstance(decode(json.dumps(value)), Request | Notification | Response | Invalid)
 
 

@@ -1,4 +1,4 @@
-"""What an MCP server says, message by message."""
+"""How the MCP server answers, message by message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def result(server: McpServer, method: str, params: object = None) -> Any:
 
 
 def test_the_real_clis_handshake(server: McpServer) -> None:
-    """As ``claude`` 2.1.329 sends it."""
+    """The messages are those of ``claude`` 2.1.329."""
     said = result(
         server,
         "initialize",
@@ -57,7 +57,7 @@ def test_the_real_clis_handshake(server: McpServer) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_a_version_that_we_speak_is_confirmed(server: McpServer, version: str) -> None:
+def test_a_supported_version_is_confirmed(server: McpServer, version: str) -> None:
     assert result(server, "initialize", {"protocolVersion": version})["protocolVersion"] == version
 
 
@@ -91,7 +91,7 @@ def test_a_clients_name_is_what_it_calls_itself(server: McpServer, info: object,
         ("resources/templates/list", {"resourceTemplates": []}),
     ],
 )
-def test_what_is_asked_of_every_server_is_answered_also_before_the_handshake(
+def test_standard_requests_are_answered_before_the_handshake(
     server: McpServer, method: str, expected: dict[str, Any]
 ) -> None:
     assert result(server, method) == expected
@@ -107,7 +107,7 @@ def test_an_unknown_method_is_named_in_the_error(server: McpServer, method: str)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"arguments": None}, {"arguments": {}}])
-def test_a_call_may_go_without_arguments(server: McpServer, arguments: dict[str, Any]) -> None:
+def test_a_call_may_have_no_arguments(server: McpServer, arguments: dict[str, Any]) -> None:
     assert say(server, id=0, method="tools/call", params={"name": "t", **arguments}) == Call(0, "t", {})
 
 
@@ -128,14 +128,14 @@ def test_a_call_is_handed_on_with_its_id_and_arguments(server: McpServer) -> Non
         ({"name": "t", "arguments": 0}, "arguments"),
     ],
 )
-def test_a_call_that_is_none_is_told_what_is_wrong(server: McpServer, params: object, named: str) -> None:
+def test_an_invalid_call_is_answered_with_the_reason(server: McpServer, params: object, named: str) -> None:
     error = answer(server, id=0, method="tools/call", params=params)["error"]
     assert error["code"] == -32602
     assert named in error["message"]
 
 
 @pytest.mark.parametrize("id", [0, "", "a", 7])
-def test_a_cancelled_call_is_told(server: McpServer, id: int | str) -> None:
+def test_a_cancelled_call_is_reported(server: McpServer, id: int | str) -> None:
     params = {"requestId": id, "reason": "the person pressed Esc"}
     assert say(server, method="notifications/cancelled", params=params) == Cancelled(id)
 
@@ -159,7 +159,7 @@ def test_a_bad_message_is_answered_and_the_next_one_works(server: McpServer) -> 
     assert result(server, "ping") == {}
 
 
-def test_a_tools_result_has_its_content_and_says_only_of_a_failure_that_it_is_one() -> None:
+def test_only_a_failed_tool_result_is_marked_as_an_error() -> None:
     content = [mcp.text_item("FILE_SAVED"), mcp.text_item("text")]
     assert json.loads(mcp.tool_result(0, content))["result"] == {
         "content": [{"type": "text", "text": "FILE_SAVED"}, {"type": "text", "text": "text"}]

@@ -1,4 +1,4 @@
-"""Two peers back to back, and bytes that no peer should send."""
+"""MessagePack-RPC between two connected peers, and with bytes that no peer should send."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = st.recursive(
 )
 
 
-def test_a_call_and_its_answer_find_each_other() -> None:
+def test_a_call_and_its_answer_are_matched() -> None:
     ours, theirs = Connection(), Connection()
     id, data = ours.request("nvim_eval", ["1 + 1"])
     assert theirs.receive(data) == [Request(id, "nvim_eval", ["1 + 1"])]
@@ -69,19 +69,19 @@ def test_handles_of_buffers_pass_through() -> None:
         [3, 1, None, None],
     ],
 )
-def test_what_is_no_message_is_refused(message: Any) -> None:
+def test_an_invalid_message_is_refused(message: Any) -> None:
     with pytest.raises(BadMessage):
         Connection().receive(msgpack.packb(message))
 
 
 @pytest.mark.parametrize("data", [b"\xc1", b"\x93\x00\xc1", b"\xd8" + b"x" * 20, b"\x91" * 5_000, b"\x81\x90\x01"])
-def test_what_is_no_msgpack_is_refused(data: bytes) -> None:
+def test_invalid_msgpack_is_refused(data: bytes) -> None:
     with pytest.raises(BadMessage):
         Connection().receive(data + b"\xc1")
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_give_events_or_the_one_error(data: bytes) -> None:
+def test_random_bytes_give_events_or_a_bad_message_error(data: bytes) -> None:
     try:
         events = Connection().receive(data)
     except BadMessage:
@@ -99,7 +99,7 @@ def test_a_message_that_is_too_large_is_refused_before_all_of_it_is_kept(monkeyp
 
 
 @pytest.mark.parametrize("value", ["lone \ud800", 2**64, object()])
-def test_what_msgpack_can_not_hold_is_refused_and_the_next_message_is_whole(value: Any) -> None:
+def test_an_unsupported_value_does_not_damage_the_next_message(value: Any) -> None:
     ours, theirs = Connection(), Connection()
     with pytest.raises(BadMessage):
         ours.notify("m", ["before", value])

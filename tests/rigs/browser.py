@@ -1,7 +1,7 @@
-"""A headless Chromium that a Node.js script drives: one JSON object a line, each answered with one.
+"""A headless Chromium that a Node.js script drives: each command is one line of JSON, and so is its answer.
 
-Commands have an ``id``, and their answers the same: a test that ends in the middle of a command, because it took too long,
-leaves an answer behind that must not be taken for that of the next command."""
+Each answer carries the ``id`` of its command. A test that times out in the middle of a command leaves an unread answer
+behind, which must not be taken for the answer to the next command."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 from tests import programs
 
 ENDING = 10.0
-"""Seconds that the browser has to end by itself."""
+"""Seconds that the browser has to exit before it is killed."""
 
 
 class BrowserProcess:
-    """``script`` runs until its standard input is closed. ``environment`` is added to that of the test."""
+    """Runs ``script`` until its standard input is closed. ``environment`` is added to the test's environment."""
 
     def __init__(self, script: Path, **environment: str) -> None:
         environment |= {
@@ -38,7 +38,7 @@ class BrowserProcess:
         assert self._receive() == {"ready": True}
 
     def send(self, **command: Any) -> Any:
-        """The result of one command of the script."""
+        """Sends one command to the script and returns its result."""
         number = self.begin(**command)
         while (answer := self._receive())["id"] != number:
             pass

@@ -1,4 +1,4 @@
-"""The real ``claude`` CLI on a terminal, in the test's own home and with the stub as its model."""
+"""Runs the real ``claude`` CLI on a terminal, in the test's own home directory and with the stub as its model."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .messages_stub import MessagesStub
 from .tmux import Pane, Tmux, wait_until
 
 KEY = "sk-ant-a-key-for-nobody-0123456789"
-"""Only the stub ever sees it."""
+"""An API key that is sent to the stub only."""
 
 EDIT_DIALOG = r"Do you want to (make this edit|create|overwrite)"
-"""The CLI's own question about a change to a file."""
+"""What the CLI's own dialog asks about a change to a file."""
 
 TOOL_DIALOG = "Do you want to proceed"
 YES, NO = "1", "3"
 
 DIALOG_SETTLES = 0.6
-"""Seconds in which a dialog of the CLI ignores keys (2.1.329: half a second)."""
+"""Seconds to wait before pressing a key, since a new dialog of the CLI ignores keys (2.1.329: for half a second)."""
 
 ANSWER_IS_SEEN = 5.0
-"""Seconds after which a key was ignored, if the dialog is still there."""
+"""Seconds after which a key counts as ignored if the dialog is still shown."""
 
 PLACES = ("PATH", "HOME", "TMPDIR", "CLAUDE_CONFIG_DIR")
 QUIET = {
@@ -36,11 +36,11 @@ QUIET = {
     "DISABLE_ERROR_REPORTING": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 }
-"""Nothing leaves this machine."""
+"""Environment variables that keep the CLI from connecting to anything but the stub."""
 
 
 def prepare_home(project: Path) -> None:
-    """Make the CLI's own folder as if it had been through its first start, trusted ``project`` and knew the key."""
+    """Set up the CLI's own directory as if onboarding were complete, ``project`` trusted and the API key approved."""
     state = {
         "hasCompletedOnboarding": True,
         "theme": "dark",
@@ -53,13 +53,13 @@ def prepare_home(project: Path) -> None:
 
 
 def environment(stub: MessagesStub) -> dict[str, str]:
-    """What a program needs to live in the test's home, and a CLI that it starts to use ``stub`` alone."""
+    """The environment that confines a program to the test's home directory, and any CLI that it starts to ``stub``."""
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"ANTHROPIC_BASE_URL": stub.url, "ANTHROPIC_API_KEY": KEY}
 
 
 def wait_for_lock(*, timeout: float = PATIENCE) -> Path:
-    """The lock file of the one bridge that has announced itself in the test's home."""
+    """Wait until exactly one bridge has announced itself in the test's home directory; return its lock file."""
     folder = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "ide"
 
     def announced() -> Path | None:
@@ -74,7 +74,7 @@ def wait_for_lock(*, timeout: float = PATIENCE) -> Path:
 
 
 class Claude:
-    """One interactive session. ``pane`` is its terminal."""
+    """One interactive session of the CLI. ``pane`` is its terminal."""
 
     def __init__(self, pane: Pane) -> None:
         self.pane = pane
@@ -99,12 +99,12 @@ class Claude:
     def prompt(self, words: str) -> None:
         """Type a prompt and send it."""
         self.pane.type(words)
-        self.pane.wait_for(r"\s+".join(map(re.escape, words.split())))  # it may be wrapped
+        self.pane.wait_for(r"\s+".join(map(re.escape, words.split())))  # the terminal may wrap it
         self.pane.press("Enter")
 
     def answer_dialog(self, question: str, key: str) -> None:
         """Answer a dialog of the CLI. It ignores keys for half a second, so that a key meant for something else does not
-        decide. A key that comes after its answer would be typed into the prompt box: pressed again only after some seconds."""
+        decide. The key is pressed again only after some seconds: once the dialog is gone, it would go to the prompt box."""
         self.pane.wait_for(question)
         press_at = time.monotonic() + DIALOG_SETTLES
 

@@ -1,4 +1,4 @@
-"""The real Gemini CLI on a terminal, in the test's own home and with the stub as its model."""
+"""Runs the real Gemini CLI on a terminal, in the test's own home directory and with the stub as its model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.waiting import PATIENCE
 from .gemini_stub import GeminiStub
 
 KEY = "a-key-for-nobody"
-"""Only the stub ever sees it."""
+"""An API key that is sent to the stub only."""
 
 EDIT_DIALOG = r"Apply this change\?"
-"""The CLI's own question about a change to a file."""
+"""What the CLI's own dialog asks about a change to a file."""
 
 OPEN_FILES = r"\d+ open files? \(F4 to view\)"
 """What the CLI's footer shows once the editor has reported what is open."""
@@ -40,18 +40,18 @@ SETTINGS = {
     "telemetry": {"enabled": False},
     "ide": {"enabled": True, "hasSeenNudge": True},
 }
-"""As if the CLI had been through its first start and ``/ide enable``; nothing leaves this machine."""
+"""Settings as they are after onboarding and ``/ide enable``, with everything off that connects to other machines."""
 
 
 def prepare_home() -> None:
-    """Make the CLI's own folder in the test's home."""
+    """Create the CLI's own directory in the test's home directory."""
     folder = Path(os.environ["HOME"]) / ".gemini"
     folder.mkdir(exist_ok=True)
     (folder / "settings.json").write_text(json.dumps(SETTINGS))
 
 
 def environment(stub: GeminiStub) -> dict[str, str]:
-    """What a program needs to live in the test's home, and a CLI that it starts to use ``stub`` alone."""
+    """The environment that confines a program to the test's home directory, and any CLI that it starts to ``stub``."""
     places = {name: value for name, value in os.environ.items() if name in PLACES or name.startswith("XDG_")}
     return places | QUIET | {"GOOGLE_GEMINI_BASE_URL": stub.url, "GEMINI_API_KEY": KEY}
 
@@ -61,7 +61,7 @@ def discovery_folder() -> Path:
 
 
 def wait_for_discovery(*, timeout: float = PATIENCE) -> Path:
-    """The discovery file of the one bridge that has announced itself in the test's home."""
+    """Wait until exactly one bridge has announced itself in the test's home directory; return its discovery file."""
 
     def announced() -> Path | None:
         files = list(discovery_folder().glob("gemini-ide-server-*.json"))
@@ -75,13 +75,13 @@ def wait_for_discovery(*, timeout: float = PATIENCE) -> Path:
 
 
 def discovered() -> dict[str, Any]:
-    """The contents of the discovery file of the one bridge."""
+    """Wait for the discovery file of the only bridge and return its contents."""
     content: dict[str, Any] = json.loads(wait_for_discovery().read_text())
     return content
 
 
 class Gemini:
-    """One interactive session. ``pane`` is its terminal."""
+    """One interactive session of the CLI. ``pane`` is its terminal."""
 
     def __init__(self, pane: Pane) -> None:
         self.pane = pane
@@ -93,12 +93,12 @@ class Gemini:
         return gemini
 
     def wait_for_editor(self) -> None:
-        """The CLI is connected and knows what is open."""
+        """Wait until the CLI is connected and knows which files are open."""
         self.pane.wait_for(OPEN_FILES)
 
     def prompt(self, words: str) -> None:
         """Type a prompt, or one of the CLI's own commands such as ``/ide status``, and send it."""
-        # The line that is being typed, not one of those that were sent: in the last of the boxes, with no question after it.
+        # The line that is being typed, not an earlier prompt: it is in the last box, and no dialog follows it.
         typed = rf"> {re.escape(words)}\s*▀+[^▀╭]*\Z"
         self.pane.type(words)
         self.pane.wait_for(typed)
@@ -110,8 +110,8 @@ class Gemini:
         def sent() -> bool | None:
             nonlocal pressed
             screen = self.pane.screen
-            # An Enter that comes within 30 ms of the last letter is a new line to the CLI; the next one sends. While it
-            # starts it may ignore all of them. One that comes too early answers the question that comes next.
+            # The CLI takes an Enter within 30 ms of the last letter for a line break; the next Enter sends. While it
+            # starts, it may ignore every Enter. An Enter too many would answer the next dialog.
             lost = time.monotonic() - pressed > LOST_SECONDS and re.search(typed, screen)
             if lost or re.search(broken, screen):
                 self.pane.press("Enter")

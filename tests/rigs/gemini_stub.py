@@ -1,7 +1,7 @@
 """A stand-in for the Gemini API on 127.0.0.1: it answers as a test has scripted and records the requests.
 
-Only what Gemini CLI asks for, ``POST /v1beta/models/<model>:<method>``: a streamed answer for each turn of the
-conversation, and plain ones for its housekeeping (which model to take, a title for the last session).
+It implements only what Gemini CLI requests, ``POST /v1beta/models/<model>:<method>``: a streamed answer for each turn of
+the conversation, and plain answers for its housekeeping (which model to use, a title for the last session).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Part = dict[str, Any]
 """A part of the API's content: ``{"text": ...}`` or ``{"functionCall": ...}``."""
 
 HOUSEKEEPING = json.dumps({"reasoning": "It is plain.", "model_choice": "flash", "title": "A title"})
-"""Fits the schemas of the CLI's own questions."""
+"""One answer that fits the schemas of all the CLI's housekeeping requests."""
 
 
 def text(words: str) -> Part:
@@ -26,7 +26,7 @@ def text(words: str) -> Part:
 
 
 def function_call(name: str, **arguments: object) -> Part:
-    """The model wants the tool ``name`` called with ``arguments``."""
+    """The model's request to call the tool ``name`` with ``arguments``."""
     return {"functionCall": {"name": name, "args": arguments}}
 
 
@@ -52,18 +52,18 @@ class ModelRequest:
 
     @property
     def told(self) -> str:
-        """Everything new that the model gets as text: from the person, from the CLI, about the editor."""
+        """All new text that the model receives: from the user, from the CLI, and about the editor."""
         return "\n".join(part["text"] for part in self.news if "text" in part)
 
     @property
     def tool_results(self) -> list[str]:
-        """What the tools that the model called have answered, in order."""
+        """The results of the tools that the model called, in order."""
         responses = [part["functionResponse"]["response"] for part in self.news if "functionResponse" in part]
         return [response.get("output") or response.get("error", "") for response in responses]
 
     @property
     def editor(self) -> dict[str, Any] | None:
-        """The editor's context as the model last received it: all of it, or ``{"changes": ...}`` since the last time."""
+        """The editor context that the model last received: the full one, or only ``{"changes": ...}``."""
         for part in reversed(self.news):
             words = part.get("text", "")
             if "editor context" in words and "```json" in words:
@@ -75,7 +75,7 @@ class ModelRequest:
 class GeminiStub(ScriptedModel[ModelRequest]):
     """Answers each request of a conversation with the next scripted turn (a list of parts). A context manager.
 
-    What the CLI asks for itself takes no turn and is not among ``requests``: only the conversation is streamed.
+    The CLI's housekeeping requests are not streamed; they use up no turn and are not among ``requests``.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class GeminiStub(ScriptedModel[ModelRequest]):
         self._said: list[Part] = []
 
     def answer(self, body: dict[str, Any]) -> list[Part]:
-        """The model's answer to a request of the conversation: called by the HTTP handler."""
+        """The model's answer to a request of the conversation. Called by the HTTP handler."""
         with self._changed:
             if self.requests and self.requests[-1].body["contents"] == body["contents"]:
                 return self._said  # the CLI retries after a failed connection: the script does not advance

@@ -1,6 +1,7 @@
 """A stand-in for the Messages API on 127.0.0.1: it answers as a test has scripted and records the requests.
 
-Only what the ``claude`` CLI asks for: ``POST /v1/messages`` (streamed), ``POST /v1/messages/count_tokens`` and ``HEAD /``.
+It implements only what the ``claude`` CLI requests: ``POST /v1/messages`` (streamed),
+``POST /v1/messages/count_tokens`` and ``HEAD /``.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from urllib.parse import urlsplit
 from tests.rigs.model_stub import Handler, ScriptedModel, listed
 
 Block = dict[str, Any]
-"""A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``, or one of the two below."""
+"""A content block of the API: ``{"type": "text", ...}`` or ``{"type": "tool_use", ...}``, ``HOLD`` or a ``failure``."""
 
 HOLD: Block = {"type": "hold"}
-"""The model pauses in the middle of its answer, until ``MessagesStub.go_on`` or the test's end."""
+"""The model pauses in the middle of its answer, until ``MessagesStub.go_on`` is called or the test ends."""
 
 _numbers = itertools.count(1)
 
@@ -31,20 +32,20 @@ def text(words: str) -> Block:
 
 
 def failure(status: int, kind: str, message: str) -> Block:
-    """Every answer is an error from then on: 400 "invalid_request_error", 429 "rate_limit_error", and so on.
+    """From this turn on, every answer is an error: 400 "invalid_request_error", 429 "rate_limit_error", and so on.
 
-    This lasts however often the CLI retries, until more is scripted.
+    It lasts until the next turn is scripted, however often the CLI retries.
     """
     return {"type": "failure", "status": status, "error": {"type": kind, "message": message}}
 
 
 def tool_use(name: str, **arguments: object) -> Block:
-    """The model wants the tool ``name`` called with ``arguments``."""
+    """The model's request to call the tool ``name`` with ``arguments``."""
     return {"type": "tool_use", "id": f"toolu_{next(_numbers):024d}", "name": name, "input": arguments}
 
 
 def read(file: Path) -> Block:
-    """A call of the tool that reads a file: the CLI edits only files that the model has read."""
+    """A call to the tool that reads a file. The CLI edits only files that the model has read."""
     return tool_use("Read", file_path=str(file))
 
 
@@ -70,12 +71,12 @@ class ModelRequest:
 
     @property
     def told(self) -> str:
-        """Everything new that the model gets: the person's words, tool results, reminders, the editor's context."""
+        """All new text that the model receives: the user's prompt, tool results, reminders and the editor context."""
         return "\n".join(words for message in self.news for words in _words(message["content"]))
 
     @property
     def tool_results(self) -> list[str]:
-        """What the tools that the model called have answered, as text, in order."""
+        """The results of the tools that the model called, as text, in order."""
         return [
             "\n".join(_words(block.get("content", "")))
             for message in self.news
@@ -99,8 +100,8 @@ def _words(content: str | list[Block]) -> Iterator[str]:
 class MessagesStub(ScriptedModel[ModelRequest]):
     """Answers each request of a conversation with the next scripted turn (a list of blocks). A context manager.
 
-    Requests of the CLI's own housekeeping (a title for the session and the like: they offer the model no tools) are
-    answered plainly, take no turn and are not among ``requests``.
+    The CLI's housekeeping requests (such as a title for the session) offer the model no tools. They get a plain answer,
+    use up no turn and are not among ``requests``.
     """
 
     def __init__(self) -> None:
@@ -108,21 +109,21 @@ class MessagesStub(ScriptedModel[ModelRequest]):
         self._turns_of: dict[str, list[list[Block]]] = {}
         self._held = threading.Semaphore(0)
         self.checks = False
-        """Whether it checks tool uses for the CLI's auto mode, and finds nothing wrong with any."""
+        """Whether answers report, for the CLI's auto mode, that each tool use was checked and not flagged."""
 
     def __exit__(self, *_: object) -> None:
         self.go_on(len(self.requests))
         super().__exit__()
 
     def will_say(self, *turns: Block | list[Block]) -> None:
-        """Script the next turns of the model; a ``failure`` lasts until then."""
+        """Script the next turns of the model. This ends a ``failure``."""
         with self._changed:
             if self._fails():
                 self._turns.clear()
             super().will_say(*turns)
 
     def will_say_to(self, words: str, *turns: Block | list[Block]) -> None:
-        """As ``will_say``, for conversations whose first message contains ``words``, as a subagent's prompt."""
+        """Like ``will_say``, but for conversations whose first message contains ``words``, such as a subagent's prompt."""
         with self._changed:
             self._turns_of.setdefault(words, []).extend(listed(turns))
 
@@ -131,11 +132,11 @@ class MessagesStub(ScriptedModel[ModelRequest]):
         self._held.release(times or 1)
 
     def hold(self) -> None:
-        """Returns when the model may continue: called by the HTTP handler."""
+        """Block until the model may continue. Called by the HTTP handler."""
         self._held.acquire()
 
     def answer(self, body: dict[str, Any]) -> list[Block]:
-        """The model's answer to a request: called by the HTTP handler."""
+        """The model's answer to a request. Called by the HTTP handler."""
         if not body.get("tools"):
             return [text("A title")]
         with self._changed:

@@ -1,4 +1,4 @@
-"""What the stand-ins for the models' APIs share: an HTTP server on 127.0.0.1 and a script of what the model answers."""
+"""The common part of the stubs for the models' APIs: an HTTP server on 127.0.0.1 and a script of the model's answers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing: the stub has the requests."""
+        """Log nothing, since the stub records the requests."""
 
 
 class StubServer:
-    """Runs ``handler`` in a thread of its own. A context manager."""
+    """An HTTP server that runs ``handler`` in its own thread. A context manager."""
 
     def __init__(self, handler: type[Handler]) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -58,7 +58,7 @@ Request = TypeVar("Request")
 
 
 class ScriptedModel(StubServer, Generic[Request]):
-    """Answers each request of a conversation with the next scripted turn, a list of blocks, and keeps the requests."""
+    """Answers each request of a conversation with the next scripted turn (a list of blocks) and records the requests."""
 
     def __init__(self, handler: type[Handler]) -> None:
         super().__init__(handler)
@@ -72,7 +72,7 @@ class ScriptedModel(StubServer, Generic[Request]):
             self._turns += listed(turns)
 
     def wait_for_request(self, number: int, *, timeout: float = PATIENCE) -> Request:
-        """The ``number``-th request of the conversation, counted from 1. ``timeout`` is in seconds."""
+        """Wait for the ``number``-th request of the conversation, counted from 1. ``timeout`` is in seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.requests) >= number, timeout):
                 raise AssertionError(f"no request {number} to the model in {timeout} s, only {len(self.requests)}")
@@ -80,5 +80,5 @@ class ScriptedModel(StubServer, Generic[Request]):
 
 
 def listed(turns: tuple[dict[str, Any] | list[dict[str, Any]], ...]) -> list[list[dict[str, Any]]]:
-    """Each turn as a list of blocks."""
+    """The turns, with each single block wrapped in a list."""
     return [turn if isinstance(turn, list) else [turn] for turn in turns]

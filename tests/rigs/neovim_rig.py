@@ -1,4 +1,4 @@
-"""A real Neovim with the plugin on a terminal, set up as a person would: by an ``init.lua`` in the test's own home."""
+"""Runs a real Neovim with the plugin on a terminal, set up as a user would: by an ``init.lua`` in the test's home."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ IS_SHOWN = """
 return #vim.tbl_filter(function(proposal) return proposal.shown end, require('drawbridge.review').pending()) > 0
 """
 TAKES_KEYS = "return not (package.loaded['drawbridge'] and require('drawbridge').status().ignores_keys)"
-"""A view that has just opened takes no keys for a moment."""
+"""Whether the view accepts keys: one that has just opened ignores them for a moment."""
 
 
 class Neovim:
@@ -77,7 +77,7 @@ class Neovim:
     def start(
         cls, tmux: Tmux, program: Path, *files: Path, cwd: Path, environment: Mapping[str, str], options: str = "{}"
     ) -> Neovim:
-        """Open ``files``; ``options`` (Lua) go to ``setup``."""
+        """Start Neovim with ``files`` open. ``options``, a Lua table, is passed to ``setup``."""
         config = Path(os.environ["XDG_CONFIG_HOME"]) / "nvim"
         config.mkdir(parents=True, exist_ok=True)
         (config / "init.lua").write_text(INIT.replace("{root}", str(ROOT)).replace("{options}", options))
@@ -88,7 +88,7 @@ class Neovim:
         return neovim
 
     def lua(self, code: str, *arguments: object) -> Any:
-        """What the Lua chunk ``code`` returns; ``arguments`` are its ``...``."""
+        """Run the Lua chunk ``code`` and return its result. ``arguments`` are available to it as ``...``."""
         return self._call("nvim_exec_lua", code, list(arguments))
 
     def _call(self, method: str, *arguments: object) -> Any:
@@ -105,7 +105,7 @@ class Neovim:
         raise ConnectionError("Neovim closed its socket")
 
     def wait_for(self, condition: str, *, what: str, timeout: float = PATIENCE) -> None:
-        """Until the Lua chunk ``condition`` returns a true value."""
+        """Wait until the Lua chunk ``condition`` returns a true value. ``timeout`` is in seconds."""
 
         def met() -> bool | None:
             try:
@@ -119,31 +119,31 @@ class Neovim:
             raise AssertionError(f"Neovim {what} in {timeout} s; {self._situation()}") from None
 
     def _situation(self) -> str:
-        """Its mode, what it has shown so far, and its screen, for the message of a failed test."""
+        """Neovim's mode, what it has shown so far and its screen, for the message of a failed test."""
         try:
             mode = self._call("nvim_get_mode")
-            # Where it waits for a key it answers nothing else.
+            # While it waits for a key, it answers no other request.
             seen = None if mode["blocking"] else self.lua("return vim.inspect(seen)")
         except OSError as error:
             return f"it does not answer: {error}\n{self.pane.framed}"
         return f"mode {mode}, seen {seen}\n{self.pane.framed}"
 
     def wait_for_proposal(self, number: int = 1) -> None:
-        """The ``number``-th proposal of this session is shown, in a window that has the focus and takes keys."""
+        """Wait until the ``number``-th proposal of this session is shown and accepts keys."""
         self.wait_for(f"return seen.opened == {number}", what=f"showed no proposal {number}")
         self.wait_for(IS_SHOWN, what=f"took no keys for proposal {number}")
 
     def wait_until_closed(self, number: int = 1) -> None:
-        """The view of the ``number``-th proposal is gone."""
+        """Wait until ``number`` views of proposals have closed."""
         self.wait_for(f"return seen.closed == {number}", what=f"did not close view {number}")
 
     def wait_for_agents(self, number: int = 1, *, timeout: float = PATIENCE) -> None:
-        """This many agents are connected."""
+        """Wait until ``number`` agents are connected. ``timeout`` is in seconds."""
         condition = f"return #((require('drawbridge.link').state() or {{}}).agents or {{}}) == {number}"
         self.wait_for(condition, what=f"did not get {number} agents", timeout=timeout)
 
     def command(self, words: str) -> None:
-        """Type an Ex command, as a person does; it has run when this returns."""
+        """Type an Ex command as a user would, and return once it has run."""
         self.wait_for(TAKES_KEYS, what="took no keys")
         self.pane.press("Escape")
         self.pane.type(f":{words}")
@@ -156,12 +156,12 @@ class Neovim:
             try:
                 return self._call("nvim_get_mode")["mode"].startswith("c") is open or None
             except (FileNotFoundError, ConnectionError):
-                return True  # it was a command that ends Neovim
+                return True  # the command has ended Neovim
 
         wait_until(met)
 
     def save(self) -> None:
-        """``:w``, and it is done when this returns."""
+        """Type ``:w`` and return once the file is saved."""
         self.command("w")
         self.wait_for("return not vim.bo.modified", what="did not save")
 
@@ -172,16 +172,16 @@ class Neovim:
         return layout
 
     def buffer(self, file: Path) -> list[str] | None:
-        """The lines of an open file as Neovim has them now."""
+        """The lines of an open file as they are in Neovim now; None if no buffer has that name."""
         lines: list[str] | None = self.lua(LINES, str(file))
         return lines
 
     def modified(self, file: Path) -> bool:
-        """An open file has unsaved changes."""
+        """Whether an open file has unsaved changes."""
         return bool(self.lua("return vim.fn.getbufinfo(...)[1].changed", str(file)))
 
     def wait_for_buffer(self, file: Path, lines: list[str]) -> None:
-        """An open file has these lines, unmodified."""
+        """Wait until an open file has exactly these lines and no unsaved changes."""
         try:
             wait_until(lambda: True if self.buffer(file) == lines and not self.modified(file) else None)
         except TimeoutError:

@@ -1,6 +1,6 @@
 """A stand-in for the Responses API on 127.0.0.1: it answers as a test has scripted and records the requests.
 
-Only what Codex asks a provider of one's own for: ``POST /v1/responses``, streamed.
+It implements only what Codex requests from a custom model provider: ``POST /v1/responses``, streamed.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class ResponsesStub(StubServer):
 
     @property
     def tool_results(self) -> list[str]:
-        """What the tools have answered by the last request, in order."""
+        """The tool results in the last request, in order."""
         kinds = ("custom_tool_call_output", "function_call_output")
         return [str(item["output"]) for item in self.requests[-1]["input"] if item["type"] in kinds]
 
     def answer(self, request: dict[str, Any]) -> bytes:
         self.requests.append(request)
-        # Without tools it is a request for a title, which codex-acp makes at any time after the first turn.
+        # A request without tools asks for a title; codex-acp sends it at any time after the first turn.
         item = self._turns.pop(0) if self._turns and request.get("tools") else text("Nothing more was scripted.")
         return b"".join(_events(item, f"response-{len(self.requests)}"))
 

@@ -1,4 +1,4 @@
-"""Real programs on real terminals: a tmux server of our own, its windows, keys in and screens out."""
+"""Runs real programs on real terminals: types keys into the panes of a private tmux server, and reads their screens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 T = TypeVar("T")
 
 TERMINAL = {"TERM": "tmux-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "SHELL": "/bin/sh"}
-"""What any terminal reports to the program that runs on it."""
+"""The environment variables that any terminal sets for the program that runs on it."""
 
 OPTIONS = """
 set -g default-terminal tmux-256color
@@ -30,11 +30,11 @@ set -g remain-on-exit on
 """
 
 POLL = 0.05
-"""Seconds between two looks at a screen."""
+"""Seconds between two checks in ``wait_until``."""
 
 
 class Pane:
-    """One program on one terminal. ``id`` is tmux's (``%3``), ``pid`` that of the program itself."""
+    """One program on one terminal. ``id`` is tmux's ID of the pane (``%3``), ``pid`` the program's own process ID."""
 
     def __init__(self, tmux: Tmux, pane_id: str, pid: int, name: str) -> None:
         self._tmux = tmux
@@ -58,11 +58,11 @@ class Pane:
         return "\n".join(["┌" + "─" * 78, *lines, "└" + "─" * 78])
 
     def type(self, words: str) -> None:
-        """Type ``words`` as they are; no name of a key is recognized in them."""
+        """Type ``words`` literally: tmux does not look for key names in them."""
         self._tmux.run("send-keys", "-t", self.id, "-l", "--", words)
 
     def press(self, *keys: str) -> None:
-        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each by itself, or Escape becomes Meta."""
+        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each is sent separately, or Escape becomes Meta."""
         for key in keys:
             self._tmux.run("send-keys", "-t", self.id, key)
 
@@ -70,11 +70,11 @@ class Pane:
         self._tmux.run("resize-window", "-t", self.id, "-x", str(columns), "-y", str(rows))
 
     def kill(self) -> None:
-        """The program ends as if its machine had."""
+        """Kill the program, which gets no chance to clean up."""
         os.kill(self.pid, signal.SIGKILL)
 
     def wait_for(self, *patterns: str, timeout: float = PATIENCE) -> str:
-        """The screen, once it matches every one of the regular expressions."""
+        """Wait until the screen matches all the regular expressions, and return it. ``timeout`` is in seconds."""
 
         def matching() -> str | None:
             screen = self.screen
@@ -83,7 +83,7 @@ class Pane:
         return self._wait(matching, f"never showed {' and '.join(map(repr, patterns))}", timeout)
 
     def wait_until_gone(self, pattern: str, *, timeout: float = PATIENCE) -> str:
-        """The screen, once the regular expression matches nowhere on it."""
+        """Wait until the regular expression matches nowhere on the screen, and return it. ``timeout`` is in seconds."""
 
         def without() -> str | None:
             screen = self.screen
@@ -92,11 +92,11 @@ class Pane:
         return self._wait(without, f"still shows {pattern!r}", timeout)
 
     def wait_for_exit(self, *, timeout: float = PATIENCE) -> int:
-        """The exit code of the program, once it has ended by itself."""
+        """Wait until the program has ended by itself, and return its exit code. ``timeout`` is in seconds."""
 
         def ended() -> str | None:
-            # tmux now and then misses that a child has ended (3.3a); the end of the next one reminds it. Not waited for:
-            # that of one that is to remind it may be missed as well, then the next look's does it.
+            # tmux 3.3a sometimes misses that a child has ended, until another child ends; so each check starts one.
+            # Nothing waits for that child, because tmux may miss its end, too.
             self._tmux.run("run-shell", "-b", "true")
             dead, status = self._tmux.run(
                 "display-message", "-p", "-t", self.id, "#{pane_dead} #{pane_dead_status}"
@@ -113,7 +113,7 @@ class Pane:
 
 
 class Tmux:
-    """A tmux server of our own with a socket of its own; leaving the context ends it and all its programs."""
+    """A private tmux server with its own socket. It ends, with all its programs, when the context is left."""
 
     def __init__(self, folder: Path, *, columns: int, rows: int) -> None:
         self.panes: list[Pane] = []
@@ -126,7 +126,7 @@ class Tmux:
     @contextlib.contextmanager
     def server(cls, *, columns: int = 110, rows: int = 40) -> Iterator[Tmux]:
         programs.tmux()
-        # Not under pytest's folder: the path of a socket has to be shorter than 108 bytes.
+        # Not in pytest's temporary directory: the path of a socket must be shorter than 108 bytes.
         with tempfile.TemporaryDirectory(prefix="db-tmux-") as folder:
             tmux = cls(Path(folder), columns=columns, rows=rows)
             try:
@@ -143,7 +143,7 @@ class Tmux:
         ).stdout
 
     def start(self, name: str, command: list[str], *, cwd: Path, environment: Mapping[str, str]) -> Pane:
-        """Run a program on a terminal of its own, with exactly this environment beside what a terminal gives."""
+        """Run a program on its own terminal, with only this environment and the variables that a terminal sets."""
         settings = [f"{key}={value}" for key, value in (TERMINAL | dict(environment)).items()]
         line = "exec " + shlex.join(["env", "-i", *settings, *command])
         report = ("-P", "-F", "#{pane_id} #{pane_pid}")
@@ -153,7 +153,7 @@ class Tmux:
 
 
 def wait_until(look: Callable[[], T | None], *, timeout: float = PATIENCE) -> T:
-    """What ``look`` finds, once it finds something that is not None."""
+    """Call ``look`` until it returns something other than None, and return that. ``timeout`` is in seconds."""
     deadline = time.monotonic() + timeout
     while (found := look()) is None:
         if time.monotonic() > deadline:

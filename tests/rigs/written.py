@@ -1,4 +1,4 @@
-"""What a running program writes into a file that it shares with the test."""
+"""Reads what a running program has written to a file that it shares with the test."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import IO, Any
 
 
 def written(file: IO[Any]) -> str:
-    """All of it, without moving the file's position: the program shares that, and would write its next line elsewhere."""
+    """The whole file, read without moving the file position: the program shares it and would write in the wrong place."""
     return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode()

@@ -1,4 +1,4 @@
-"""A ``claude`` that misbehaves: what ``tests/agents/bad_agent.py`` does on command, for a real server to start."""
+"""A ``claude`` that misbehaves on command, for tests with a real server. It runs ``tests/agents/bad_agent.py``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 
 
 def bad_claude(directory: Path) -> list[str | Path]:
-    """The flags of a server that runs it."""
+    """The flags of a server whose ``claude`` is the misbehaving agent."""
     program = directory / "bad-claude"
     run = shlex.join([sys.executable, str(BAD_AGENT), "as-told"])
     program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit\nexec {run} "$@"\n')
@@ -27,7 +27,7 @@ def bad_claude(directory: Path) -> list[str | Path]:
 
 
 async def project(server: Server, client: WireClient, name: str = "code") -> str:
-    """One in which the misbehaving agent works; the client hears of it."""
+    """Creates and joins a project in which the misbehaving agent works. Returns its id."""
     path = server.data.parent / name
     path.mkdir(exist_ok=True)
     created = await client.ask("project_create", {"path": str(path), "agent": "claude", "join": True})
@@ -35,7 +35,7 @@ async def project(server: Server, client: WireClient, name: str = "code") -> str
 
 
 async def words(client: WireClient) -> str:
-    """What the agent says next for people."""
+    """The text of the agent's next message."""
     while True:
         message: dict[str, Any] = await client.receive("agent_message")
         for said in message["data"]["messages"]:
@@ -44,7 +44,7 @@ async def words(client: WireClient) -> str:
 
 
 def kept(script: str, confinement: Confinement = Confinement()) -> tuple[int, str]:  # noqa: B008 - frozen
-    """The exit code of a supervisor whose agent is a shell, and what that said."""
+    """Runs a shell script as the agent of a supervisor. Returns the supervisor's exit code and the script's stdout."""
     pipe = SupervisorPipe()
     with contextlib.closing(pipe):
         command = pipe.command(confinement, ["/bin/sh", "-c", script])

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture(autouse=True)
 def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search or a walk that takes too long is ended: on a busy machine that is chance. Tests of the limits set their own."""
+    """Sets generous time limits, which a busy machine does not exceed by chance. Tests of the limits set their own."""
     for module, name in (
         (search, "SEARCH_SECONDS"),
         (places, "SEARCH_SECONDS"),
@@ -37,7 +37,7 @@ def time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def whole_server(tmp_path: Path) -> AsyncIterator[Server]:
-    """With real projects, in the process of the test; also for folders whose ``server`` is another one."""
+    """A server with real projects, in the test's process. Folders that override ``server`` can use this one, too."""
     async with serving(tmp_path) as server:
         yield server
 

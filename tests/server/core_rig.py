@@ -1,4 +1,4 @@
-"""The core of the server with a fake agent, which a test scripts, in the process of the test."""
+"""The core of the server with a fake agent that tests script, in the test's process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class Process:
         self.answers: list[tuple[str, base.Decision]] = []
         self.interrupts = 0
         self.steers: list[str] | None = []
-        """Messages that were sent into its turn; None if it takes none."""
+        """Messages sent into its turn; None if it accepts none."""
         self.modes: list[str] = []
         self.ended = False
         self.busy = False
@@ -98,7 +98,7 @@ class Process:
         self.exit(0)
 
     async def kill(self) -> None:
-        """As the real ones: the turn ends a moment before the process does."""
+        """Like a real agent process, ends its turn a moment before it exits."""
         await asyncio.sleep(0)
         if self.turn_open and not self.ended:
             self.ends(ok=False, interrupted=True)
@@ -106,7 +106,7 @@ class Process:
             await asyncio.sleep(0)
         self.exit(-9)
 
-    # what the test makes it do
+    # what a test makes it do
 
     def says(self, line: dict[str, Any], *, durable: bool = True) -> None:
         self.heard(base.AgentLine(json.dumps(line).encode(), session_id_of(line.get("session_id")), durable))
@@ -133,8 +133,40 @@ class Process:
             self.heard(base.Exited(code, stderr))
 
 
+class StoredSessions:
+    """The conversations that an agent has stored: those with these ids, or all. ``used_by`` contains the ids of the
+    processes that have them open.
+    """
+
+    def __init__(self, *ids: str, all: bool = False, used_by: Sequence[int] = ()) -> None:
+        self._ids = ids
+        self._all = all
+        self._used_by = used_by
+
+    def directories(self, limit: int) -> list[tuple[Path, float]]:
+        return []
+
+    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
+        return []
+
+    def known(self, path: Path, session_id: str) -> bool:
+        return self._all or session_id in self._ids
+
+    def title(self, path: Path, session_id: str) -> str | None:
+        return None
+
+    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
+        return base.Earlier((), None)
+
+    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
+        return iter(())
+
+    def used_by(self, session_id: str) -> list[int]:
+        return list(self._used_by)
+
+
 class Agent:
-    """Every process that was started is in ``processes``."""
+    """A fake agent; ``processes`` contains every process that it has started."""
 
     name = "claude"
     asks = True
@@ -168,7 +200,7 @@ class Agent:
 
 
 class Client:
-    """A subscriber that keeps what it was sent."""
+    """A subscriber that keeps what it is sent."""
 
     _ids = itertools.count(1)
 
@@ -205,7 +237,7 @@ class Client:
 
 
 class Blobs(blobs.Blobs):
-    """Named texts, without a directory."""
+    """Blobs in memory, by their ids."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
@@ -220,7 +252,8 @@ class Blobs(blobs.Blobs):
 
 
 class Server:
-    """A core over a directory; ``does`` executes a message as the transport would and returns the reply as a client reads it.
+    """The server's core over a directory. ``does`` executes a message as the transport would and returns the reply as a
+    client reads it.
 
     Its data is in ``folder``; projects may be in ``root``.
     """
@@ -230,7 +263,7 @@ class Server:
     ) -> None:
         self.folder = folder
         self.noticed: list[Announced] = []
-        """What people who do not look at the page may be notified of."""
+        """Events that people may be notified of when they don't look at the web UI."""
         self.audited: list[Announced] = []
         self.root = root or folder / "work"
         self.root.mkdir(exist_ok=True)
@@ -256,7 +289,7 @@ class Server:
         command = parse(
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
-        asker: Any = client  # which is as much of a client as the core knows
+        asker: Any = client  # the core uses nothing else of a client
         answered = row.handler(self.core, command, asker)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
@@ -272,7 +305,7 @@ class Server:
         return str(answer["project_id"])
 
     async def running(self, client: Client, project: str, prompt: str = "go", **more: Any) -> Process:
-        """The process that has been given the prompt. ``more``: further fields of the command."""
+        """Executes a prompt and returns the process that was given it. ``more``: further fields of the command."""
         before = {process.pid: len(process.prompts) for process in self.agent.processes}
 
         def given() -> list[Process]:
@@ -283,7 +316,7 @@ class Server:
         return given()[-1]
 
     async def starting(self, client: Client, project: str, prompt: str = "go") -> None:
-        """The prompt waits for its process, which is started once ``agent.may_start`` is set."""
+        """Executes a prompt that waits for its process, which starts once ``agent.may_start`` is set."""
         self.agent.may_start.clear()
         await self.does(client, "execute", project, prompt=prompt)
         await settled()
@@ -300,7 +333,7 @@ async def serving(folder: Path, limits: Limits | None = None, root: Path | None 
 
 
 async def settled(condition: Callable[[], bool] | None = None, turns: int = 200) -> None:
-    """Lets the event loop run until ``condition``, or for a while without one."""
+    """Lets the event loop run until ``condition`` is true; without one, for ``turns`` turns."""
     for _ in range(turns):
         if condition is not None and condition():
             return
@@ -309,8 +342,20 @@ async def settled(condition: Callable[[], bool] | None = None, turns: int = 200)
         await until(condition)
 
 
+async def exported(server: Server, client: Client, project: str, **wanted: Any) -> str:
+    """The whole export, from all its pieces. ``wanted``: fields of the command."""
+    found, after = "", None
+    for _ in range(10_000):
+        piece = (await server.does(client, "session_export", project, **wanted, after=after))["data"]
+        found += piece["text"]
+        after = piece.get("next")
+        if after is None:
+            return str(found)
+    raise AssertionError("there is no end")
+
+
 def records(server: Server, project: str) -> list[dict[str, Any]]:
-    """The history as an independent reader finds it."""
+    """The records of a project's history, read from its files without the server's own reader."""
     logs = server.folder / "data" / "projects" / project / "logs"
     lines = [line for file in sorted(logs.glob("messages_*.jsonl")) for line in file.read_bytes().split(b"\n") if line]
     return [msgspec.json.decode(line) for line in lines]

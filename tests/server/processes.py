@@ -39,7 +39,7 @@ class Server:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """Trusts this server's certificate and no other."""
+        """A context that trusts this server's certificate and no other; None without TLS."""
         if self.ready["fingerprint"] is None:
             return None
         return ssl.create_default_context(cafile=str(self.data / "tls" / "cert.pem"))
@@ -50,13 +50,13 @@ class Server:
             yield client
 
     async def end(self, number: int = signal.SIGTERM, within: float = PATIENCE) -> tuple[int | None, str]:
-        """Its exit code and what it has written to stderr."""
+        """Sends the server a signal. Returns its exit code and what it has written to stderr."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         return await self.ended(within)
 
     async def ended(self, within: float = PATIENCE) -> tuple[int | None, str]:
-        """Waits until it has ended: by itself, or after a signal."""
+        """Waits for the server's end. Returns its exit code and what it has written to stderr."""
         async with asyncio.timeout(within):
             await self.process.communicate()
         return self.process.returncode, self.errors
@@ -83,7 +83,7 @@ async def start(
 async def serving(
     data: Path, *arguments: str | Path, command: Sequence[str] = COMMAND, **variables: str
 ) -> AsyncIterator[Server]:
-    """On a free port of 127.0.0.1; ended as a person would, unless the test has done so."""
+    """Starts a server on a free port of 127.0.0.1, and stops it as a person would unless the test has done so."""
     with tempfile.TemporaryFile() as errors:
         process = await start(
             errors, "--json", "--port", "0", "--data-dir", data, *arguments, command=command, **variables
@@ -105,7 +105,7 @@ async def serving(
 
 
 async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """The exit code and stderr of a server that does not start; nothing may be on stdout."""
+    """The exit code and stderr of a server that does not start. Fails if anything is on stdout."""
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, *arguments, **variables)
         try:
@@ -122,7 +122,7 @@ async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> Iterator[Server]:
-    """For many tests. In a place that belongs to none of them, whose ``work`` may hold projects: it outlives each."""
+    """A server that many tests share, in a directory that belongs to none of them. Projects may be in ``work``."""
     with tempfile.TemporaryDirectory(prefix=prefix, dir="/tmp") as place:
         root = Path(place)
         (root / "work").mkdir()
@@ -141,9 +141,9 @@ def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> I
 
 
 FILES_OF_AN_AGENT = 5
-"""Its input, output and errors, its supervisor's socket and the log of its project: it is kept after its run."""
+"""Open files for each agent, which stays after its run: input, output and errors, its supervisor's socket, its log."""
 
 
 def files_apart_from_agents(process: psutil.Process) -> int:
-    """The open files of a server without those of its agents: which of them are kept at a moment is chance."""
+    """The number of open files without those of agents: how many agents are kept at a given moment is chance."""
     return int(process.num_fds()) - FILES_OF_AN_AGENT * len(process.children())

@@ -1,5 +1,5 @@
-"""Every message of a test, both ways, is held against docs/protocols/client.schema.json, and stricter: what a message of
-the server holds and the schema does not name is a mistake.
+"""Checks every message of the tests, in both directions, against docs/protocols/client.schema.json. A field of a
+server's message that the schema doesn't name is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols" / "c
 
 
 def check_said(message: Any) -> None:
-    """A message of the server."""
+    """Checks a message from the server."""
     kind = f"server.{message['type']}"
     if message["type"] == "update":
         kind += f".{message['data']['update_type']}"
@@ -26,12 +26,12 @@ def check_said(message: Any) -> None:
 
 
 def check_asked(message: Any) -> None:
-    """A message of a client."""
+    """Checks a message from a client."""
     _check(f"client.{message['type']}", message)
 
 
 def check_answer(type: str, answer: Any) -> None:
-    """The answer to a request of this type: the reply in the command's row, or an error."""
+    """Checks the answer to a request of this type: it must be the reply in the command's row, or an error."""
     reply = REPLIES[type]
     kind = (answer["type"], answer["data"]["update_type"] if answer["type"] == "update" else None)
     assert answer["type"] == "error" or kind == (reply.name, reply.update_type), f"{type} is answered by {kind}"
@@ -59,7 +59,7 @@ def _definitions() -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """The same, but with no other property than those it names."""
+    """A copy of the schema that allows no properties other than those it names."""
     if isinstance(schema, dict):
         closed = {key: _closed(value) for key, value in schema.items()}
         if "properties" in closed and "additionalProperties" not in closed:

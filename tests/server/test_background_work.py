@@ -60,7 +60,7 @@ async def test_a_subagent_is_answered_after_the_main_turn(poem: Path, model: Mes
         question = await asked(client)
         assert question["asked_by"]["agent_type"] == "general-purpose"
         await until(lambda: "It is being written." in words(client), "the end of the main turn")
-        await until(lambda: results(client), "its result")
+        await until(lambda: results(client), "the subagent's result")
         now = await state(client, project)
         assert now["state"] == "EXECUTING"
         assert len(now["approvals"]) == 1
@@ -144,8 +144,8 @@ async def test_a_dev_server_does_not_keep_the_run_open(poem: Path, model: Messag
         assert words(client)[-1] == "Second answer."
 
 
-async def test_an_agent_with_a_wake_up_is_kept_until_a_person_cancels_it(poem: Path, model: MessagesStub) -> None:
-    """Even if no process is kept for later prompts."""
+async def test_an_agent_with_a_wake_up_is_kept_until_it_is_canceled(poem: Path, model: MessagesStub) -> None:
+    """Even with ``--warm 0``, which keeps no process for later prompts."""
     model.will_say(tool_use("ScheduleWakeup", delaySeconds=600, reason="CI", prompt="Look at CI"), text("Later."))
     async with at_work(poem, model, "--warm", "0") as (server, client, project):
         await client.ask("execute", {"prompt": "Watch CI"}, project)
@@ -159,8 +159,8 @@ async def test_an_agent_with_a_wake_up_is_kept_until_a_person_cancels_it(poem: P
         assert "scheduled_until" not in await state(client, project)
 
 
-async def test_a_job_that_is_back_with_its_conversation_is_shown_again(poem: Path, model: MessagesStub) -> None:
-    """Only the agent can delete it for good."""
+async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, model: MessagesStub) -> None:
+    """Canceling hides it until then: only the agent can delete a job for good."""
     job = tool_use("CronCreate", cron="0 4 * * *", prompt="Look at CI", recurring=True)
     model.will_say(job, text("Every morning."), tool_use("CronList"), text("It is still there."))
     async with at_work(poem, model) as (_, client, project):
@@ -176,7 +176,7 @@ async def test_a_job_that_is_back_with_its_conversation_is_shown_again(poem: Pat
 
 
 async def test_a_command_that_ends_later_begins_a_run(poem: Path, model: MessagesStub) -> None:
-    """The agent reads the command's output then, and what it wants to do about it is asked."""
+    """The agent then reads the command's output, and asks before it acts on it."""
     gate, report = poem.parent / "gate", poem.parent / "report.txt"
     command = f"until test -e {gate}; do sleep 0.05; done; echo failed"
     model.will_say(tool_use("Bash", command=command, description="Test", run_in_background=True), text("It runs."))

@@ -1,4 +1,4 @@
-"""Every event has its receivers, and looks the same to clients whether it happens now or is read back from the history."""
+"""Every event has its receivers, and is the same for clients whether it is sent live or read from the history."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def name(event: object) -> str:
 
 
 def stored(event: Recorded, seq: int = 7) -> tuple[Stored, bytes]:
-    """As ``SessionStore`` makes it, and the line of its record."""
+    """The event as ``SessionStore`` stores it, and the line of its record."""
     direction, message = events.written(event)
     record = compose(seq, NOON, direction, message)
     return Stored("p1", PATH, event, seq=seq, timestamp=timestamp(record), message=message), record.line
@@ -173,7 +173,7 @@ def test_every_event_is_tried_here() -> None:
     assert {type(event) for event in [*RECORDED, *ANNOUNCED]} == set(get_args(Event))
 
 
-def test_a_bus_without_one_of_its_receivers_can_not_be_made() -> None:
+def test_a_bus_needs_all_of_its_receivers() -> None:
     receivers = {receiver: (lambda announced: None) for receiver in get_args(Receiver)}
     Bus(**receivers)
     for forgotten in receivers:
@@ -189,8 +189,8 @@ def test_an_event_reaches_its_receivers_in_their_order(event: Event) -> None:
     assert tuple(reached) == RECEIVERS[type(event)]
 
 
-def test_a_receiver_that_fails_does_not_keep_an_event_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """Nor from the caller: a decision that is recorded must reach the agent."""
+def test_a_failing_receiver_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """The publisher doesn't notice either: a recorded decision must still reach the agent."""
 
     def fails(announced: Announced) -> None:
         raise RuntimeError("a defect")

@@ -1,4 +1,4 @@
-"""The client in examples/ does what its page says, also when the server dies in between."""
+"""The client in examples/ does what its documentation promises, even if the server dies meanwhile."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ async def until_asked(process: asyncio.subprocess.Process) -> str:
         return (await process.stdout.readuntil(b"[y/n] ")).decode()
 
 
-def test_it_is_short() -> None:
+def test_the_example_is_short() -> None:
     _, code = CLIENT.read_text().split('"""\n', 1)
     assert len([line for line in code.splitlines() if line.strip()]) <= 70
 
 
 @pytest.mark.parametrize(("answer", "changed"), [("y", True), pytest.param("n", False, marks=pytest.mark.thorough)])
-async def test_it_runs_a_prompt_and_puts_the_agents_question_to_the_person(
+async def test_the_example_runs_a_prompt_and_asks_the_person(
     tmp_path: Path, code: Path, answer: str, changed: bool
 ) -> None:
     async with (
@@ -68,9 +68,7 @@ async def test_it_runs_a_prompt_and_puts_the_agents_question_to_the_person(
 
 
 @pytest.mark.thorough
-async def test_it_comes_back_to_a_server_that_was_killed_and_hears_how_its_run_ended(
-    tmp_path: Path, code: Path
-) -> None:
+async def test_the_example_reconnects_after_the_server_was_killed(tmp_path: Path, code: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""``kill -9`` of the server in the middle of a run: what a client has seen is in the files, and it goes on from there."""
+"""``kill -9`` of the server during a run: what a client has received is in the files, and the client can resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import until
 
 
 def read_without_us(logs: Path) -> list[dict[str, Any]]:
-    """Every whole line of every file, by the names' order, with nothing of Drawbridge's."""
+    """Every complete line of the log files in the order of their names, parsed without Drawbridge's code."""
     found = []
     for file in sorted(logs.glob("messages_*.jsonl")):
         *whole, torn = file.read_bytes().split(b"\n")
@@ -22,7 +22,7 @@ def read_without_us(logs: Path) -> list[dict[str, Any]]:
     return found
 
 
-async def test_what_a_client_has_seen_is_in_the_files_and_the_rest_comes_once(tmp_path: Path) -> None:
+async def test_received_records_are_on_disk_and_the_rest_arrives_once(tmp_path: Path) -> None:
     data, code = tmp_path / "data", tmp_path / "roots" / "code"
     code.mkdir(parents=True)
     options = ("--allow", tmp_path / "roots", "--no-tls")

@@ -1,4 +1,4 @@
-"""The server's log is bounded, and says how long things took."""
+"""The server's log is limited in size, and reports how long runs took."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.core_rig import Client, serving
 
 @pytest.fixture
 def own_logging() -> Iterator[None]:
-    """What ``configure`` changes is put back."""
+    """Restores the logging that ``configure`` changes."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     for handler in handlers:

@@ -1,5 +1,5 @@
-"""The "Message Flow Example" of the agent server's specification, line by line, with the demo agent: a client written from
-it works. The numbers are the specification's.
+"""The "Message Flow Example" of the agent server's specification, line by line, with the demo agent. A client written
+from that example works. The numbers in comments are those of its lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 async def run_of(client: WireClient, project: str, prompt: str) -> list[dict[str, Any]]:
-    """Executes, and everything that is heard of it up to the state after it."""
+    """Executes a prompt. Returns all messages up to the state after its run."""
     start = len(client.received)
     await client.send("execute", {"prompt": prompt}, project)
     await client.receive("update", "project_state", state="EXECUTING")
@@ -34,7 +34,7 @@ async def run_of(client: WireClient, project: str, prompt: str) -> list[dict[str
 
 
 def lines(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the agent said."""
+    """The agent's messages."""
     said = [message["data"] for message in heard if message["type"] == "agent_message"]
     return [data["messages"][0] for data in said if data["direction"] == "claude"]
 
@@ -44,7 +44,7 @@ async def test_the_example_of_the_specification_line_by_line(directory: Path, tm
     async with serving(data, *options) as server:
         async with server.client() as client:  # 1
             project, session = await creates_a_project_and_executes(client, directory)
-        # The client disconnects, the agent goes on: 11, 12, 13
+        # The client disconnects, the agent continues: 11, 12, 13
         async with server.client() as client:  # 14
             await comes_back(client, project, session, directory)
             async with server.client() as other:  # 21
@@ -105,7 +105,7 @@ async def both_hear_the_same(client: WireClient, other: WireClient, project: str
     heard = await run_of(client, project, "/quick one")
     await other.receive("update", "run_finished")
     await until(lambda: lines(other.received) == lines(heard))  # 22
-    assert {line["session_id"] for line in lines(heard)} == {session}, "the conversation goes on"
+    assert {line["session_id"] for line in lines(heard)} == {session}, "the conversation continues"
 
 
 async def starts_a_new_session(client: WireClient, project: str, session: str, directory: Path) -> set[str]:

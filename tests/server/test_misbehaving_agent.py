@@ -1,4 +1,4 @@
-"""A ``claude`` that does what it should not, behind the real server: each time a clear state, and the next prompt is taken."""
+"""A misbehaving ``claude`` behind the real server: each run ends in a clear state, and the next prompt is accepted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BAD_TURNS = [
     ("error overloaded", "EXECUTION_FAILED", "overloaded"),
     ("not-logged-in", "AGENT_NOT_LOGGED_IN", "has no valid login on the server's machine"),
 ]
-"""Prompt, code and words of the error; without a code it goes well all the same."""
+"""The prompt, the error's code and words of its message. Without a code, the run completes all the same."""
 
 
 def program(path: Path, version: str = "2.1.329", start: str = "as-told") -> None:
@@ -39,7 +39,7 @@ def program(path: Path, version: str = "2.1.329", start: str = "as-told") -> Non
 
 
 async def ran(client: WireClient, project: str, prompt: str) -> dict[str, Any]:
-    """How the run ended; the state that the project is in is what follows from that."""
+    """How the run ended, once the project has the state that follows from it."""
     client.passed()
     await client.ask("execute", {"prompt": prompt}, project)
     told: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]
@@ -49,7 +49,7 @@ async def ran(client: WireClient, project: str, prompt: str) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-async def test_whatever_the_agent_does_the_run_has_a_clear_end_and_the_next_prompt_is_taken(tmp_path: Path) -> None:
+async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path) -> None:
     flags = rig.bad_claude(tmp_path)
     async with serving(tmp_path / "data", *flags) as server, server.client() as client:
         project = await rig.project(server, client)
@@ -57,7 +57,7 @@ async def test_whatever_the_agent_does_the_run_has_a_clear_end_and_the_next_prom
             told = await ran(client, project, prompt)
             assert (told["outcome"], told.get("code")) == ("failed" if code else "completed", code), prompt
             assert words in told.get("error", ""), prompt
-            assert str(tmp_path) not in str(told), "no path of the server's"
+            assert str(tmp_path) not in str(told), "the error names no path of the server"
             assert (await ran(client, project, "say hello"))["outcome"] == "completed", f"after {prompt}"
 
         assert (await ran(client, project, "line 20000000"))["outcome"] == "completed"
@@ -92,7 +92,7 @@ async def test_whatever_the_agent_does_the_run_has_a_clear_end_and_the_next_prom
 
 
 @pytest.mark.thorough
-async def test_one_that_says_nothing_any_more_is_ended_in_the_time_that_the_owner_gives(tmp_path: Path) -> None:
+async def test_a_silent_agent_is_ended_after_the_owners_limit(tmp_path: Path) -> None:
     flags = rig.bad_claude(tmp_path)
     async with serving(tmp_path / "data", *flags, "--idle-timeout", "10") as server, server.client() as client:
         project = await rig.project(server, client)

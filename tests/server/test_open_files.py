@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE, until
 LIMITED = ["sh", "-c", 'ulimit -n 64 && exec "$0" "$@"', *COMMAND]
 RUNS = 9
 FEW = 64 - 12
-"""So many open files leave enough for a run."""
+"""With fewer open files than this, a run can start."""
 
 
 @pytest.mark.thorough
@@ -28,15 +28,16 @@ async def test_a_limit_on_open_files_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", *flags, command=LIMITED) as server, server.client() as client:
         projects = [await new_project(client, tmp_path / "work" / str(number)) for number in range(RUNS)]
         failures = [end for end in await ran(client, projects, "/slow 30") if end["outcome"] == "failed"]
-        assert failures, "some could not start"
+        assert failures, "no run failed to start"
         assert {end["code"] for end in failures} == {"RESOURCE_LIMIT"}
         assert all("limit of 64 open files" in end["error"] and "`ulimit -n`" in end["error"] for end in failures)
-        # The checkpoints after these runs are made by git, and open files, too.
+        # The checkpoints after these runs use git, which opens files, too.
         async with asyncio.timeout(PATIENCE):
             again: list[dict[str, Any]] = []
             while [end["outcome"] for end in again] != ["completed"]:
                 await until(
-                    lambda: not programs_of(server) and open_files(server) < FEW, "the end of what opened files"
+                    lambda: not programs_of(server) and open_files(server) < FEW,
+                    "the end of the programs that open files",
                 )
                 again = await ran(client, projects[:1], "/quick")
         assert server.errors.partition("Traceback")[2] == ""
@@ -57,7 +58,7 @@ async def new_project(client: WireClient, directory: Path) -> str:
 
 
 async def ran(client: WireClient, projects: list[str], prompt: str) -> list[dict[str, Any]]:
-    """How a run in each of the projects has ended, all at the same time."""
+    """Runs the prompt in all projects at the same time. Returns how the accepted runs ended."""
     accepted = [await client.ask("execute", {"prompt": prompt}, project) for project in projects]
     refused = [answer["data"]["message"] for answer in accepted if answer["type"] == "error"]
     assert [reason for reason in refused if "too many open files" not in reason] == []

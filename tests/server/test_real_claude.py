@@ -1,6 +1,6 @@
-"""The real ``claude`` behind the real server, as a client on the wire sees it. Its model is a stub on this machine.
+"""The real ``claude`` behind the real server, as clients on the wire see it. Its model is a stub on this machine.
 
-What it does for itself is tried one by one in ``agents/test_real_claude.py``; this is the way through all of it.
+``agents/test_real_claude.py`` tests the parts of the driver one by one; these tests go through the whole server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator
 
 
 async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments: str) -> claude_rig.Claude:
-    """A ``claude`` that a person has started beside the server."""
+    """Starts a ``claude`` in a terminal, as a person would beside the server."""
     return await asyncio.to_thread(
         claude_rig.Claude.start,
         tmux,
@@ -71,7 +71,7 @@ async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments:
 
 
 async def asked_in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub) -> None:
-    """The conversation there begins with "Who are you?", answered by "I am Ada"."""
+    """Begins a conversation in a terminal: "Who are you?", answered by "I am Ada"."""
     terminal = await in_a_terminal(tmux, poem, model)
     await asyncio.to_thread(terminal.prompt, "Who are you?")
     await asyncio.to_thread(terminal.pane.wait_for, "I am Ada")
@@ -88,9 +88,7 @@ def words(client: WireClient) -> list[str]:
     return [part["text"] for part in parts if part["type"] == "text"]
 
 
-async def test_a_prompt_streams_and_the_conversation_outlives_the_killed_server(
-    poem: Path, model: MessagesStub
-) -> None:
+async def test_a_prompt_streams_and_its_conversation_survives_a_kill(poem: Path, model: MessagesStub) -> None:
     model.will_say([text("I am"), HOLD, text("Ada.")], text("Ada, as I said."))
     async with at_work(poem, model) as (server, client, project):
         await client.ask("execute", {"prompt": "Who are you?", "options": {"partial_messages": True}}, project)
@@ -100,7 +98,7 @@ async def test_a_prompt_streams_and_the_conversation_outlives_the_killed_server(
         told = await finished(client)
         assert told["outcome"] == "completed"
         assert told["cost_usd"] > 0
-        assert (told["input_tokens"], told["output_tokens"]) == (100, 10), "as the stub of the model has counted them"
+        assert (told["input_tokens"], told["output_tokens"]) == (100, 10), "as counted by the stub of the model"
         session = (await client.ask("project_list"))["data"]["projects"][0]["session_id"]
         await server.end(signal.SIGKILL)
     async with served(poem, model) as server, server.client() as client:
@@ -116,7 +114,7 @@ async def test_a_prompt_streams_and_the_conversation_outlives_the_killed_server(
 
 
 async def sends_a_file(client: WireClient, project: str, data: bytes) -> None:
-    """A prompt with a file that ``claude`` can't read as a part of it."""
+    """Sends a prompt with a file that ``claude`` can't read as part of the prompt."""
     piece = {"blob_id": f"of_{project}", "offset": 0, "data": base64.b64encode(data).decode(), "last": True}
     await client.ask("blob_put", piece)
     files = [{"blob_id": f"of_{project}", "media_type": "text/csv", "name": "my report.csv"}]
@@ -125,7 +123,7 @@ async def sends_a_file(client: WireClient, project: str, data: bytes) -> None:
 
 
 async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: MessagesStub) -> None:
-    """One of another session is not, and no file can be written there without one."""
+    """A file attached in another session needs one, and so does writing into the attachment's directory."""
     latin = "größe;stück\n".encode("latin-1")
     elsewhere = poem.parent.parent / "elsewhere"
     elsewhere.mkdir()
@@ -182,9 +180,7 @@ async def test_allowed_denied_and_edited_answers_do_what_they_say(poem: Path, mo
 
 
 @pytest.mark.thorough
-async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_nothing_is_left(
-    poem: Path, model: MessagesStub
-) -> None:
+async def test_an_interrupt_keeps_the_session_a_kill_leaves_nothing(poem: Path, model: MessagesStub) -> None:
     tail = tool_use("Bash", command="touch log; tail -f log", description="Watch")
     model.will_say([text("To begin with"), HOLD], text("Yes?"), tail)
     async with at_work(poem, model) as (_, client, project):
@@ -202,11 +198,11 @@ async def test_interrupted_it_goes_on_with_the_next_prompt_killed_in_a_command_n
         killed = await client.ask("agent_kill", project_id=project)
         assert killed["data"]["update_type"] == "execution_killed"
         assert (await finished(client))["outcome"] == "killed"
-    # tests/conftest.py: nothing runs on
+    # tests/conftest.py checks that no process is left
 
 
 @pytest.mark.thorough
-async def test_what_goes_wrong_is_said_and_the_next_prompt_is_taken(poem: Path, model: MessagesStub) -> None:
+async def test_errors_are_reported_and_the_next_prompt_is_accepted(poem: Path, model: MessagesStub) -> None:
     model.will_say(failure(400, "invalid_request_error", "no such thing"))
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Hello"}, project)
@@ -227,7 +223,7 @@ async def test_what_goes_wrong_is_said_and_the_next_prompt_is_taken(poem: Path, 
 
 
 @pytest.mark.thorough
-async def test_a_conversation_of_the_terminal_is_picked_up_and_forked(poem: Path, model: MessagesStub) -> None:
+async def test_a_conversation_from_a_terminal_is_resumed_and_forked(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada still."), text("Another Ada."))
     begun = await asyncio.create_subprocess_exec(
         *(str(programs.claude()), "-p", "--output-format=text"),
@@ -251,7 +247,7 @@ async def test_a_conversation_of_the_terminal_is_picked_up_and_forked(poem: Path
 
 
 def agent_processes(server: Server) -> list[psutil.Process]:
-    """Those of the CLI that the server has started for a conversation."""
+    """The agent processes that the server has started for conversations, without their supervisors."""
     found = []
     for process in psutil.Process(server.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -262,8 +258,8 @@ def agent_processes(server: Server) -> list[psutil.Process]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["start", "session", "message"])
-async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Path, model: MessagesStub) -> None:
-    """The project takes the next prompt, whether the CLI had written its conversation down or not."""
+async def test_a_prompt_after_an_agent_was_killed_at_its_start(moment: str, poem: Path, model: MessagesStub) -> None:
+    """The project accepts the next prompt, whether or not the CLI had stored its conversation."""
     model.will_say([text("To begin with"), HOLD], text("Here I am."))
     async with at_work(poem, model) as (server, client, project):
         await client.ask("execute", {"prompt": "Hello"}, project)
@@ -283,7 +279,7 @@ async def test_after_an_agent_that_was_killed_at_its_start(moment: str, poem: Pa
 
 
 @pytest.mark.thorough
-async def test_after_a_server_that_was_killed_at_the_agents_start(poem: Path, model: MessagesStub) -> None:
+async def test_a_prompt_after_the_server_was_killed_at_agent_start(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("Here I am."))
     async with at_work(poem, model) as (server, client, project):
         await client.ask("execute", {"prompt": "Hello"}, project)

@@ -1,4 +1,4 @@
-"""The real ``claude`` behind the real server: words of approvals, messages into a run, the queue, and its own state."""
+"""The real ``claude`` behind the real server: texts of approvals, messages into a run, the queue, the agent's state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["model", "poem"]
 
 
 @pytest.mark.thorough
-async def test_a_command_has_its_words_and_can_be_edited(poem: Path, model: MessagesStub) -> None:
+async def test_a_command_is_described_and_can_be_edited(poem: Path, model: MessagesStub) -> None:
     model.will_say(tool_use("Bash", command="sudo -n touch wrong.txt", description="Make a file"), text("Done."))
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Make a file"}, project)

@@ -1,4 +1,4 @@
-"""A conversation that the real ``claude`` began in a terminal is shown whole once the server continues it."""
+"""A conversation that the real ``claude`` began in a terminal is shown completely once the server continues it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["model", "poem"]
 
 
 def said(records: list[dict[str, Any]]) -> list[str]:
-    """Prompts and texts of the agent."""
+    """The prompts, and the texts of the agent, in their order."""
     found = []
     for record in records:
         message = record["message"]
@@ -44,7 +44,7 @@ async def conversation(client: WireClient, project: str, session_id: str) -> lis
 
 
 async def written_down(client: WireClient, project: str, words: list[str]) -> str:
-    """The id of the one session, once the CLI has written it down: a moment after it shows it."""
+    """The id of the session with these words, once the CLI has stored it: a moment after it shows it."""
     async with asyncio.timeout(PATIENCE):
         while True:
             sessions = (await client.ask("session_list", project_id=project))["data"]["sessions"]

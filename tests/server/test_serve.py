@@ -1,4 +1,6 @@
-"""The command: it says where it is, refuses what would be unsafe, ends in good order, and leaves nothing in its own way."""
+"""The ``drawbridge serve`` command: it reports its address, refuses unsafe settings, stops cleanly, and leaves nothing
+that prevents its next start.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ from websockets.exceptions import ConnectionClosed
 
 from drawbridge.server.app import stats
 from drawbridge.server.auth.access import of_this_machine
+from drawbridge.server.auth.audit import FILE as AUDIT
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.messages import MESSAGE_BYTES
 from tests.server.processes import COMMAND, Server, refused, serving, start
@@ -40,7 +43,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A directory for a project, and the root it lies in beside it."""
+    """A directory for a project; its parent is a root."""
     directory = tmp_path / "roots" / "code"
     directory.mkdir(parents=True)
     return directory
@@ -49,7 +52,7 @@ def code(tmp_path: Path) -> Path:
 # ready
 
 
-async def test_it_says_where_it_is_and_is_there(data: Path) -> None:
+async def test_it_reports_its_address_and_answers_there(data: Path) -> None:
     async with serving(data) as server:
         assert set(server.ready) == {"event", "url", "token_file", "fingerprint", "pid", "metrics"}
         assert server.ready["event"] == "ready"
@@ -83,7 +86,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
         "pair --scope admin` connects your browser",
     ):
         assert expected in shown
-    assert "#sign-in" not in shown, "it is only for a person at a terminal"
+    assert "#sign-in" not in shown, "the link is only for a person at a terminal"
     assert (data / "token").read_text().strip() not in shown
     assert max(map(len, shown.splitlines())) <= 100 + len(str(data))
 
@@ -118,15 +121,18 @@ async def test_a_terminal_gets_a_link_that_signs_a_browser_in(data: Path) -> Non
     shown = await on_a_terminal(data)
     assert re.search(r"sign in +https://127\.0\.0\.1:\d+/#sign-in=[A-Z2-9]{8}\r?\n", shown)
     assert "Next: open the link" in shown
+    entries = [json.loads(line) for line in (data / AUDIT).read_text().splitlines()]
+    made = [(one["event"], one["scope"]) for one in entries]
+    assert made == [("pairing_code_made", "admin")]
 
 
 @pytest.mark.parametrize("more", [("--public-host", "vm.example"), ("--no-tls", "--insecure-no-auth")])
-async def test_no_link_is_printed_where_it_may_lead_elsewhere_or_is_not_needed(data: Path, more: tuple[str]) -> None:
+async def test_no_link_is_printed_where_it_is_unsafe_or_not_needed(data: Path, more: tuple[str]) -> None:
     assert "#sign-in" not in await on_a_terminal(data, *more)
 
 
 async def test_a_person_is_shown_the_address_for_a_phone(data: Path) -> None:
-    """Where the server can be reached from other machines."""
+    """If the server can be reached from other machines."""
     addresses = [
         str(one) for one in of_this_machine() if one.version == 4 and not (one.is_loopback or one.is_link_local)
     ]
@@ -138,7 +144,7 @@ async def test_a_person_is_shown_the_address_for_a_phone(data: Path) -> None:
 
 
 async def test_the_default_limits_of_a_message_apply(data: Path) -> None:
-    """Of the server that people start: 1 MB, and text only."""
+    """The server that people start accepts messages of up to 1 MB, and only text."""
     async with serving(data, "--no-tls") as server:
         headers = {"Authorization": f"Bearer {server.token}"}
         wrong: list[tuple[str | bytes, int]] = [("x" * (MESSAGE_BYTES + 1), 1009), (b"{}", 1003)]
@@ -208,7 +214,7 @@ async def test_a_given_certificate_is_used(data: Path, tmp_path: Path) -> None:
         assert not (data / "tls").exists()
 
 
-async def test_on_loopback_it_can_do_without_tls_and_token(data: Path) -> None:
+async def test_on_loopback_tls_and_token_are_optional(data: Path) -> None:
     async with serving(data, "--no-tls", "--insecure-no-auth") as server:
         assert server.url.startswith("ws://127.0.0.1:")
         assert server.ready["token_file"] is None
@@ -306,7 +312,7 @@ async def test_the_specifications_variables_count_on_demand_only(data: Path, tmp
         assert server.ready["token_file"] == str(other / "token")
 
 
-async def test_a_port_that_is_taken_is_said(data: Path) -> None:
+async def test_a_port_in_use_is_reported(data: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = await refused("--data-dir", data, "--port", str(taken.getsockname()[1]))
     assert code == 3
@@ -329,10 +335,10 @@ async def test_all_addresses_of_the_machine_serve_its_names(data: Path) -> None:
             assert (await client.ask("health_check"))["data"]["status"] == "ok"
 
 
-# one at a time
+# one server at a time
 
 
-async def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(data: Path) -> None:
+async def test_a_second_server_on_the_same_data_is_refused(data: Path) -> None:
     async with serving(data) as server:
         code, said = await refused("--data-dir", data, "--port", "0")
         assert code == 3
@@ -360,15 +366,15 @@ async def test_kill_9_leaves_nothing_that_stops_the_next_start(data: Path, code:
         assert history[-1]["message"]["message"]["outcome"] == "interrupted"
 
 
-def test_the_lock_is_the_kernels_and_not_a_file_that_may_stay(tmp_path: Path) -> None:
-    """What an earlier server left, with the number of a process that lives, is no reason not to start."""
+def test_a_lock_file_that_was_left_does_not_prevent_a_start(tmp_path: Path) -> None:
+    """A file left by an earlier server does not prevent a start, even if it contains the id of a running process."""
     path = tmp_path / "server.lock"
     path.write_text(str(os.getpid()))
     with path.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-# the end
+# stopping
 
 
 @contextlib.asynccontextmanager
@@ -409,7 +415,7 @@ async def test_an_open_question_is_withdrawn_at_the_end(data: Path, code: Path) 
 
 
 @pytest.mark.thorough
-async def test_clients_that_do_not_answer_hold_nothing_up(data: Path) -> None:
+async def test_unresponsive_clients_do_not_delay_the_end(data: Path) -> None:
     async with serving(data, "--no-tls") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
@@ -423,7 +429,7 @@ async def test_clients_that_do_not_answer_hold_nothing_up(data: Path) -> None:
             one.close()
 
 
-async def test_a_second_signal_ends_it_at_once(data: Path, code: Path) -> None:
+async def test_a_second_signal_ends_the_server_at_once(data: Path, code: Path) -> None:
     async with at_work(data, code) as (server, client, _):
         server.process.terminate()
         await client.receive("update", "run_finished")
@@ -455,7 +461,7 @@ async def test_its_log_can_be_json_with_correlation_ids_and_holds_no_secret(data
         assert "my secret prompt" not in server.errors
 
 
-async def test_what_a_client_calls_itself_can_not_forge_a_line_of_the_log(data: Path) -> None:
+async def test_a_clients_name_can_not_forge_a_line_of_the_log(data: Path) -> None:
     async with serving(data) as server:
         async with server.client() as client:
             await client.ask("hello", {"client": "x\n12:00:00 info    server: all is well\x1b[2J"})
@@ -464,7 +470,7 @@ async def test_what_a_client_calls_itself_can_not_forge_a_line_of_the_log(data: 
         assert not any(line.startswith("12:00:00 info    server: all is well") for line in server.errors.splitlines())
 
 
-async def test_it_can_log_into_a_file_as_file_environment_and_flag_say(data: Path, tmp_path: Path) -> None:
+async def test_the_log_file_is_set_by_file_environment_or_flag(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(f'[serve]\nlog_file = "{tmp_path / "server.log"}"\nlog_level = "error"\nmax_projects = 7\n')
     given = {"DRAWBRIDGE_SERVE_LOG_LEVEL": "info", "DRAWBRIDGE_SERVE_LOG_FORMAT": "console"}
@@ -490,7 +496,7 @@ main()
 QUICK = (sys.executable, "-c", OFTEN, "serve")
 
 
-async def test_statistics_come_by_themselves_until_they_are_declined(data: Path, code: Path) -> None:
+async def test_statistics_are_sent_until_a_client_declines_them(data: Path, code: Path) -> None:
     async with serving(data, "--allow", code.parent, command=QUICK) as server, server.client() as client:
         assert stats.EVERY_SECONDS == 10
         project = (await client.ask("project_create", {"path": str(code), "agent": "demo"}))["project_id"]
@@ -506,7 +512,7 @@ async def test_statistics_come_by_themselves_until_they_are_declined(data: Path,
         assert [message["type"] for message in client.passed()] == ["health"]
 
 
-async def test_who_has_said_nothing_is_told_nothing(data: Path) -> None:
+async def test_a_silent_client_gets_no_statistics(data: Path) -> None:
     async with serving(data, command=QUICK) as server, server.client() as silent, server.client() as other:
         await other.send("hello")
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""A conversation that is open in a terminal is not resumed by the server: both would write the same record."""
+"""A conversation that is open in a terminal is not resumed by the server: both would write to the same file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def listed(client: Any, project: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, model: MessagesStub) -> None:
+async def test_a_session_open_in_a_terminal_is_forked_not_resumed(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Another Ada."), text("Ada herself."))
     with Tmux.server() as tmux:
         await asked_in_a_terminal(tmux, poem, model)
@@ -52,12 +52,12 @@ async def test_what_is_open_in_a_terminal_is_forked_not_resumed(poem: Path, mode
             await client.ask("execute", {"prompt": "Who?"}, project)
             assert (await finished(client))["outcome"] == "completed"
             assert words(client)[-1] == "Ada herself."
-            # its own process has it open now, and does not count
+            # the server's own process has it open now, and does not count
             assert (await client.ask("session_resume", wanted, project))["type"] == "ok"
 
 
 @pytest.mark.thorough
-async def test_a_terminal_that_opens_it_later_stops_the_next_run(poem: Path, model: MessagesStub) -> None:
+async def test_a_terminal_that_opens_a_session_stops_its_next_run(poem: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."))
     async with at_work(poem, model) as (_, client, project):
         await client.ask("execute", {"prompt": "Who are you?"}, project)

@@ -1,4 +1,4 @@
-"""The mode in which the real ``claude`` works, whatever its owner's settings are, and the mode that people see."""
+"""The mode that the real ``claude`` works in, whatever its owner's settings are, and the mode that people see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["model", "poem"]
 
 
 def owner_has(**settings: Any) -> None:
-    """In the CLI's own settings."""
+    """Writes these settings of the owner into the CLI's own settings file."""
     (Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json").write_text(json.dumps(settings))
 
 
@@ -70,7 +70,7 @@ async def test_what_the_owner_allows_works_and_is_shown(poem: Path, model: Messa
 
 
 async def test_a_mode_above_the_ceiling_is_reset(poem: Path, model: MessagesStub) -> None:
-    """A hook of the owner's allows a call and puts the session into another mode."""
+    """A hook in the owner's settings allows a call and switches the session to another mode."""
     setting = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     allow = {"behavior": "allow", "updatedPermissions": [setting]}
     answer = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": allow}}
@@ -84,7 +84,7 @@ async def test_a_mode_above_the_ceiling_is_reset(poem: Path, model: MessagesStub
         assert (await finished(client))["outcome"] == "completed"
         assert first.exists()
         shown = [m["data"]["data"].get("permission_mode", "default") for m in client.received if told_state(m)]
-        assert "acceptEdits" in shown, "what the CLI said"
+        assert "acceptEdits" in shown, "the mode that the CLI reported"
         await client.ask("execute", {"prompt": "Make the second"}, project)
         question = await asked(client)
         assert (await state(client, project)).get("permission_mode", "default") == "default"

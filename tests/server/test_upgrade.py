@@ -1,10 +1,10 @@
-"""Data of an older server are opened and lose nothing; data of a newer one are left alone.
+"""A server opens the data of an older version without losing anything, and leaves the data of a newer version alone.
 
-``data_of_0`` was written by the server of before formats had numbers: two projects of the demo agent, one killed with
-``kill -9`` while it waited for an answer. ``data_of_1`` was written by the server before issue 13, and ended in the same
-way: three projects of the demo agent (answers with and without edits, a failed, a crashed and an interrupted run, a reset, a
-fork, a prompt in the queue), a session in a terminal with an approval that waits, and a device. ``answers_of_1.json`` is what
-that server answered when it was started on these data again.
+``data_of_0`` was written before formats had numbers: two projects of the demo agent, one killed with ``kill -9`` while
+it waited for an answer. ``data_of_1`` was written by the server before issue 13, and ended in the same way: three
+projects of the demo agent (answers with and without edits, a failed, a crashed and an interrupted run, a reset, a fork,
+a prompt in the queue), a session in a terminal with an approval request that waits, and a device. ``answers_of_1.json``
+contains what that server answered when it was started on these data again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def metadata(data: Path, project: str) -> dict[str, Any]:
     return found
 
 
-async def test_an_older_server_s_projects_go_on_where_they_were(data: Path, tmp_path: Path) -> None:
-    """Their directories are below ``/home/ada`` in the data; here they are where the test may make them."""
+async def test_projects_of_an_older_server_continue(data: Path, tmp_path: Path) -> None:
+    """In the data their directories are below ``/home/ada``; the test moves them to its own directory."""
     work = tmp_path / "work"
     for project, name in ((BLOG, "blog"), (SHOP, "shop")):
         (work / name).mkdir(parents=True)
@@ -137,7 +137,7 @@ async def test_one_project_of_a_newer_server_is_left_alone_and_the_others_served
 
 
 async def answers(data: Path, root: Path) -> dict[str, Any]:
-    """All that a server tells of its projects after its start: lists, snapshots, histories, and what became of approvals."""
+    """What a server reports about its projects after its start: lists, snapshots, histories, and states of approvals."""
     found: dict[str, Any] = {}
     async with running(data, "--no-tls", "--allow", root) as server, server.client() as client:
         found["list"] = (await client.ask("project_list"))["data"]["projects"]
@@ -169,8 +169,9 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
 
 
 def lasting(found: Any, root: Path) -> Any:
-    """Without what differs at each start: moments, and the ids of requests and connections. A session's title, the start of
-    its run and what its agent has reported are new."""
+    """``found`` without what differs at each start (times, ids of requests and connections), and without what is new: a
+    session's title, the start of its run and what its agent has reported.
+    """
     varying = {
         "created_at",
         "last_active",

@@ -1,6 +1,4 @@
-"""A client of the agent server. It checks each message against the schema, in both directions, and the order of a
-project's records.
-"""
+"""A client of the agent server. It checks each message against the schema, and the order of each project's records."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ Message = dict[str, Any]
 
 
 class WireClient:
-    """``received``: everything in order; ``receive`` goes through it from where it stopped last."""
+    """``received`` contains every message in order; ``receive`` continues where it stopped last."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -46,7 +44,7 @@ class WireClient:
         await self.connection.send(json.dumps(message))
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
-        """The answer to just this, an error too; what else comes meanwhile is received as well."""
+        """The answer to this request, which may be an error. Other messages that arrive meanwhile are received as well."""
         request_id = f"request-{next(self._numbers)}"
         await self.send(type, data, project_id, request_id)
         answer = await self._find(lambda message: message.get("request_id") == request_id, type, 0)
@@ -56,7 +54,7 @@ class WireClient:
     async def receive(
         self, type: str, update_type: str | None = None, *, patience: float = PATIENCE, **fields: Any
     ) -> Message:
-        """The next one of this kind with these in its data; what comes before it is passed over."""
+        """The next message of this kind whose data has these fields; messages before it are skipped."""
 
         def wanted(message: Message) -> bool:
             data = message["data"]
@@ -78,13 +76,13 @@ class WireClient:
         return found
 
     def passed(self) -> list[Message]:
-        """What has come since the last ``receive``."""
+        """The messages since the last ``receive``."""
         new = self.received[self._at :]
         self._at = len(self.received)
         return new
 
     async def close_code(self) -> int:
-        """Waits for the server to close."""
+        """The close code, once the server has closed the connection."""
         async with asyncio.timeout(PATIENCE):
             await self.connection.wait_closed()
         assert self.connection.close_code is not None
@@ -110,7 +108,7 @@ class WireClient:
                 await self._news.wait()
 
     def _check_order(self, message: Message) -> None:
-        """No record twice or out of its place; to who has joined none is missing."""
+        """No record arrives twice or out of order, and a client that has joined misses none."""
         project, seq = message.get("project_id", ""), message.get("seq")
         if message["type"] == "update" and message["data"]["update_type"] == "project_joined":
             self._joined.add(project)
@@ -153,7 +151,7 @@ async def connected(
 
 
 async def deleted(client: WireClient, project: str) -> None:
-    """Deletes a project. A client that left a moment ago may have asked for its review, which prevents it until then."""
+    """Deletes a project. Retries while the review is still read for a client that left a moment ago."""
     async with asyncio.timeout(PATIENCE):
         while (gone := await client.ask("project_delete", project_id=project))["type"] != "project_deleted":
             assert gone["data"].get("retryable"), gone

@@ -1,4 +1,4 @@
-"""Settings: defaults < file < environment < flags, and every problem said at once."""
+"""Settings: flags override the environment, then the file, then the defaults. All problems are reported at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parsed(*arguments: str) -> dict[str, Any]:
 
 
 def settings(file: Path | None = None, *flags: str, **variables: str) -> IdeSettings:
-    """What is in force with this file, these flags and these variables (``PORT="1"`` for DRAWBRIDGE_PORT)."""
+    """Returns the settings from this file, these flags and these variables (``PORT="1"`` for DRAWBRIDGE_PORT)."""
     environ = {f"DRAWBRIDGE_{name}": value for name, value in variables.items()}
     if file is not None:
         environ["DRAWBRIDGE_CONFIG"] = str(file)
@@ -65,7 +65,7 @@ def test_without_anything_the_defaults_are_in_force(home: Path) -> None:
     }
 
 
-def test_without_anything_a_server_is_at_its_usual_port_of_this_machine_alone(home: Path) -> None:
+def test_by_default_a_server_listens_on_localhost_port_8443(home: Path) -> None:
     in_force = load("serve", ServeSettings, {})
     assert (in_force.host, in_force.port, in_force.tls, in_force.insecure_no_auth) == (
         "127.0.0.1", 8443, True, False
@@ -86,7 +86,7 @@ def test_the_file_goes_before_the_defaults_the_environment_before_it_and_flags_b
     assert settings(file).workspace == ("/a", "/b")
 
 
-def test_every_kind_can_be_given_in_each_place(file: Path) -> None:
+def test_every_kind_of_setting_can_be_set_everywhere(file: Path) -> None:
     file.write_text("[ide]\nsingle_client = true\ncontext = false\nignore = []\n")
     in_force = settings(file)
     assert (in_force.single_client, in_force.context, in_force.ignore) == (True, False, ())
@@ -98,20 +98,20 @@ def test_every_kind_can_be_given_in_each_place(file: Path) -> None:
     assert in_force.port == 7000
 
 
-def test_an_empty_variable_is_one_that_is_not_set(file: Path) -> None:
+def test_an_empty_variable_counts_as_not_set(file: Path) -> None:
     assert settings(None, PORT="", MENTION="", SINGLE_CLIENT="") == settings()
 
 
-def test_a_bare_variable_of_the_shell_is_not_ours() -> None:
+def test_a_variable_without_our_prefix_is_ignored() -> None:
     assert load("ide", IdeSettings, {}, {"PORT": "80", "DRAWBRIDGE_CONFIG": ""}).port is None
 
 
-def test_another_commands_table_is_not_ours(file: Path) -> None:
+def test_another_commands_table_is_ignored(file: Path) -> None:
     file.write_text("[serve]\nport = 1\nanything = true\n")
     assert settings(file).port is None
 
 
-def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
+def test_all_problems_are_reported_at_once(file: Path) -> None:
     file.write_text('[ide]\nprot = 1\nport = "many"\nsingle_client = 1\nagent = ["claude", "hal"]\nworkspace = "/a"\n')
     said = problems(
         file,
@@ -144,14 +144,14 @@ def test_all_problems_of_all_places_are_said_at_once(file: Path) -> None:
 
 
 @pytest.mark.parametrize("port", ["x", "", "1.5", "0x10", "\u0661", "0", "65536", "-1", "9" * 30, "9" * 5_000, "1e4"])
-def test_a_port_that_is_none_is_refused_from_a_flag_and_from_the_environment(port: str) -> None:
+def test_an_invalid_port_in_a_flag_or_variable_is_refused(port: str) -> None:
     assert "--port must" in problems(None, f"--port={port}")
     if port:
         assert "DRAWBRIDGE_PORT must" in problems(None, PORT=port)
 
 
 @pytest.mark.parametrize("value", ["true", "1.0", '"1"', "[1]", "{}", "1979-05-27"])
-def test_a_port_of_the_file_must_be_a_number(file: Path, value: str) -> None:
+def test_a_port_in_the_file_must_be_a_number(file: Path, value: str) -> None:
     file.write_text(f"[ide]\nport = {value}\n")
     assert f"{file}: [ide] port must be a whole number" in problems(file)
 
@@ -191,7 +191,7 @@ def test_an_amount_may_have_a_fraction_wherever_it_is_set(file: Path, given: str
 
 
 @pytest.mark.parametrize("given", AMOUNTS_THAT_ARE_NONE)
-def test_what_is_no_amount_is_refused_from_a_flag_and_from_the_environment(file: Path, given: str) -> None:
+def test_an_invalid_amount_in_a_flag_or_variable_is_refused(file: Path, given: str) -> None:
     file.write_text("")
     with pytest.raises(BadSetting, match="--max-budget must"):
         served(file, {"max_budget": given})
@@ -201,7 +201,7 @@ def test_what_is_no_amount_is_refused_from_a_flag_and_from_the_environment(file:
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-0.5", "0.0", "1e9", "true", '"0.5"', "[1.5]"])
-def test_an_amount_of_the_file_must_be_one(file: Path, value: str) -> None:
+def test_an_invalid_amount_in_the_file_is_refused(file: Path, value: str) -> None:
     file.write_text(f"[serve]\nmax_budget = {value}\n")
     with pytest.raises(BadSetting, match="max_budget must"):
         served(file)
@@ -216,37 +216,37 @@ def test_a_file_that_can_not_be_read_is_named(file: Path, content: bytes) -> Non
 
 
 @pytest.mark.parametrize("name", ["folder", "nvim", "workspace", "log-file", "ignore"])
-def test_an_empty_text_is_no_setting(name: str) -> None:
+def test_an_empty_text_is_refused(name: str) -> None:
     assert f"--{name} must be a " in problems(None, f"--{name}", "")
 
 
-def test_a_file_that_was_named_and_is_not_there_is_a_problem(file: Path) -> None:
+def test_a_missing_named_file_is_a_problem(file: Path) -> None:
     assert str(file) in problems(file)
 
 
-def test_a_directory_in_the_place_of_the_file_is_a_problem(tmp_path: Path) -> None:
+def test_a_directory_instead_of_the_file_is_a_problem(tmp_path: Path) -> None:
     assert str(tmp_path) in problems(tmp_path)
 
 
-def test_the_file_lies_in_the_platforms_place_unless_another_is_named(home: Path) -> None:
+def test_the_file_is_in_the_default_place_unless_named(home: Path) -> None:
     assert config_file({"DRAWBRIDGE_CONFIG": "/else/where.toml"}) == "/else/where.toml"
     assert config_file({}).startswith(str(home))
     assert config_file({}).endswith("drawbridge/config.toml")
 
 
 @pytest.mark.parametrize("base", ["/base", "", " ", None])
-def test_that_place_is_the_one_that_platformdirs_knows(base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_place_matches_platformdirs(base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME")
     if base is not None:
         monkeypatch.setenv("XDG_CONFIG_HOME", base)
     assert config_file() == os.path.join(platformdirs.user_config_dir("drawbridge", appauthor=False), "config.toml")
 
 
-def test_nothing_is_read_from_a_home_without_a_file(home: Path) -> None:
+def test_without_a_file_the_defaults_apply(home: Path) -> None:
     assert load("ide", IdeSettings, {}, {}).port is None
 
 
-def test_the_file_of_the_platforms_place_is_read(home: Path) -> None:
+def test_the_file_in_the_default_place_is_read(home: Path) -> None:
     path = Path(config_file({}))
     path.parent.mkdir(parents=True)
     path.write_text("[ide]\nport = 4321\n")
@@ -266,7 +266,7 @@ def test_help_shows_choices_defaults_and_percent_signs(capsys: pytest.CaptureFix
     assert "--no-context" in shown
 
 
-def test_the_guard_knows_the_same_settings() -> None:
+def test_the_guard_has_the_same_settings() -> None:
     ours = get_type_hints(HookSettings)
     assert get_type_hints(Settings) == ours
     assert set(HookSettings()._asdict()) == set(ours)

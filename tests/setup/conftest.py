@@ -1,4 +1,4 @@
-"""``drawbridge setup`` in the test's own home, with a guard that is quickly copied and only writes down that it was called."""
+"""``drawbridge setup`` in the test's own home, with a small guard that is quickly copied and only logs its calls."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Said(NamedTuple):
 Setup = Callable[..., Said]
 
 _probed = functools.cache(interpreter._probe)
-"""What an interpreter can do does not change between tests, and asking it takes most of a test's time."""
+"""The cached probe: an interpreter does not change between tests, and probing it would take most of a test's time."""
 
 
 @pytest.fixture
 def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path) -> Setup:
-    """``setup("claude", "--remove")``: the output of the command, and its exit code, with ``--yes`` unless ``yes`` is False. It
-    runs in a project."""
+    """Returns a function that runs ``drawbridge setup`` in a project, as in ``setup("claude", "--remove")``, and returns its
+    exit code and output. It adds ``--yes`` unless ``yes`` is False."""
     (home / "project").mkdir()
     monkeypatch.chdir(home / "project")
     notes.version.cache_clear()
@@ -65,7 +65,7 @@ def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, h
 
 @pytest.fixture
 def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands for this package: a guard that notes what it is called with in its setting ``log_file``."""
+    """Replaces this package by a guard that appends what it is called with to the file in its ``log_file`` setting."""
     package = tmp_path / "package"
     for part in (
         "__init__.py",
@@ -85,7 +85,7 @@ def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def claude_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a ``claude`` of a version on PATH."""
+    """Returns a function that puts a ``claude`` of the given version on ``PATH``."""
 
     def put(version: str) -> None:
         program = tmp_path / "bin" / "claude"
@@ -99,7 +99,7 @@ def claude_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
 
 def everything_below(folder: Path) -> dict[str, bytes | str]:
-    """Each file, link and directory below, by its name, with what is in it."""
+    """Every file, link and directory below ``folder``: relative path → content, target, or "directory"."""
     found: dict[str, bytes | str] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

@@ -1,4 +1,4 @@
-"""The real agents without a terminal: one prompt, run to its end."""
+"""Runs the real agents without a terminal, for one prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rigs.messages_stub import MessagesStub
 from tests.rigs.responses_stub import ResponsesStub
 
 TRUSTED = "--dangerously-bypass-hook-trust"
-"""In place of the person, who tells Codex once that the hook may run."""
+"""The flag that replaces the user's consent, which Codex requires once before it runs a hook."""
 
 
 def claude_command(*flags: str, prompt: str = "Go.") -> list[str]:
@@ -23,7 +23,7 @@ def claude_command(*flags: str, prompt: str = "Go.") -> list[str]:
 
 
 def claude(model: MessagesStub, project: Path, *flags: str, complains: str = "") -> None:
-    """``complains``: a part of what it writes to stderr; without it, stderr must be empty."""
+    """Run the ``claude`` CLI for one prompt. ``complains`` must be in its stderr, which must be empty otherwise."""
     ended = _run(claude_command(*flags), project, claude_rig.environment(model))
     assert complains in ended.stderr if complains else ended.stderr == "", ended.stderr
 
@@ -33,7 +33,7 @@ def gemini(model: GeminiStub, project: Path) -> None:
 
 
 def settings_of_gemini(home: Path) -> Path:
-    """As the rig makes them, with a remark of the person's; no editor is looked for."""
+    """Write the settings from the rig with a comment of the user, and without the search for an editor. Returns the file."""
     gemini_rig.prepare_home()
     path = home / ".gemini" / "settings.json"
     settings: dict[str, Any] = json.loads(path.read_text()) | {"ide": {"enabled": False}}
@@ -42,7 +42,7 @@ def settings_of_gemini(home: Path) -> Path:
 
 
 def codex(model: ResponsesStub, home: Path, *flags: str) -> str:
-    """Its output. The model is one that Codex gives its patch tool; nothing but the stub is asked."""
+    """Run Codex for one prompt and return its stderr. The model is one for which Codex offers its patch tool."""
     provider = f'model_providers.stub={{name="stub",base_url="{model.url}",wire_api="responses",env_key="KEY"}}'
     settings = [
         'model_provider="stub"',

@@ -1,4 +1,4 @@
-"""``drawbridge setup claude|gemini|codex``: what gets into an agent's settings, and what comes out again."""
+"""``drawbridge setup claude|gemini|codex``: what it adds to an agent's settings and what it removes again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def settings_file(agent: str, scope: str = "user") -> Path:
 
 
 def handlers(agent: str, scope: str = "user") -> dict[str, list[dict[str, Any]]]:
-    """Event → every handler in it."""
+    """All handlers in the settings file, by event."""
     events = json.loads(settings_file(agent, scope).read_text("utf-8-sig"))["hooks"]
     return {event: [handler for group in groups for handler in group["hooks"]] for event, groups in events.items()}
 
@@ -61,9 +61,7 @@ PERSONS = {
 
 @pytest.mark.parametrize("scope", ["user", "project"])
 @pytest.mark.parametrize("agent", AGENT_NAMES)
-def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
-    agent: str, scope: str, setup: Setup
-) -> None:
+def test_setup_creates_what_it_needs_and_removes_it_again(agent: str, scope: str, setup: Setup) -> None:
     home = Path.home()
     before = everything_below(home)
     path = AGENTS[agent].settings_file(Path.cwd() if scope == "project" else None)
@@ -83,9 +81,7 @@ def test_where_nothing_is_it_makes_what_is_needed_and_leaves_nothing_behind(
     "agent", ["claude", *(pytest.param(agent, marks=pytest.mark.thorough) for agent in ("codex", "gemini"))]
 )
 @pytest.mark.parametrize("text", PERSONS.values(), ids=PERSONS.keys())
-def test_what_the_person_had_is_there_all_the_time_and_to_the_byte_afterwards(
-    agent: str, text: str, setup: Setup
-) -> None:
+def test_the_users_settings_are_kept_byte_for_byte(agent: str, text: str, setup: Setup) -> None:
     path = settings_file(agent)
     path.write_bytes(text.encode())
     assert setup(agent).code == 0
@@ -163,20 +159,18 @@ def test_an_agent_waits_as_long_as_the_guard_may_take_in_its_own_unit(agent: str
     assert first == 65 * unit
     assert set(others) == {5 * unit}
     setup(agent, "--deadline", "4000")
-    assert set(timeouts()) == {9 * unit}, "a guard that waits for a hung editor must not be taken for a hung one"
+    assert set(timeouts()) == {9 * unit}, "a guard that waits for a hung editor must not be ended by its agent"
     setup(agent)
     assert set(timeouts()) == {5 * unit}
 
 
-def test_a_question_of_claude_may_wait_for_a_day(setup: Setup) -> None:
+def test_claudes_permission_hook_may_wait_for_a_day(setup: Setup) -> None:
     setup("claude")
     (handler,) = handlers("claude")["PermissionRequest"]
     assert handler["timeout"] == 24 * 60 * 60
 
 
-def test_an_edit_of_claude_is_held_back_where_the_guard_can_not_be_started_if_that_is_wanted(
-    setup: Setup, claude_says: Callable[[str], None]
-) -> None:
+def test_claude_blocks_edits_if_a_closed_guard_can_not_start(setup: Setup, claude_says: Callable[[str], None]) -> None:
     claude_says("2.1.295")
     setup("claude", "--fail", "closed")
     found = {event: handler.get("onFailure") for event, (handler,) in handlers("claude").items()}
@@ -194,7 +188,8 @@ def test_an_older_claude_is_not_told_what_it_does_not_know(setup: Setup, claude_
 
 
 def around(path: Path) -> dict[str, Any]:
-    """The person works on the file: another hook beside ours, more groups, another order, other white space."""
+    """Edit the settings as a user may: add a hook beside ours and more groups, and change the order and white space. Returns
+    what must be left once our hooks are removed."""
     settings: dict[str, Any] = json.loads(path.read_text())
     event, groups = next(iter(settings["hooks"].items()))
     groups[0]["hooks"].insert(0, THEIRS)
@@ -206,7 +201,7 @@ def around(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
 @pytest.mark.parametrize("record", ["kept", "lost", "damaged"])
-def test_what_the_person_has_put_around_it_stays(agent: str, record: str, setup: Setup) -> None:
+def test_the_users_changes_around_our_hooks_stay(agent: str, record: str, setup: Setup) -> None:
     setup(agent)
     wanted = around(settings_file(agent))
     notes = stub(agent).parent.parent / "setup.json"
@@ -228,7 +223,7 @@ def test_set_up_again_it_leaves_the_person_s_matcher_around_it(setup: Setup) -> 
     assert group["hooks"][1]["timeout"] == 35
 
 
-def test_of_two_that_are_there_one_is_left(setup: Setup) -> None:
+def test_duplicate_hooks_are_removed(setup: Setup) -> None:
     setup("claude")
     path = settings_file("claude")
     settings = json.loads(path.read_text())
@@ -240,7 +235,7 @@ def test_of_two_that_are_there_one_is_left(setup: Setup) -> None:
     assert found == dict.fromkeys(AGENTS["claude"].events, 1) | {"PreCompact": 0}
 
 
-def test_where_its_record_is_lost_no_empty_object_stays(setup: Setup) -> None:
+def test_without_its_record_setup_leaves_no_empty_object(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text('{"a": 1}')
     setup("claude")
@@ -339,7 +334,7 @@ def test_a_byte_order_mark_stays_where_the_agent_takes_it(setup: Setup) -> None:
     assert "line 1, column 1: a byte order mark" in setup("gemini").errors
 
 
-def test_what_is_said_as_json_is_what_was_done(setup: Setup) -> None:
+def test_the_json_output_says_what_was_done(setup: Setup) -> None:
     path = settings_file("claude")
     path.write_text("{}")
     would = setup("claude", "--json", "--dry-run").facts
@@ -403,7 +398,7 @@ def test_the_directory_that_an_agent_is_told_to_use_is_used(
         assert "hooks" in json.loads((home / "elsewhere" / agent / file).read_text())
 
 
-def test_where_the_directory_is_gone_that_is_said(setup: Setup) -> None:
+def test_a_deleted_current_directory_is_reported(setup: Setup) -> None:
     Path.cwd().rmdir()
     said = setup("claude")
     assert (said.code, said.output) == (2, "")

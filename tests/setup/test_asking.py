@@ -1,4 +1,4 @@
-"""What setup asks and tells the person: before it writes, about Claude Code's mode, and what else stands in the way."""
+"""What setup asks the user before it writes, and its notes about Claude Code's mode and settings that disable hooks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def user(home: Path) -> Path:
 
 
 class Terminal:
-    """The command on a terminal of its own, with somebody who reads and types."""
+    """The command on its own terminal, which the test reads and types into."""
 
     def __init__(self, *words: str) -> None:
         self._terminal, theirs = pty.openpty()
@@ -60,7 +60,7 @@ class Terminal:
         os.write(self._terminal, words.encode())
 
     def interrupt(self) -> None:
-        """As Control+C on a terminal of its own; again and again, as somebody does who sees that it was not heard."""
+        """Interrupt the command as Ctrl+C does, again and again until it ends."""
         end = time.monotonic() + PATIENCE
         while self._process.poll() is None and time.monotonic() < end:
             self._process.send_signal(signal.SIGINT)
@@ -72,7 +72,7 @@ class Terminal:
         while select.select([self._terminal], [], [], 0)[0]:
             try:
                 self.screen += os.read(self._terminal, 65_536).decode()
-            except OSError:  # its other side is closed
+            except OSError:  # the command has closed its side
                 break
         return code
 
@@ -101,7 +101,7 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     before = everything_below(home)
     setup = terminal("gemini")
     setup.wait_for(r"Change .*settings.json:\s+\d+\s+hooks(.|\n)*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
-    assert "@@" not in setup.screen, "the lines themselves come only when they are asked for"
+    assert "@@" not in setup.screen, "the diff is shown only on request"
     setup.type("d\r")
     setup.wait_for(r"\x1b\[32m\+.*BeforeTool(.|\n)*Do this\? \[y/d/N\]")
     assert everything_below(home) == before, "nothing is done before the answer"
@@ -117,9 +117,7 @@ def test_on_a_terminal_the_person_is_shown_the_change_and_asked(terminal: Callab
     assert "BeforeTool" in path.read_text()
 
 
-def test_what_a_settings_file_brings_along_does_nothing_to_the_terminal(
-    terminal: Callable[..., Terminal], home: Path
-) -> None:
+def test_control_characters_in_settings_are_escaped(terminal: Callable[..., Terminal], home: Path) -> None:
     path = home / ".gemini" / "settings.json"
     path.parent.mkdir()
     path.write_text('{\n\t// \x1b[2J\u202e\n\t"a": 1\n}')
@@ -143,7 +141,7 @@ def test_no_answer_is_a_no_and_yes_is_not_asked_for(terminal: Callable[..., Term
     assert "Do this?" not in setup.screen
 
 
-def test_it_can_be_broken_off_at_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
+def test_setup_can_be_interrupted_at_the_question(terminal: Callable[..., Terminal], home: Path) -> None:
     setup = terminal("codex")
     setup.wait_for(r"Do this\?")
     setup.interrupt()
@@ -204,7 +202,7 @@ def test_without_a_terminal_nothing_is_changed(
         '{"permissions": {"disableAutoMode": "no", "allow": []}}',
     ],
 )
-def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: Setup, user: Path) -> None:
+def test_the_mode_is_set_and_removed_byte_for_byte(text: str, setup: Setup, user: Path) -> None:
     user.parent.mkdir()
     user.write_text(text)
     said = setup("claude", "--yes")
@@ -213,7 +211,7 @@ def test_the_mode_is_set_by_a_flag_and_taken_back_to_the_byte(text: str, setup: 
     said = setup("claude", "--ask-mode")
     assert LASTING.items() <= json.loads(user.read_text())["permissions"].items()
     assert said.errors == ""
-    assert setup("claude").output.startswith("Already set up"), "a later run leaves it"
+    assert setup("claude").output.startswith("Already set up"), "a later run does not change it"
     assert setup("claude", "--no-ask-mode").code == 0
     assert json.loads(user.read_text()).get("permissions") == json.loads(text).get("permissions")
     setup("claude", "--ask-mode")
@@ -237,7 +235,7 @@ def test_a_mode_that_the_person_has_set_is_not_taken_away(setup: Setup, user: Pa
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("where", ["disableAutoMode", "permissions"])
 def test_a_mode_that_the_cli_would_change_is_mentioned(where: str, setup: Setup, user: Path) -> None:
-    """It was set by an earlier version, or by hand."""
+    """The mode was set by an earlier version or by hand."""
     put(user, DEFAULT)
     assert f"Note: {ASK_MODE.not_kept}" in setup("claude").errors
     put(user, {"permissions": LASTING} if where == "permissions" else DEFAULT | {where: "disable"})
@@ -255,7 +253,7 @@ def test_permissions_of_another_kind_are_untouched_and_said(setup: Setup, user: 
 
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("place", ["user", "project", "local", "managed"])
-def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
+def test_disabled_hooks_of_claude_are_reported(
     place: str, setup: Setup, user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed = tmp_path / "managed.json"
@@ -271,7 +269,7 @@ def test_hooks_of_claude_that_are_off_are_said_wherever_that_stands(
 
 
 @pytest.mark.usefixtures("guard")
-def test_what_keeps_other_agents_from_their_hooks_is_said(setup: Setup, home: Path) -> None:
+def test_disabled_hooks_of_other_agents_are_reported(setup: Setup, home: Path) -> None:
     gemini = put(home / ".gemini" / "settings.json", {"hooksConfig": {"enabled": False, "disabled": ["drawbridge"]}})
     said = setup("gemini").errors
     assert f"{gemini} sets hooksConfig.enabled = false" in said
@@ -282,7 +280,7 @@ def test_what_keeps_other_agents_from_their_hooks_is_said(setup: Setup, home: Pa
     said = setup("codex").errors
     assert f"{codex} sets [features] hooks = false" in said
     codex.write_text("[features]\nhooks = ")
-    assert setup("codex", "--json").facts["notes"] == [], "what is no TOML is Codex' own trouble"
+    assert setup("codex", "--json").facts["notes"] == [], "Codex itself reports a file that is not TOML"
 
 
 @pytest.mark.usefixtures("guard")
@@ -294,7 +292,7 @@ def test_a_file_that_others_share_is_told_apart(agent: str, setup: Setup) -> Non
 
 
 @pytest.mark.usefixtures("guard")
-def test_what_was_asked_wrongly_shows_the_usage(setup: Setup) -> None:
+def test_invalid_arguments_show_the_usage(setup: Setup) -> None:
     for words in ([], ["cursor"], ["claude", "--scope", "world"], ["claude", "--answer"], ["nvim", "--scope", "user"]):
         with pytest.raises(SystemExit) as stop:
             setup(*words)

@@ -1,4 +1,4 @@
-"""How a person's file is written: in one step, with a copy of what was there, and not at all where it can't be."""
+"""How setup writes a user's file: atomically, with a copy of the previous content, or not at all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
     Change(link, b"old", b"new").apply()
     assert os.readlink(link) == "dotfiles/settings"
     assert file.read_bytes() == b"new"
-    assert [entry.name for entry in file.parent.iterdir()] == ["settings"], "the copy lies beside the link"
+    assert [entry.name for entry in file.parent.iterdir()] == ["settings"], "the copy is beside the link"
 
 
 def test_a_link_that_leads_to_nothing_yet_is_followed(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_directory_that_can_not_be_is_said(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_the_person_s_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # root, who may run this, has access to all
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # as root may have access to all
     with pytest.raises(NotWritable, match="you have no write permission for"):
         Change(tmp_path / "settings.json", None, b"new").check()
 
@@ -106,7 +106,7 @@ def test_a_directory_or_what_can_not_be_read_is_no_settings_file(tmp_path: Path)
         read(tmp_path / "loop")
 
 
-def test_a_difference_is_shown_as_every_other_and_says_where_a_line_end_is_missing() -> None:
+def test_a_diff_of_line_ends_and_a_missing_final_newline() -> None:
     change = Change(Path("/s"), b"a\r\nb", b"a\r\nc\r\n")
     assert change.lines() == ["--- /s", "+++ /s", "@@ -1,2 +1,2 @@", " a", "-b", "\\ No newline at end of file", "+c"]
     assert Change(Path("/s"), None, b"x\n").lines()[:2] == ["--- /dev/null", "+++ /s"]

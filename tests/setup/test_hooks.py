@@ -1,4 +1,4 @@
-"""Whatever an agent's settings look like: hooks that are put in and taken out leave every byte as it was."""
+"""Whatever an agent's settings look like, adding hooks and removing them leaves every byte as it was."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = st.dictionaries(st.text(), VALUES, max_size=2).flatmap(
 
 
 @given(SETTINGS, st.data())
-def test_hooks_and_mode_in_and_out_again(settings: dict[str, Any], data: st.DataObject) -> None:
+def test_adding_and_removing_restores_every_byte(settings: dict[str, Any], data: st.DataObject) -> None:
     before = Document(data.draw(written(settings)), comments=True)
     try:
         after = hooks.add(before, WANTED, "claude", ())
@@ -47,7 +47,7 @@ def test_hooks_and_mode_in_and_out_again(settings: dict[str, Any], data: st.Data
     assert hooks.remove(after, "claude", made).text == before.text
 
 
-def test_a_hook_is_ours_by_the_guard_that_it_calls_wherever_that_lies() -> None:
+def test_a_hook_that_calls_our_guard_is_ours() -> None:
     for handler in (
         OURS,
         {"type": "command", "command": "/py -I -S '/with space/drawbridge/guard/claude.py'"},
@@ -57,7 +57,7 @@ def test_a_hook_is_ours_by_the_guard_that_it_calls_wherever_that_lies() -> None:
         assert not hooks.is_guard_hook(handler, "codex")
 
 
-def test_what_only_looks_like_ours_is_the_person_s() -> None:
+def test_a_hook_that_only_looks_like_ours_is_the_users() -> None:
     for handler in (
         {"type": "command", "command": "drawbridge hook"},
         {"type": "command", "command": "cat /home/ada/drawbridge/guard/README.md"},

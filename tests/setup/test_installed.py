@@ -1,4 +1,4 @@
-"""The guard that agents call: a copy that outlives where it came from, and starts as fast as an interpreter can."""
+"""The guard that agents call: a copy that keeps working without its package and starts as fast as an interpreter can."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_real_guard_answers_from_its_copy_with_nothing_of_ours_around(setup:
     )
     source, cached = said.stdout.split()
     assert Path(source).is_relative_to(copy)
-    assert Path(cached).exists(), "its bytecode is there from the start"
+    assert Path(cached).exists(), "the copy contains bytecode from the start"
 
 
 def test_every_file_is_for_the_person_alone(setup: Setup, guard: Path) -> None:
@@ -68,7 +68,7 @@ def test_every_file_is_for_the_person_alone(setup: Setup, guard: Path) -> None:
     assert installed.directory().stat().st_mode & 0o777 == 0o700
 
 
-def test_the_environment_may_go_the_guard_stays(setup: Setup, guard: Path, tmp_path: Path) -> None:
+def test_the_guard_works_after_its_package_is_deleted(setup: Setup, guard: Path, tmp_path: Path) -> None:
     setup("claude", "--log-file", tmp_path / "log")
     shutil.rmtree(guard)
     run(installed.fast_command("claude"), {"n": 1})
@@ -84,7 +84,7 @@ def test_a_newer_guard_takes_the_place_of_the_old_one(setup: Setup, guard: Path,
     setup("claude", "--log-file", tmp_path / "log")
     (new,) = copied()
     assert new != old
-    assert settings.read_bytes() == before, "what the agent is told stays the same"
+    assert settings.read_bytes() == before, "the agent's settings stay the same"
     run(installed.fast_command("claude"), {})
     assert "newer" in json.loads((tmp_path / "log").read_text())
 
@@ -130,7 +130,7 @@ PATCH = EDIT | {"tool_name": "apply_patch", "tool_input": {"command": "*** Delet
 def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
     agent: str, call: dict[str, object], setup: Setup, guard: Path
 ) -> None:
-    """With ``fail = "closed"`` code 2, which each of them takes for a no with what is said beside it."""
+    """With ``fail = "closed"``, the exit code is 2: each agent then denies the call, with stderr as the reason."""
 
     def told(payload: dict[str, object]) -> tuple[int, str, str]:
         command = installed.fast_command(agent)
@@ -151,8 +151,9 @@ def test_a_damaged_copy_gives_the_agent_an_answer_and_no_traceback(
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit", "Stop"])
-def test_a_guard_that_is_gone_is_said_and_holds_nobody_back(setup: Setup, guard: Path, event: str) -> None:
-    """Removed while an agent ran, or its settings went to another machine. Code 2 would deny every call and every prompt."""
+def test_a_missing_guard_is_reported_and_blocks_nothing(setup: Setup, guard: Path, event: str) -> None:
+    """The guard was removed while the agent ran, or only the agent's settings were copied to another machine. The exit code
+    is not 2, which would deny every call and every prompt."""
     setup("claude")
     stub("claude").unlink()
     command = installed.fast_command("claude")
@@ -173,7 +174,7 @@ def test_what_was_left_unfinished_is_removed(setup: Setup, guard: Path) -> None:
     running.mkdir()
     installed.remove_old()
     assert not left.exists()
-    assert running.exists(), "somebody still works on it"
+    assert running.exists(), "its process is still running"
 
 
 @pytest.mark.parametrize("module", ["hook", "seldom_used"])
@@ -224,7 +225,7 @@ def test_the_fast_form_is_printed_for_a_shell(
     said = capsys.readouterr()
     assert shlex.split(said.out) == installed.fast_command("codex")
     assert "has different settings, or is a different version. `drawbridge setup codex` updates it" in said.err
-    assert stub("codex").read_text() == text, "to look changes nothing"
+    assert stub("codex").read_text() == text, "printing the command changes nothing"
 
 
 def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
@@ -248,14 +249,14 @@ def test_the_interpreter_is_the_one_below_all_environments_and_links() -> None:
 
 
 def fake_python(path: Path, version: tuple[int, int], base: str) -> None:
-    """A shim: it says that it is ``version`` and that ``base`` is below it."""
+    """Create a shim that claims to be ``version`` and to be based on the interpreter ``base``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'#!/bin/sh\necho \'[[{version[0]}, {version[1]}], "{base}", "cpython-x"]\'\n')
     path.chmod(0o755)
 
 
-def test_one_that_will_be_thrown_away_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What uvx keeps in its cache is gone one day; the system's Python stays."""
+def test_a_python_in_a_temporary_place_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What uvx keeps in its cache may be deleted at any time, while the system's Python stays."""
     real = choose().path
     thrown = tmp_path / "archive" / "bin" / "python3.11"
     fake_python(thrown, (3, 11), str(thrown))
@@ -264,10 +265,10 @@ def test_one_that_will_be_thrown_away_is_passed_over(monkeypatch: pytest.MonkeyP
     fake_python(tmp_path / "bin" / "python3.14", (3, 14), real)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert is_passing(str(thrown))
-    assert choose().path == real, "through the shim, past the one that is too old"
+    assert choose().path == real, "behind the shim, and not the one that is too old"
 
 
-def test_without_one_that_stays_nothing_is_changed(
+def test_without_a_permanent_python_nothing_is_changed(
     monkeypatch: pytest.MonkeyPatch, setup: Setup, guard: Path, tmp_path: Path
 ) -> None:
     thrown = tmp_path / "python3"

@@ -1,4 +1,4 @@
-"""Editing a JSON text in place: what the person wrote stays as it was, to the byte."""
+"""Editing a JSON text in place: everything else in the text stays as it was, byte for byte."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COMMENTS = st.sampled_from(["/* a, b: {c} */", '// "one\n', "/**/", "//\r\n", "/
 
 @st.composite
 def gaps(draw: st.DrawFn) -> str:
-    """What may stand between two marks."""
+    """White space and comments, as they may be between two tokens."""
     return "".join(draw(st.lists(st.one_of(BLANKS, BLANKS, BLANKS, COMMENTS), max_size=3)))
 
 
 @st.composite
 def written(draw: st.DrawFn, value: Any) -> str:
-    """A value as somebody may have written it, with white space and comments anywhere."""
+    """A value as JSON text, with white space and comments anywhere."""
     if isinstance(value, dict):
         members = [
             draw(gaps()) + json.dumps(key) + draw(gaps()) + ":" + draw(gaps()) + draw(written(inner)) + draw(gaps())
@@ -74,9 +74,7 @@ def test_it_reads_what_json_reads(value: Any, indent: int | str | None) -> None:
 
 
 @given(documents(), VALUES, st.data())
-def test_what_is_put_in_and_taken_out_again_leaves_every_byte_as_it_was(
-    text: str, new: Any, data: st.DataObject
-) -> None:
+def test_insert_and_delete_restore_every_byte(text: str, new: Any, data: st.DataObject) -> None:
     before = Document(text, comments=True)
     parent = data.draw(st.sampled_from(containers(before.value)))
     inside = at(before.value, parent)
@@ -94,7 +92,7 @@ def test_what_is_put_in_and_taken_out_again_leaves_every_byte_as_it_was(
 
 
 @given(documents(), st.data())
-def test_taking_something_out_takes_out_nothing_else(text: str, data: st.DataObject) -> None:
+def test_a_deletion_removes_nothing_else(text: str, data: st.DataObject) -> None:
     before = Document(text, comments=True)
     full = [path for path in containers(before.value) if at(before.value, path)]
     if not full:
@@ -109,9 +107,7 @@ def test_taking_something_out_takes_out_nothing_else(text: str, data: st.DataObj
 
 
 @given(documents(), VALUES, st.data())
-def test_another_value_and_the_former_one_again_leave_every_byte_as_it_was(
-    text: str, new: Any, data: st.DataObject
-) -> None:
+def test_replacing_a_value_twice_restores_every_byte(text: str, new: Any, data: st.DataObject) -> None:
     before = Document(text, comments=True)
     paths = [
         (*parent, key)
@@ -143,7 +139,7 @@ FOUR_SPACES = '{\n    "a": {\n        "b": []\n    }\n}'
         ("{\n  // nothing yet\n}", ("k",), '{\n  // nothing yet\n  "k": [\n    1\n  ]\n}'),
     ],
 )
-def test_what_is_put_in_is_written_as_the_person_writes(text: str, path: Path, wanted: str) -> None:
+def test_an_insertion_has_the_style_of_the_text(text: str, path: Path, wanted: str) -> None:
     assert Document(text, comments=True).insert(path, [1]).text == wanted
 
 
@@ -158,7 +154,7 @@ def test_what_is_put_in_is_written_as_the_person_writes(text: str, path: Path, w
         ('{"a": 1, "a": 2}', ("a",), '{"a": 1}'),
     ],
 )
-def test_what_is_taken_out_leaves_no_hole(text: str, path: Path, wanted: str) -> None:
+def test_a_deletion_leaves_no_gap(text: str, path: Path, wanted: str) -> None:
     assert Document(text, comments=True).delete(path).text == wanted
 
 
@@ -182,7 +178,7 @@ def test_what_is_taken_out_leaves_no_hole(text: str, path: Path, wanted: str) ->
         ("[" + "9" * 5000 + "]", 1, 2, "the number is too large"),
     ],
 )
-def test_what_is_no_json_is_said_with_its_place(text: str, line: int, column: int, problem: str) -> None:
+def test_invalid_json_is_reported_with_its_position(text: str, line: int, column: int, problem: str) -> None:
     with pytest.raises(json.JSONDecodeError) as error:
         Document(text)
     assert (error.value.lineno, error.value.colno, error.value.msg) == (line, column, problem)

@@ -1,4 +1,4 @@
-"""``drawbridge setup nvim``: a plain Neovim finds the plugin and starts it once; afterwards nothing of it is left."""
+"""``drawbridge setup nvim``: an ordinary Neovim finds the plugin and starts it once. Removing it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ end, 0)
 
 @pytest.fixture(params=programs.each_nvim())
 def nvim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each Neovim there is, on a machine where this checkout is in no temporary directory."""
+    """Each installed version of Neovim, with this checkout regarded as permanent even in a temporary directory."""
     monkeypatch.setenv("DRAWBRIDGE_NVIM_PROGRAM", str(request.param))
     monkeypatch.setattr(setup_nvim, "is_passing", lambda path: False)
     return Path(request.param)
@@ -56,7 +56,7 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(nvim: Path, *, wait: bool = True) -> dict[str, Any]:
-    """What a Neovim with the person's own configuration finds in itself once it has started."""
+    """Start a Neovim with the user's own configuration, and return what ``LOOK`` reports about it."""
     script = Path(os.environ["TMPDIR"]) / "look.lua"
     script.write_text(LOOK.replace("WAIT", str(wait).lower()))
     command = [str(nvim), "--headless", "-n", "-i", "NONE", "-c", f"luafile {script}"]
@@ -72,7 +72,7 @@ def packages(home: Path) -> Path:
 
 
 def ours(home: Path) -> set[str]:
-    """What is below the person's data directory, but for what Neovim itself keeps there."""
+    """The names of everything below the user's data directory, except Neovim's own files."""
     data = home / ".local" / "share"
     names = everything_below(data) if data.exists() else {}
     return {name for name in names if name.startswith(("nvim/site", "drawbridge"))}
@@ -87,7 +87,7 @@ def init(home: Path, text: str) -> Path:
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As where Drawbridge was installed: the plugin's files lie beside the package, and no ``drawbridge`` is on PATH."""
+    """An installed Drawbridge: the plugin's files are inside the package, and no ``drawbridge`` is on ``PATH``."""
     runtime = tmp_path / "site-packages" / "drawbridge" / "runtime"
     for part in setup_nvim.PARTS:
         shutil.copytree(ROOT / part, runtime / part)
@@ -161,11 +161,11 @@ def test_the_person_s_own_call_is_the_one_that_counts(text: str, newest: Path, s
     assert seen["locks"] == 1
 
 
-def test_where_the_configuration_starts_it_no_starter_is_written(newest: Path, setup: Setup, home: Path) -> None:
+def test_no_starter_is_written_if_the_configuration_has_one(newest: Path, setup: Setup, home: Path) -> None:
     starter = packages(home) / "drawbridge-setup"
     path = init(home, "-- require('drawbridge').setup{}\n")
     setup("nvim")
-    assert starter.exists(), "a remark starts nothing"
+    assert starter.exists(), "a comment starts nothing"
     path.write_text("require('drawbridge').setup{}\n")
     said = setup("nvim")
     assert f"{path} mentions the plugin, so your configuration has to start it" in said.errors

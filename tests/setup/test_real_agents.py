@@ -1,4 +1,4 @@
-"""The real agents, set up by us: they call the guard for every event that it wants, and obey it."""
+"""The real agents, set up with the guard: they call it for each of its events, and obey it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def poem(home: Path, setup: Setup) -> Path:
-    """In the project. ``setup`` has made it."""
+    """A file in the project, which the ``setup`` fixture has created."""
     path = home / "project" / "poem.txt"
     path.write_text(POEM)
     return path
 
 
 def called(log: Path) -> list[tuple[str, str]]:
-    """Event and tool of every call of the guard."""
+    """The event and tool of every call of the guard, from its log."""
     calls = [json.loads(json.loads(line)["input"]) for line in log.read_text().splitlines()]
     return [(call["hook_event_name"], call.get("tool_name", "")) for call in calls]
 
@@ -47,7 +47,7 @@ def called(log: Path) -> list[tuple[str, str]]:
 @pytest.mark.usefixtures("guard")
 @pytest.mark.thorough
 @pytest.mark.parametrize("scope", ["user", "project"])
-def test_claude_calls_it(scope: str, setup: Setup, poem: Path, log: Path) -> None:
+def test_claude_calls_the_guard(scope: str, setup: Setup, poem: Path, log: Path) -> None:
     claude_rig.prepare_home(poem.parent)
     assert setup("claude", "--scope", scope, "--yes", "--log-file", log).code == 0
     with MessagesStub() as model:
@@ -121,7 +121,7 @@ def test_claude_holds_an_edit_back_where_the_guard_is_gone_if_that_is_wanted(
 
 @pytest.fixture
 async def unsaved(poem: Path) -> AsyncIterator[Path]:
-    """A real Neovim that has the poem open, changed and not saved; the directory of its socket."""
+    """Runs a real Neovim with unsaved changes to the poem; returns the directory of its socket."""
     directory = Path(os.environ["XDG_RUNTIME_DIR"]) / "sockets"
     directory.mkdir(mode=0o700)
     socket = directory / f"{'0' * 64}-1.sock"
@@ -150,7 +150,7 @@ async def test_claude_is_denied_what_would_overwrite_unsaved_work(setup: Setup, 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("guard")
 @pytest.mark.parametrize("scope", ["user", "project"])
-def test_gemini_calls_it(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:
+def test_gemini_calls_the_guard(scope: str, setup: Setup, home: Path, poem: Path, log: Path) -> None:
     settings_of_gemini(home)
     assert setup("gemini", "--scope", scope, "--yes", "--log-file", log).code == 0
     with GeminiStub() as model:
@@ -180,7 +180,7 @@ async def test_gemini_is_denied_what_would_overwrite_unsaved_work(
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("guard")
-def test_codex_calls_it(setup: Setup, home: Path, poem: Path, log: Path) -> None:
+def test_codex_calls_the_guard(setup: Setup, home: Path, poem: Path, log: Path) -> None:
     programs.codex()
     assert setup("codex", "--yes", "--log-file", log).code == 0
     with ResponsesStub(apply_patch(PATCH), shell("echo hello"), text("Done.")) as model:
@@ -226,13 +226,13 @@ def damage() -> None:
 
 
 def remove() -> None:
-    """Its settings went to another machine, or it was removed while the agent ran."""
+    """Remove the guard, as if only the agent's settings had been copied to another machine."""
     for file in installed.directory().glob("*.py"):
         file.unlink()
 
 
 def lose_python() -> None:
-    """The system has a newer one now."""
+    """Make the agent's settings name a Python that does not exist, as after an upgrade of the system's Python."""
     for file in (".claude/settings.json", ".gemini/settings.json", ".codex/hooks.json"):
         path = Path.home() / file
         if path.exists():
@@ -240,7 +240,7 @@ def lose_python() -> None:
 
 
 COMPLAINTS = {remove: "claude.py is gone: run drawbridge setup", lose_python: "/gone/python3"}
-"""What Claude Code says of it at its end."""
+"""What Claude Code prints about it on stderr when it ends."""
 
 BROKEN = pytest.mark.parametrize(
     ("breaks", "fail", "left"),
@@ -251,12 +251,12 @@ BROKEN = pytest.mark.parametrize(
         (lose_python, "open", NEW_POEM),
     ],
 )
-"""What happens to the guard, its setting ``fail``, and what is in the poem after the agent's edit."""
+"""Parameters: how the guard is broken, its ``fail`` setting, and the poem's content after the agent's edit."""
 
 
 @BROKEN
 @pytest.mark.thorough
-def test_claude_goes_on_or_not_where_the_guard_is_broken(
+def test_claude_continues_or_not_when_the_guard_is_broken(
     setup: Setup, poem: Path, breaks: Callable[[], None], fail: str, left: str
 ) -> None:
     claude_rig.prepare_home(poem.parent)
@@ -271,7 +271,9 @@ def test_claude_goes_on_or_not_where_the_guard_is_broken(
 
 @BROKEN
 @pytest.mark.thorough
-def test_so_does_gemini(setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str) -> None:
+def test_gemini_continues_or_not_when_the_guard_is_broken(
+    setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
+) -> None:
     settings_of_gemini(home)
     setup("gemini", "--fail", fail)
     breaks()
@@ -283,7 +285,9 @@ def test_so_does_gemini(setup: Setup, home: Path, poem: Path, breaks: Callable[[
 
 @BROKEN
 @pytest.mark.thorough
-def test_so_does_codex(setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str) -> None:
+def test_codex_continues_or_not_when_the_guard_is_broken(
+    setup: Setup, home: Path, poem: Path, breaks: Callable[[], None], fail: str, left: str
+) -> None:
     programs.codex()
     setup("codex", "--fail", fail)
     breaks()

@@ -1,4 +1,4 @@
-"""``drawbridge setup serve``: the server as a service; afterwards nothing of it is left."""
+"""``drawbridge setup serve`` sets up the server as a service. Removing it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ esac
 
 @pytest.fixture(autouse=True)
 def stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This Python lies in no directory that is emptied."""
+    """Makes setup regard this Python as permanent, even if the tests run in a temporary directory."""
     monkeypatch.setattr(serve, "is_passing", lambda path: path.startswith("/passing"))
 
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the manager was asked, a line each."""
+    """Puts a fake ``systemctl`` on ``PATH``; returns the file into which it writes the arguments of each call as a line."""
     program, calls = tmp_path / "bin" / "systemctl", tmp_path / "calls"
     program.parent.mkdir()
     program.write_text(MANAGER)
@@ -51,12 +51,12 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left(home: Path) -> dict[str, bytes | str]:
-    """But for the usual places of data, which may be there from now on."""
+    """Everything in the home directory except the standard data directories, which setup may leave behind."""
     return {name: content for name, content in everything_below(home).items() if name not in (".local", ".local/share")}
 
 
 def asked(calls: Path) -> list[str]:
-    """Without the questions that change nothing."""
+    """The calls of the service manager since the last time, without those that change nothing."""
     lines = calls.read_text().splitlines()
     calls.write_text("")
     return [line.removeprefix("--user ") for line in lines if not re.search(r"is-|show-environment", line)]
@@ -66,7 +66,7 @@ def unit(home: Path) -> Path:
     return home / ".config" / "systemd" / "user" / "drawbridge.service"
 
 
-def test_it_shows_does_repeats_and_takes_back(setup: Setup, home: Path, systemd: Path) -> None:
+def test_the_service_is_shown_set_up_kept_and_removed(setup: Setup, home: Path, systemd: Path) -> None:
     before = left(home)
 
     shown = setup("serve", "--dry-run")
@@ -96,7 +96,7 @@ def test_a_service_that_was_stopped_is_started_again(setup: Setup, systemd: Path
     assert asked(systemd)[-1] == "restart drawbridge.service"
 
 
-def test_what_a_person_changed_in_it_is_kept_beside(setup: Setup, home: Path, systemd: Path) -> None:
+def test_the_users_changes_to_the_unit_are_kept_as_a_copy(setup: Setup, home: Path, systemd: Path) -> None:
     setup("serve")
     mine = unit(home).read_text() + "# mine\n"
     unit(home).write_text(mine)
@@ -120,9 +120,7 @@ def test_a_unit_of_somebody_else_is_left_alone(setup: Setup, home: Path, systemd
     assert (left(home), asked(systemd)) == (before, [])
 
 
-def test_where_no_manager_answers_the_file_is_written_and_the_commands_are_named(
-    setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_manager_the_file_is_written(setup: Setup, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "succeeds", lambda *command: False)
     said = setup("serve")
     assert unit(home).exists()
@@ -154,7 +152,7 @@ def environment_of(content: str) -> dict[str, str]:
     return dict(word.replace("%%", "%").split("=", 1) for word in words)
 
 
-def test_the_service_has_the_settings_of_this_environment_and_none_of_its_secrets(home: Path) -> None:
+def test_the_service_gets_the_settings_but_no_secrets(home: Path) -> None:
     given = {
         "PATH": "/usr/bin:/passing/bin:relative::/opt/50% more/bin:/usr/bin",
         "DRAWBRIDGE_SERVE_PORT": "9000",
@@ -174,7 +172,7 @@ def test_the_service_has_the_settings_of_this_environment_and_none_of_its_secret
 
 
 def test_a_secret_that_the_service_does_not_get_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On both platforms it is left out, and setup shows where to put it."""
+    """On both platforms, the secret is left out, and setup shows where to put it."""
     given = {"PATH": "/usr/bin", "DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/sk-secret"}
     for platform in ("linux", "darwin"):
         assert b"sk-secret" not in serve.service(platform, given).content()
@@ -209,7 +207,7 @@ def test_the_command_of_the_unit_starts_this_server(home: Path) -> None:
     assert "run coding agents on this machine" in ended.stdout.lower()
 
 
-# macOS, which these tests do not run on: its file, and the commands by their words.
+# macOS, on which these tests do not run: they check its file, and the commands that setup would run.
 
 
 def launchd(monkeypatch: pytest.MonkeyPatch, running: list[bool]) -> serve.Service:

@@ -1,4 +1,4 @@
-"""``drawbridge setup vscode``: the extension goes in and out by the editor's own command."""
+"""``drawbridge setup vscode`` installs and removes the extension with the editor's own command."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def editor(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> Path:
-    """A `codium` on PATH, and none of those that come before it."""
+    """Puts a fake ``codium`` on ``PATH``, and hides editors that setup would prefer to it; returns the program."""
     program = editor(tmp_path / "bin", "codium", EDITOR.replace("{version}", version))
     others = [place for place in os.environ["PATH"].split(os.pathsep) if not (Path(place) / "code").exists()]
     monkeypatch.setenv("PATH", os.pathsep.join([str(program.parent), *others]))
@@ -65,13 +65,13 @@ def test_the_extension_is_packed_and_installed_once(code: Path, setup: Setup, ve
     assert (code.parent / "calls").read_text().count("--install-extension") == 1
 
 
-def test_an_older_one_is_renewed(code: Path, setup: Setup) -> None:
+def test_an_older_extension_is_updated(code: Path, setup: Setup) -> None:
     (code.parent / "has").write_text("drawbridge.drawbridge@0.0.1")
     assert setup("vscode").code == 0
     assert "--install-extension" in (code.parent / "calls").read_text()
 
 
-def test_it_is_taken_out_again(code: Path, setup: Setup) -> None:
+def test_the_extension_is_removed_again(code: Path, setup: Setup) -> None:
     assert setup("vscode", "--remove").output.startswith("Nothing to remove: ")
     setup("vscode")
     assert setup("vscode", "--remove").code == 0

@@ -1,4 +1,4 @@
-"""From an installed package, as pipx and uvx have it: what setup installs no longer needs that package."""
+"""Setup from an installed package, as with pipx and uvx: what it installs works without that package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def site(wheel: Path, tmp_path: Path) -> Path:
-    """The wheel, unpacked."""
+    """The directory with the unpacked wheel."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     return tmp_path / "site"
@@ -63,7 +63,7 @@ def test_the_plugin_is_a_copy_with_everything_in_it(site: Path, monkeypatch: pyt
         assert wanted == {file.relative_to(link) for file in (link / part).rglob("*.lua")}
 
 
-def test_the_extension_is_in_it(site: Path, tmp_path: Path) -> None:
+def test_the_wheel_contains_the_extension(site: Path, tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.write_text("#!/bin/sh\n[ $1 = --list-extensions ] || cp $2 $0.vsix\n")
     code.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A number and its unit agree."""
+"""The unit after a number is singular or plural."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences and merges: right for every text, fit to be read on small ones, quick on large ones."""
+"""Diffs and merges: correct for every text, readable for small ones, fast for large ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from drawbridge.text import linediff
 from drawbridge.text.hunks import Hunk, Overlap, apply, diff, merge, unified
 
-# Few different lines, so that repetition, movement and sliding happen all the time.
+# Few different lines, so that repeated, moved and shifted lines are common.
 some_lines = st.lists(st.sampled_from(["", "a", "b", "  c", "}", "d\r", "e\u2028"]), max_size=30)
 
 
 def picture(old: str, new: str, context: int = 3) -> str:
-    """The unified view as a person sees it."""
+    """Returns the unified diff as text, as a user sees it."""
     old_lines, new_lines = dedent(old).split("\n")[1:-1], dedent(new).split("\n")[1:-1]
     signs = {"header": "", "context": " ", "removed": "-", "added": "+"}
     rows = unified(old_lines, new_lines, diff(old_lines, new_lines), context)
@@ -67,7 +67,7 @@ class TestDiff:
     )
     @given(old=some_lines, new=some_lines)
     @example(old=list("aaaccb"), new=list("bacbc"))
-    def test_it_keeps_these_promises_where_it_takes_a_short_cut(
+    def test_shortcuts_for_large_texts_keep_these_properties(
         self, limits: dict[str, int], old: list[str], new: list[str]
     ) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -83,11 +83,11 @@ class TestDiff:
         assert diff(lines, list(lines)) == ()
 
     @given(some_lines, some_lines)
-    def test_it_takes_any_sequence(self, old: list[str], new: list[str]) -> None:
+    def test_it_accepts_any_sequence(self, old: list[str], new: list[str]) -> None:
         assert diff(tuple(old), tuple(new)) == diff(old, new)
 
     @given(some_lines, st.data())
-    def test_some_of_its_hunks_make_a_part_of_the_change(self, old: list[str], data: st.DataObject) -> None:
+    def test_some_of_its_hunks_can_be_applied_alone(self, old: list[str], data: st.DataObject) -> None:
         new = data.draw(some_lines)
         hunks = diff(old, new)
         chosen = [hunk for hunk in hunks if data.draw(st.booleans())]
@@ -103,7 +103,7 @@ class TestDiff:
 
 
 class TestWhatAPersonSees:
-    def test_a_new_function_is_not_cut_across_its_neighbours(self) -> None:
+    def test_a_new_function_is_one_whole_hunk(self) -> None:
         old = """
             def one():
                 return 1
@@ -132,7 +132,7 @@ class TestWhatAPersonSees:
              def three():
                  return 3""")
 
-    def test_a_new_block_begins_with_its_head_and_ends_with_its_brace(self) -> None:
+    def test_a_new_block_starts_at_its_head_and_ends_at_its_brace(self) -> None:
         old = """
             int main() {
               if (a) {
@@ -202,7 +202,7 @@ class TestWhatAPersonSees:
         headers = [row.text for row in rows if row.kind == "header"]
         assert headers == ["@@ -1,8 +1,8 @@", "@@ -17,7 +17,7 @@"]
 
-    def test_rows_know_their_lines(self) -> None:
+    def test_rows_have_their_line_numbers(self) -> None:
         old, new = ["a", "b", "c"], ["a", "x", "y", "c"]
         rows = list(unified(old, new, diff(old, new)))
         assert [(row.kind, row.text, row.old_line, row.new_line) for row in rows] == [
@@ -214,12 +214,12 @@ class TestWhatAPersonSees:
             ("context", "c", 2, 3),
         ]
 
-    def test_a_new_file_and_an_emptied_one_have_the_headers_that_patch_expects(self) -> None:
+    def test_new_and_emptied_files_have_the_headers_of_patch(self) -> None:
         assert [row.text for row in unified([], ["a", "b"], diff([], ["a", "b"]))] == ["@@ -0,0 +1,2 @@", "a", "b"]
         assert [row.text for row in unified(["a"], [], diff(["a"], []))] == ["@@ -1 +0,0 @@", "a"]
 
     @given(some_lines, some_lines, st.integers(0, 3))
-    def test_rows_hold_every_change_once(self, old: list[str], new: list[str], context: int) -> None:
+    def test_rows_contain_every_change_once(self, old: list[str], new: list[str], context: int) -> None:
         hunks = diff(old, new)
         rows = list(unified(old, new, hunks, context))
         removed = [row.old_line for row in rows if row.kind == "removed"]
@@ -270,16 +270,16 @@ class TestMerge:
         theirs = [*base[:2], "their 2", *base[3:6], "their 6", *base[7:]]
         assert merge(base, ours, theirs) == Overlap(2, 3)
 
-    def test_changes_of_neighbouring_lines_overlap(self) -> None:
+    def test_changes_to_adjacent_lines_overlap(self) -> None:
         assert merge(["a", "b", "c", "d"], ["a", "B", "c", "d"], ["a", "b", "C", "d"]) == Overlap(1, 3)
 
-    def test_different_lines_put_in_at_the_same_place_overlap(self) -> None:
+    def test_different_lines_inserted_at_the_same_place_overlap(self) -> None:
         assert merge(["a", "b"], ["a", "ours", "b"], ["a", "theirs", "b"]) == Overlap(1, 1)
 
-    def test_a_line_put_in_where_the_other_side_removes_one_overlaps(self) -> None:
+    def test_a_line_inserted_next_to_a_removed_one_overlaps(self) -> None:
         assert merge(["a", "b", "c"], ["a", "c"], ["a", "b", "new", "c"]) == Overlap(1, 2)
 
-    def test_one_side_may_make_a_part_of_the_others_change_elsewhere(self) -> None:
+    def test_a_change_that_both_sides_made_does_not_overlap(self) -> None:
         base = ["a", "b", "c", "d", "e"]
         ours, theirs = ["A", "b", "c", "d", "E"], ["A", "b", "c", "d", "e"]
         assert merge(base, ours, theirs) == ours
@@ -299,7 +299,7 @@ BRACES = [CHANCE.choice("{}") for _ in range(100_000)]
 
 
 class TestFiveMegabytes:
-    """Bounds are ten times what a slow machine needs; they are there to catch a quadratic case (minutes)."""
+    """The time limits are ten times what a slow machine needs. They catch quadratic cases, which take minutes."""
 
     @pytest.mark.parametrize(
         ("old", "new"),
@@ -328,7 +328,7 @@ class TestFiveMegabytes:
         new[::100] = [f"changed {number}" for number in range(1000)]
         assert diff(LARGE, new) == tuple(Hunk(at, 1, at, 1) for at in range(0, 100_000, 100))
 
-    def test_lines_put_among_equal_ones_are_found(self) -> None:
+    def test_lines_inserted_among_equal_ones_are_found(self) -> None:
         new = [""] * 100_000
         new[50::1000] = [f"text {number}" for number in range(100)]
         assert diff([""] * 99_900, new) == tuple(

@@ -1,4 +1,4 @@
-"""Lines and formats: what is taken apart goes together again, byte for byte."""
+"""Texts are split into lines and a format, and joined again without any change."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ texts = st.lists(st.one_of(line_breaks, st.sampled_from("ab é😀"), odd_bytes,
 @example("a\r\nb\r")
 @example("a\r\r\n")
 @example("a\r\nb\nc\r\n")
-def test_join_gives_back_every_text_that_split_took_apart(text: str) -> None:
+def test_join_restores_every_text_that_was_split(text: str) -> None:
     lines, form = split(text)
     assert join(lines, form) == text
 
 
 @given(texts)
-def test_no_line_holds_a_line_end(text: str) -> None:
+def test_no_line_contains_a_line_end(text: str) -> None:
     lines, form = split(text)
     assert not any("\n" in line for line in lines)
     assert len(lines) == text.count("\n") + (0 if form.final_newline or not lines else 1)
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="\r\n\ufeff")), min_size=1), st.booleans(), st.booleans())
-def test_split_gives_back_the_lines_that_were_joined_with_crlf(
-    lines: list[str], bom: bool, final_newline: bool
-) -> None:
+def test_split_restores_lines_that_were_joined_with_crlf(lines: list[str], bom: bool, final_newline: bool) -> None:
     if len(lines) == 1 and not final_newline:
-        return  # without a line end there is nothing that shows which one it would be
+        return  # a text without a line end does not show which line end it uses
     form = Format("\r\n", bom, final_newline or not lines[-1])
     assert split(join(lines, form)) == (lines, form)
 
@@ -81,11 +79,11 @@ def test_utf16_length_is_the_number_of_utf16_code_units(text: str) -> None:
     ("text", "length"),
     [("", 0), ("tab\t", 4), ("é", 1), ("e\u0301", 2), ("😀", 2), ("👩‍🚀", 5), ("caf\udce9", 4)],
 )
-def test_utf16_length_of_what_people_write(text: str, length: int) -> None:
+def test_utf16_length_of_typical_texts(text: str, length: int) -> None:
     assert utf16_length(text) == length
 
 
-def test_format_changes_says_what_lines_cannot_show() -> None:
+def test_format_changes_describes_what_lines_cannot_show() -> None:
     plain = Format()
     other = Format("\r\n", bom=True, final_newline=False)
     assert format_changes(plain, plain) == []

@@ -1,4 +1,4 @@
-"""What ``make bench`` runs starts outside pytest, which adds folders to the path."""
+"""The parts of ``make bench`` also start outside pytest, which adds directories to ``sys.path``."""
 
 from __future__ import annotations
 

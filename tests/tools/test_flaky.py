@@ -1,4 +1,4 @@
-"""A test that always fails fails the run; one that fails once is listed; too many end the run at once."""
+"""A test that always fails makes the run fail, one that fails once is listed, and too many failures end the run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_whose_cleanup_fails_once(place):
 
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
-    """Pytest over the files that a test writes into its directory."""
+    """The command that runs pytest on the files that the test writes into its temporary directory."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     configuration = ["-c", str(tmp_path / "pytest.ini"), "--rootdir", str(tmp_path), "-p", "no:asyncio"]
     return [sys.executable, "-m", "pytest", *configuration, str(tmp_path)]

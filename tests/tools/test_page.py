@@ -1,4 +1,4 @@
-"""Building the page: with the Node.js of the machine, else with PyPI's; what is missing is said, with what to type."""
+"""Building the web UI with the machine's Node.js or the one from PyPI. Errors name what is missing and what to run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_program(folder: Path, name: str, script: str) -> None:
 
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with nothing but a page to build; the commands on PATH are those that a test puts into ``bin``."""
+    """A checkout with only a web UI to build; returns its ``web`` directory. ``PATH`` is a ``bin`` that tests fill."""
     web = tmp_path / "web"
     (web / "src").mkdir(parents=True)
     (web / "src" / "main.ts").write_text("one")
@@ -46,7 +46,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def node(sources: Path, tmp_path: Path) -> Path:
-    """A Node.js and an npm that only write what they are asked to do into the file ``asked``."""
+    """Creates a fake Node.js and npm; returns the file into which they write what they are asked to do."""
     asked = tmp_path / "asked"
     build = f'case "$1" in --version) echo v20.1.0; exit;; esac; echo "$1" >> {asked}; '
     a_program(tmp_path / "bin", "node", f'{build} /bin/mkdir -p "$2"; echo built > "$2/index.html"')
@@ -54,7 +54,7 @@ def node(sources: Path, tmp_path: Path) -> Path:
     return asked
 
 
-def test_it_is_built_once_until_a_source_changes(sources: Path, node: Path) -> None:
+def test_the_page_is_built_once_until_a_source_changes(sources: Path, node: Path) -> None:
     assert page.build()
     assert not page.build()
     assert node.read_text().split("\n") == ["npm ci", "build.mjs", ""]
@@ -100,7 +100,7 @@ def test_an_old_node_is_not_used(
 def test_the_server_starts_without_a_network(
     sources: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """There is neither Node.js nor a registry to fetch it from: what failed is said, and the server can show it."""
+    """Without Node.js and a registry to fetch it from, the error is printed and passed to the server, which shows it."""
     started: list[list[str]] = []
     monkeypatch.setattr(page, "NODE_PACKAGE", "no-such-package-of-drawbridge==0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -131,7 +131,7 @@ def test_a_registry_without_an_audit_is_said(sources: Path, node: Path, tmp_path
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with a wheel and an sdist."""
+    """The directory with a freshly built wheel and sdist."""
     programs.page()
     folder = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]

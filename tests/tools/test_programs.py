@@ -1,4 +1,4 @@
-"""Real programs are fetched once a machine; what is damaged or half there is fetched again, and a failure is said."""
+"""Real programs are fetched once for each machine. A damaged one is fetched again, and failures are reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bootstrap import SetupError, Unavailable
 
 
 class Fetched:
-    """A program that is installed as often as ``failures`` allows."""
+    """A fake program whose first ``failures`` installations fail."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
@@ -73,7 +73,7 @@ def test_a_damaged_program_is_fetched_again(damage: str) -> None:
     assert install.installs == 2
 
 
-def test_what_python_compiles_for_itself_is_no_damage() -> None:
+def test_bytecode_from_python_is_not_damage() -> None:
     install = Fetched()
     wanted = program(install)
     programs.fetch(wanted)
@@ -102,7 +102,7 @@ def test_without_a_network_the_program_and_the_tries_are_named() -> None:
     with pytest.raises(Unavailable, match=r"^Can't fetch tool 1\.2, tried 3 times: npm exited with code 1; .* network"):
         programs.fetch(wanted)
     assert not wanted.directory.exists()
-    assert Unavailable.code not in (0, 1, 2), "a failed test's, and make's, are others"
+    assert Unavailable.code not in (0, 1, 2), "failed tests and make have other exit codes"
 
 
 def test_an_interrupted_fetch_leaves_nothing() -> None:

@@ -1,4 +1,4 @@
-"""A proof names the programs that use the processors beside it, and waits for them to end."""
+"""Before a proof, other programs that use the processors are named, and the proof waits for them to end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not quiet.PROC.exists(), reason="there is no /pr
 
 @pytest.fixture(autouse=True)
 def any_use_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The busy process of a test shares the processors with other tests."""
+    """Makes the slightest use of a processor count, since the busy process of a test shares them with other tests."""
     monkeypatch.setattr(quiet, "BUSY", 0.01)
 
 
@@ -40,7 +40,7 @@ def test_a_program_that_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch, caps
 
         monkeypatch.setattr(quiet, "others", others)
         assert quiet.wait(sample=1.0) == []
-    assert capsys.readouterr().err.count(str(process.pid)) == 1, "said once"
+    assert capsys.readouterr().err.count(str(process.pid)) == 1, "reported once"
 
 
 def test_neither_this_process_nor_those_above_it_count() -> None:

@@ -1,4 +1,4 @@
-"""Setting up a checkout: what is installed is written down, and a machine that lacks something says what."""
+"""Setting up a checkout: it records what is installed, and an error names what is missing on the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def locked(kind: str) -> dict[str, str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout of which only the files that the set-up reads are there; nothing is installed."""
+    """A checkout with only the files that the setup reads, and nothing installed."""
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
     monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(bootstrap, "PYTHON", tmp_path / ".venv" / "bin" / "python")
@@ -39,7 +39,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ran(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that the set-up runs, as texts. None really runs; the one that makes the environment leaves its signs."""
+    """The commands that the setup would run, as text. None is run, but a fake environment is created by the one for it."""
     commands: list[str] = []
 
     def run(command: list[str]) -> None:
@@ -79,7 +79,7 @@ def test_a_second_set_up_does_nothing(ran: list[str]) -> None:
     assert len(ran) == 3
     bootstrap.ensure("dev")
     bootstrap.ensure("runtime")
-    assert len(ran) == 3, "what the tests need holds what the program needs"
+    assert len(ran) == 3, "the tests' packages include the program's"
 
 
 def test_the_packages_of_the_tests_come_when_they_are_needed(ran: list[str]) -> None:
@@ -135,7 +135,7 @@ def test_a_failed_command_is_named(checkout: Path) -> None:
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of what a wheel holds."""
+    """The names of all files in a freshly built wheel."""
     programs.page()
     directory = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
@@ -174,7 +174,7 @@ OLD_PYTHONS = [name for name in ("python2.7", "python3.6", "python3.8") if shuti
 
 @pytest.mark.parametrize("name", OLD_PYTHONS)
 def test_an_old_python_reports_what_is_missing(name: str, tmp_path: Path) -> None:
-    """Where one that really runs is on PATH."""
+    """Runs only where such a Python is on ``PATH`` and starts."""
     python = shutil.which(name) or ""
     found = subprocess.run(
         [python, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=False
@@ -195,7 +195,7 @@ def test_an_old_python_reports_what_is_missing(name: str, tmp_path: Path) -> Non
 
 
 def test_the_entry_runs_on_the_oldest_pythons() -> None:
-    """What Python 2.7 and 3.6 would stumble over: annotations, f-strings, and imports of what they do not have."""
+    """It must not use what Python 2.7 and 3.6 lack: annotations, f-strings and newer modules."""
     tree = ast.parse((bootstrap.ROOT / "tools" / "dev.py").read_text(), feature_version=(3, 4))
     new = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Starred)
     assert [node for node in ast.walk(tree) if isinstance(node, new)] == []

@@ -1,16 +1,21 @@
-"""What the verbs of a developer start."""
+"""What the verbs of ``tools/dev.py`` start."""
 
 from __future__ import annotations
+
+import subprocess
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 import bootstrap
+import checks
 import verbs
+from tests import programs
 
 
 def test_make_slow_tries_more_of_any_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs the tests of Hypothesis again, with more examples than ``make test`` has time for."""
+    """It runs the Hypothesis tests with more examples than ``make test`` has time for."""
     started: list[list[str]] = []
     monkeypatch.setattr(verbs, "replace_process", started.append)
     monkeypatch.setattr(verbs, "try_page", lambda: None)
@@ -21,3 +26,15 @@ def test_make_slow_tries_more_of_any_input(monkeypatch: pytest.MonkeyPatch) -> N
     [profile] = [word.partition("=")[2] for word in command if word.startswith("--hypothesis-profile=")]
     fewer = [hypothesis.settings.get_profile(name).max_examples for name in ("here", "ci")]
     assert hypothesis.settings.get_profile(profile).max_examples > max(fewer)
+
+
+@pytest.mark.skipif(not (bootstrap.ROOT / ".git").exists(), reason="needs the clone's list of files")
+def test_every_script_in_javascript_or_typescript_is_checked() -> None:
+    patterns = [f"*.{suffix}" for suffix in ("js", "mjs", "cjs", "ts", "tsx")]
+    listed = subprocess.check_output([programs.git(), "ls-files", "-z", *patterns], cwd=bootstrap.ROOT, text=True)
+    files = listed.removesuffix("\0").split("\0")
+    unchecked = [file for file in files if not any(Path(file).is_relative_to(part) for part in checks.JAVASCRIPT)]
+    assert len(files) > 100
+    assert unchecked == ["tools/checkers/lua.mjs"], (
+        "Biome would take the directory of its configuration for another project"
+    )

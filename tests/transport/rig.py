@@ -12,6 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
+from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Gate, Head, Refusal
 from drawbridge.transport.http_server import DEFAULT_OPTIONS, Exchange, HttpServer, ServerOptions, WebSocket
 from tests.protocols.bytes_of import request
@@ -20,8 +21,16 @@ from tests.waiting import PATIENCE
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
+def one_network(address: str) -> str:
+    """Replaces ``core.addresses.place``: all addresses 127.1.* count as one, like the addresses of one IPv6 network.
+
+    Tests can't use a real network, because the machine may have only one IPv6 address.
+    """
+    return "2001:db8::/64" if address.startswith("127.1.") else place(address)
+
+
 class Echo:
-    """A peer that echoes what it receives, and records it."""
+    """A peer that records each message that it receives and echoes it."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self.websocket = websocket
@@ -30,7 +39,7 @@ class Echo:
         self.drains = 0
 
     def received(self, text: str) -> None:
-        assert self.ends == [], "nothing comes after the end"
+        assert self.ends == [], "a message after the end"
         self.heard.append(text)
         self.websocket.send(text.encode())
 
@@ -80,7 +89,7 @@ class Client:
         self.writer.write(data)
 
     async def rest(self) -> bytes:
-        """All further bytes until the server ends the connection, in whatever way."""
+        """Returns all further bytes until the server closes or resets the connection."""
         received = bytearray()
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
@@ -96,7 +105,7 @@ class Client:
             return await self.reader.readuntil(b"\r\n\r\n")
 
     async def receive(self) -> Frame:
-        """The next frame."""
+        """Waits for the next frame and returns it."""
         while not self._frames.events:
             async with asyncio.timeout(PATIENCE):
                 piece = await self.reader.read(65_536)
@@ -117,7 +126,7 @@ class Client:
         return int.from_bytes(frame.data[:2], "big")
 
     def cut(self) -> None:
-        """Abort the connection, without a close frame."""
+        """Aborts the connection without a close frame."""
         transport = self.writer.transport
         transport.abort()
 
@@ -134,7 +143,7 @@ class ServerRig:
         self._clients: list[Client] = []
 
     async def client(self, source: str = "127.0.0.1") -> Client:
-        """``source``: the address that it comes from."""
+        """Opens a connection. ``source``: its local address."""
         opened = await asyncio.open_connection("127.0.0.1", self.port, limit=2**20, local_addr=(source, 0))
         client = Client(*opened)
         self._clients.append(client)

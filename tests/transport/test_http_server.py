@@ -1,4 +1,4 @@
-"""The door on real sockets: who is let in, in what time, at what cost, and that nobody harms another."""
+"""The HTTP server on real sockets: access, time limits, bounded memory, and connections that do not harm each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drawbridge.protocols.http import HEAD_LIMIT
 from drawbridge.transport import http_server as door_module
 from drawbridge.transport.http_server import HIGH_WATER, ServerOptions
 from tests.protocols.bytes_of import close, frame, giant_frame_head, more, ping, request, text
-from tests.transport.rig import TOKEN, Client, ServerRig, handshake, plain
+from tests.transport.rig import TOKEN, Client, ServerRig, handshake, one_network, plain
 from tests.waiting import PATIENCE, until
 
 
@@ -32,7 +32,7 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(door_module, name, 0.1)
 
 
-# who is let in
+# access
 
 
 async def test_a_real_client_talks_and_leaves(rig: ServerRig) -> None:
@@ -43,7 +43,7 @@ async def test_a_real_client_talks_and_leaves(rig: ServerRig) -> None:
     await until(lambda: not rig.server.connections)
 
 
-async def test_a_handshake_in_single_bytes_is_one(rig: ServerRig) -> None:
+async def test_a_handshake_may_arrive_byte_by_byte(rig: ServerRig) -> None:
     client = await rig.client()
     for byte in handshake():
         client.send(bytes([byte]))
@@ -90,10 +90,10 @@ async def test_a_subprotocol_is_confirmed_only_when_it_was_offered(
         ({"Sec-WebSocket-Key": "bad"}, 400),
     ],
 )
-async def test_who_may_not_enter_is_told_why_and_nothing_is_opened(
+async def test_a_refused_client_gets_the_reason_and_no_connection(
     rig: ServerRig, headers: dict[str, Any], status: int
 ) -> None:
-    """The gate before the protocol, and a web page before a wrong name before a wrong token."""
+    """Access is checked before the protocol, and within it the origin before the host before the token."""
     client = await rig.raw(request({"x-token": TOKEN, **headers}, body=text("ignored")))
     assert await client.status() == status
     assert rig.app.peers == []
@@ -107,7 +107,7 @@ async def test_a_strangers_body_is_never_read(rig: ServerRig, body: bytes) -> No
     assert rig.app.exchanges == []
 
 
-async def test_what_is_sent_right_behind_the_handshake_is_heard(rig: ServerRig) -> None:
+async def test_messages_right_after_the_handshake_are_received(rig: ServerRig) -> None:
     client = await rig.raw(handshake() + text("one") + text("two"))
     await client.head()
     assert [await client.hear_text(), await client.hear_text()] == ["one", "two"]
@@ -129,7 +129,7 @@ async def test_who_does_not_finish_its_head_is_cut_off(rig: ServerRig, sent: byt
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_dripping_bytes_buys_no_time(rig: ServerRig) -> None:
+async def test_sending_single_bytes_does_not_extend_the_time_limit(rig: ServerRig) -> None:
     client = await rig.client()
     with contextlib.suppress(ConnectionError):
         for byte in handshake():
@@ -148,7 +148,7 @@ async def test_an_open_websocket_is_not_timed(rig: ServerRig) -> None:
     assert await client.hear_text() == "still there"
 
 
-# how many
+# limits on connections
 
 
 async def test_strangers_never_keep_others_out(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,8 +165,8 @@ async def test_strangers_never_keep_others_out(rig: ServerRig, monkeypatch: pyte
     assert len(rig.server.connections) <= 4
 
 
-async def test_a_first_request_has_its_time_whoever_else_comes(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client with a slow connection, beside many that open connections all the time."""
+async def test_a_slow_first_request_is_served_despite_a_crowd(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients with slow connections are served although another address keeps opening new connections."""
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=4)
     slow = [await rig.raw(handshake()[:-1], source=f"127.0.0.{2 + at}") for at in range(4)]
@@ -191,7 +191,19 @@ async def test_a_crowd_of_new_connections_at_one_address_keeps_nobody_out(
     assert (await other.head()).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_who_was_answered_and_lingers_gives_way_too(rig: ServerRig) -> None:
+async def test_the_addresses_of_one_network_count_as_one(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "place", one_network)
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
+    monkeypatch.setattr(door_module, "GRACE_PLACES", 2)
+    rig.server.options = ServerOptions(connections=4)
+    for number in range(1, 5):
+        await rig.raw(b"GET / HT", source=f"127.1.0.{number}")
+    await until(lambda: len(rig.server.connections) == 4)
+    other = await rig.raw(handshake(), source="127.0.0.2")
+    assert (await other.head()).startswith(b"HTTP/1.1 101 ")
+
+
+async def test_an_idle_connection_makes_room_too(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=3)
     busy = await rig.raw(plain("/later"))
     await until(lambda: rig.app.exchanges)
@@ -203,7 +215,7 @@ async def test_who_was_answered_and_lingers_gives_way_too(rig: ServerRig) -> Non
     assert (await busy.head()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_when_all_places_are_taken_by_friends_the_next_one_has_to_wait(rig: ServerRig) -> None:
+async def test_when_all_connections_are_in_use_a_new_one_is_refused(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=2)
     friends = [await rig.websocket() for _ in range(2)]
     refused = await rig.raw(handshake())
@@ -237,7 +249,7 @@ async def test_strangers_give_way_before_a_half_sent_body(rig: ServerRig) -> Non
     assert (await uploading.head()).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_a_crowd_at_one_address_cuts_off_its_own(rig: ServerRig) -> None:
+async def test_a_crowd_at_one_address_only_displaces_itself(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=4)
     first = await rig.raw(handshake()[:-1], source="127.0.0.2")
     for _ in range(20):
@@ -246,8 +258,28 @@ async def test_a_crowd_at_one_address_cuts_off_its_own(rig: ServerRig) -> None:
     assert (await first.head()).startswith(b"HTTP/1.1 101 ")
 
 
+async def are_open(rig: ServerRig, number: int) -> None:
+    await until(lambda: len(rig.server.connections) == number)
+
+
+async def test_the_oldest_of_the_largest_crowd_is_cut_off(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest connection of all stays, even when every connection has used up its first second."""
+    monkeypatch.setattr(door_module, "GRACE_SECONDS", 0.0)
+    rig.server.options = ServerOptions(connections=4)
+    opened = []
+    for number, source in enumerate(["127.0.0.2", *["127.0.0.3"] * 3], 1):
+        opened.append(await rig.raw(handshake()[:-1], source=source))
+        await are_open(rig, number)
+    alone, *crowd = opened
+    await rig.raw(handshake()[:-1], source="127.0.0.4")
+    assert await crowd[0].rest() == b""
+    for one in (alone, *crowd[1:]):
+        one.send(handshake()[-1:])
+        assert (await one.head()).startswith(b"HTTP/1.1 101 ")
+
+
 async def test_a_connection_that_does_not_end_gives_way(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refused request, whose peer does not close its half; a WebSocket, whose peer does not answer the close."""
+    """Here, the peers of two WebSockets do not answer the close frame. A new connection takes the place of one."""
     monkeypatch.setattr(door_module, "CLOSING_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=2)
     closing = [await rig.websocket(), await rig.websocket()]
@@ -268,7 +300,7 @@ async def test_few_may_wait_although_many_are_let_in(rig: ServerRig, monkeypatch
     assert await friends[0].hear_text() == "hello"
 
 
-async def test_clients_that_come_in_one_moment_are_not_a_crowd(rig: ServerRig) -> None:
+async def test_clients_that_connect_at_once_are_all_served(rig: ServerRig) -> None:
     rig.server.options = ServerOptions(connections=100, waiting=4)
     clients = await asyncio.gather(*(rig.raw(handshake()) for _ in range(60)))
     for client in clients:
@@ -283,7 +315,7 @@ async def test_clients_that_come_in_one_moment_are_not_a_crowd(rig: ServerRig) -
     "field", ["Content-Length: 10", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"]
 )
 async def test_a_body_of_get_or_head_is_refused_unread(rig: ServerRig, method: str, field: str) -> None:
-    """Before any of it has come, also with the token: nothing here reads one."""
+    """The refusal comes before the body, even with the token, because no handler reads such a body."""
     client = await rig.raw(
         f"{method} /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{field}\r\n\r\n".encode()
     )
@@ -298,7 +330,7 @@ async def test_a_get_that_announces_an_empty_body_is_served(rig: ServerRig) -> N
 
 @pytest.mark.parametrize("order", [1, -1])
 async def test_two_lengths_of_one_request_are_refused(rig: ServerRig, order: int) -> None:
-    """One server behind another could take the rest of the body for a request."""
+    """A server behind a proxy could take the rest of the body for another request."""
     fields = "\r\n".join(["Content-Length: 5", "Transfer-Encoding: chunked"][::order])
     head = f"POST /echo HTTP/1.1\r\nHost: localhost\r\nx-token: {TOKEN}\r\n{fields}\r\n\r\n"
     client = await rig.raw(head.encode() + b"0\r\n\r\nGET /")
@@ -325,8 +357,8 @@ async def test_a_message_in_fragments_with_pings_between_is_one(rig: ServerRig) 
     assert await client.hear_text() == "grün"
 
 
-async def test_a_large_message_goes_there_and_back(rig: ServerRig) -> None:
-    """Its limit of 64 MB is held to in tests/protocols/test_http.py, where it costs less."""
+async def test_a_large_message_is_received_and_echoed(rig: ServerRig) -> None:
+    """The limit of 64 MB is tested in tests/protocols/test_http.py, where that is faster."""
     message = "x" * (8 * 1024 * 1024)
     async with rig.dial() as client:
         await client.send([message[:1_000_000], message[1_000_000:]])
@@ -380,7 +412,7 @@ async def test_a_lifted_limit_no_longer_applies(rig: ServerRig) -> None:
 
 
 async def flood(client: Client, data: bytes, *, limit: int) -> int:
-    """Send until the server takes no more; how many bytes it has taken (up to the limit)."""
+    """Sends ``data`` until the server stops reading or ``limit`` bytes are sent. Returns the number of bytes sent."""
     sent = 0
     client.writer.transport.set_write_buffer_limits(0)
     while sent < limit:
@@ -393,12 +425,12 @@ async def flood(client: Client, data: bytes, *, limit: int) -> int:
     return sent
 
 
-async def test_who_does_not_read_is_not_read_from_and_slows_nobody(rig: ServerRig) -> None:
+async def test_a_client_that_does_not_read_slows_no_other(rig: ServerRig) -> None:
     quick = await rig.websocket()
     slow = await rig.websocket()
     slow.reader._transport.pause_reading()  # type: ignore[attr-defined]
     sent = await flood(slow, text("x" * 60_000), limit=200_000_000)
-    assert sent < 50_000_000, "the server takes what it can't answer"
+    assert sent < 50_000_000, "the server keeps reading although its answers are not read"
     [connection] = [each for each in rig.server.connections if each.congested]
     assert connection._transport is not None
     assert connection._transport.get_write_buffer_size() < HIGH_WATER + 1_000_000
@@ -417,7 +449,7 @@ async def test_who_does_not_read_is_not_read_from_and_slows_nobody(rig: ServerRi
     assert peer.heard.count("x" * 60_000) == len(peer.heard) >= sent // 60_100
 
 
-async def test_pings_that_nobody_reads_the_answers_of_cost_bounded_memory(rig: ServerRig) -> None:
+async def test_unread_answers_to_pings_use_bounded_memory(rig: ServerRig) -> None:
     client = await rig.websocket()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     assert await flood(client, ping(b"x" * 125) * 500, limit=100_000_000) < 50_000_000
@@ -429,7 +461,7 @@ async def test_pings_that_nobody_reads_the_answers_of_cost_bounded_memory(rig: S
 # the end
 
 
-async def test_a_client_that_is_cut_off_is_told_once(rig: ServerRig) -> None:
+async def test_a_lost_client_is_reported_once(rig: ServerRig) -> None:
     client = await rig.websocket()
     client.send(text("half")[:-2])
     await client.writer.drain()
@@ -470,7 +502,7 @@ async def test_a_client_that_closes_and_stays_is_cut_off(rig: ServerRig) -> None
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_a_client_that_neither_reads_nor_goes_is_cut_off(rig: ServerRig) -> None:
+async def test_a_client_that_neither_reads_nor_disconnects_is_cut_off(rig: ServerRig) -> None:
     client = await rig.websocket()
     client.reader._transport.pause_reading()  # type: ignore[attr-defined]
     await flood(client, text("x" * 60_000), limit=200_000_000)
@@ -479,7 +511,7 @@ async def test_a_client_that_neither_reads_nor_goes_is_cut_off(rig: ServerRig) -
     assert rig.app.peers[0].ends == [1000]
 
 
-async def test_when_the_door_closes_all_are_told_and_nobody_is_left() -> None:
+async def test_closing_the_server_ends_all_connections() -> None:
     rig = ServerRig()
     async with rig.server:
         clients = [await rig.websocket() for _ in range(3)]
@@ -496,7 +528,7 @@ async def test_when_the_door_closes_all_are_told_and_nobody_is_left() -> None:
 
 
 @pytest.mark.usefixtures("short_times")
-async def test_a_door_waits_for_nobody_forever_and_tells_every_peer_before_it_is_closed() -> None:
+async def test_closing_the_server_does_not_wait_forever_for_a_client() -> None:
     rig = ServerRig()
     async with rig.server:
         silent = await rig.websocket()
@@ -546,7 +578,7 @@ async def test_thousands_of_requests_behind_each_other_are_answered_in_order(rig
         assert await client.reader.readexactly(4) == b"%04d" % number
 
 
-async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(rig: ServerRig) -> None:
+async def test_a_stream_is_sent_in_pieces_and_its_end_is_reported(rig: ServerRig) -> None:
     ended: list[int] = []
     client = await rig.raw(plain("/stream"))
     await until(lambda: rig.app.exchanges)
@@ -562,7 +594,7 @@ async def test_a_stream_is_sent_as_it_comes_and_its_end_is_told(rig: ServerRig) 
     assert ended == [1]
 
 
-async def test_an_answer_for_a_client_that_went_goes_nowhere(rig: ServerRig) -> None:
+async def test_an_answer_for_a_lost_client_is_dropped(rig: ServerRig) -> None:
     client = await rig.raw(plain("/later"))
     await until(lambda: rig.app.exchanges)
     client.cut()
@@ -575,7 +607,7 @@ async def test_an_answer_for_a_client_that_went_goes_nowhere(rig: ServerRig) -> 
 
 @pytest.mark.usefixtures("short_times")
 @pytest.mark.parametrize("sent", [plain("/echo", b"12345")[:-1], plain("/echo", b"done")], ids=["body", "idle"])
-async def test_plain_connections_are_timed_too(rig: ServerRig, sent: bytes) -> None:
+async def test_plain_connections_have_time_limits_too(rig: ServerRig, sent: bytes) -> None:
     client = await rig.raw(sent)
     await client.rest()
     await until(lambda: not rig.server.connections)
@@ -592,8 +624,8 @@ async def test_a_last_answer_that_nobody_reads_is_not_kept_forever(
     await until(lambda: not rig.server.connections)
 
 
-async def test_a_tour_of_many_short_visits_leaves_nothing(rig: ServerRig) -> None:
-    """Files, tasks and threads that stay are found by the test's own rig-keeping."""
+async def test_many_short_connections_leave_nothing_behind(rig: ServerRig) -> None:
+    """tests/conftest.py checks that no file, task or thread is left."""
     visits: list[Callable[[], Any]] = [
         lambda: rig.raw(b""),
         lambda: rig.raw(b"nonsense\r\n\r\n"),

@@ -1,4 +1,4 @@
-"""What a job can want of its door beyond what the bridge wants: pings, other limits, small buffers, shared bytes."""
+"""Options of the HTTP server that the bridge does not use: pings, other limits, small buffers, shared frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.transport.rig import Client, ServerRig, handshake
 from tests.waiting import until
 
 PING = 0.05
-"""Seconds."""
+"""The interval between pings, in seconds."""
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +53,7 @@ async def test_who_answers_pings_stays_and_who_does_not_is_cut(caplog: pytest.Lo
         assert "no longer answers" in caplog.text
 
 
-async def test_whatever_a_peer_says_counts_as_life() -> None:
+async def test_any_message_counts_as_an_answer_to_a_ping() -> None:
     async with serving(ServerOptions(ping_seconds=PING)) as rig:
         client = await rig.websocket()
         for _ in range(6):
@@ -63,7 +63,7 @@ async def test_whatever_a_peer_says_counts_as_life() -> None:
         assert rig.app.peers[0].ends == []
 
 
-async def test_who_takes_what_waits_for_it_is_alive_however_slowly() -> None:
+async def test_a_slow_reader_is_not_cut_off() -> None:
     async with serving(ServerOptions(ping_seconds=3_600)) as rig:
         client = await rig.websocket()
         for _ in range(40):
@@ -76,7 +76,7 @@ async def test_who_takes_what_waits_for_it_is_alive_however_slowly() -> None:
             while unsent(connection) >= before:
                 assert await client.reader.read(1_000_000)
         connection.ping_or_cut()
-        connection.ping_or_cut()  # nothing has left since
+        connection.ping_or_cut()  # no byte was sent since the last check
         await until(lambda: rig.app.peers[0].ends == [1006])
 
 
@@ -108,7 +108,7 @@ async def test_a_message_over_the_limit_ends_with_1009_however_it_is_cut() -> No
 
 
 @pytest.mark.parametrize("fin", [True, False])
-async def test_a_binary_message_ends_with_1003_and_what_follows_is_not_heard(fin: bool) -> None:
+async def test_a_binary_message_ends_the_connection_with_1003(fin: bool) -> None:
     async with serving(ServerOptions(binary_as_text=False)) as rig:
         client = await rig.websocket()
         client.send(text("before"))
@@ -121,7 +121,7 @@ async def test_a_binary_message_ends_with_1003_and_what_follows_is_not_heard(fin
         assert rig.app.peers[0].ends == [1003]
 
 
-async def test_as_many_connections_as_wanted() -> None:
+async def test_the_number_of_connections_is_an_option() -> None:
     async with serving(ServerOptions(connections=100)) as rig:
         clients = [await rig.websocket() for _ in range(100)]
         refused = await rig.raw(handshake())
@@ -130,7 +130,7 @@ async def test_as_many_connections_as_wanted() -> None:
         assert await clients[0].hear_text() == "hello"
 
 
-async def test_the_farewell_is_the_jobs_own() -> None:
+async def test_the_reason_in_the_close_frame_is_an_option() -> None:
     rig = ServerRig(ServerOptions(farewell="see you"))
     async with rig.server:
         client = await rig.websocket()
@@ -147,7 +147,7 @@ async def test_the_farewell_is_the_jobs_own() -> None:
 # writing and reading
 
 
-async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -> None:
+async def test_shared_frames_arrive_and_are_dropped_after_the_end() -> None:
     async with serving(ServerOptions()) as rig:
         client = await rig.websocket()
         websocket = rig.app.peers[0].websocket
@@ -161,7 +161,7 @@ async def test_shared_frames_arrive_as_messages_and_go_nowhere_after_the_end() -
         websocket.send_framed(framed(b"later still"))
 
 
-async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:
+async def test_reading_from_a_client_can_be_paused() -> None:
     async with serving(ServerOptions()) as rig:
         client = await rig.websocket()
         peer = rig.app.peers[0]
@@ -179,7 +179,7 @@ async def test_who_is_not_to_be_read_from_is_not_until_it_is_again() -> None:
         peer.websocket.hold_reading(False)
 
 
-async def test_who_is_congested_early_is_still_read_from_until_much_more_waits() -> None:
+async def test_a_congested_client_is_read_until_the_high_water_mark() -> None:
     async with serving(ServerOptions(congested_bytes=10_000, kernel_bytes=10_000)) as rig:
         client = await rig.websocket()
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The socket of a server's own programs is the user's alone."""
+"""The socket for a server's own programs is accessible only to the user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawbridge.transport import private_socket
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Short: a socket's path has room for about a hundred bytes."""
+    """Returns the socket directory, in a short path: a socket's path is limited to about 100 bytes."""
     short = Path(os.environ["TMPDIR"]) / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(short))
     return short / "drawbridge" / "serve"
@@ -33,7 +33,7 @@ def test_socket_and_directory_are_for_the_user_alone(place: Path, umask: int) ->
     assert private_socket.addresses() == []
 
 
-def test_nothing_is_looked_for_where_others_may_write(place: Path) -> None:
+def test_a_directory_that_others_can_write_to_is_ignored(place: Path) -> None:
     with private_socket.listening():
         assert len(private_socket.addresses()) == 1
         place.chmod(0o770)

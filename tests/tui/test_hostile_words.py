@@ -31,9 +31,9 @@ SHAPES: list[tuple[Kind, dict[str, Any]]] = [
     ("text", {"text": f"# {EVIL}\n\n- {EVIL}\n\n> {EVIL}\n\n```{EVIL}\n{EVIL}\n```\n\n[{EVIL}](http://{EVIL})\n\n`{EVIL}`"}),
     ("text", {"text": f"|{EVIL}|b|\n|-|-|\n|{EVIL}|![{EVIL}](x)|"}),
     ("aside", {"text": EVIL}),
-    ("tool", {"name": EVIL, "input": {"command": EVIL, EVIL: EVIL}, "result": Result(EVIL, True, None)}),
+    ("tool", {"name": EVIL, "input": {"command": EVIL, EVIL: EVIL}, "result": Result(EVIL, True, None, False)}),
     ("tool", {"name": "Bash", "input": {"command": EVIL}, "result": None}),
-    ("tool", {"name": "Write", "input": {"file_path": EVIL, "content": EVIL}, "result": Result(EVIL, False, None)}),
+    ("tool", {"name": "Write", "input": {"file_path": EVIL, "content": EVIL}, "result": Result(EVIL, False, None, False)}),
     ("tool", {"name": "Edit", "input": {"old_string": EVIL, "new_string": f"{EVIL}\n\t{EVIL}"}, "result": None}),
     ("question", {"request": {"tool_name": EVIL, "input": EVIL}, "answer": {"by": EVIL, "message": EVIL}}),
     ("question", {"request": {"tool_name": EVIL, "input": {}}, "answer": {"reason": EVIL}}),
@@ -146,7 +146,7 @@ def test_any_text_is_drawn_harmlessly(text: str, width: int) -> None:
         *painter.code(text, "sh", width),
         *painter.diff({"path": "/x/a.py", "old_text": text[::-1], "new_text": text}, width),
     ]
-    result = Result(text, False, None)
+    result = Result(text, False, None, False)
     shapes: list[tuple[Kind, dict[str, Any]]] = [
         ("prompt", {"text": text, "by": text}),
         ("tool", {"name": "Write", "input": {"file_path": text, "content": text}, "result": result}),

@@ -217,7 +217,7 @@ def shows(app: App[None], words: str) -> bool:
 
 class Watched(ReviewView):
     looked_at: int | None = None
-    """The position whose lines were recorded last: a page that is scrolled away at once was not drawn."""
+    """The position at which lines were last recorded. A page that is scrolled past immediately is never drawn."""
 
     def look(self) -> None:
         super().look()

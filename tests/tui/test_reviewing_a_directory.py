@@ -27,7 +27,7 @@ from .test_reviewing import LINES, decides, hunks, make_repository, poem, runs
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a person with a server and a repository of their own."""
+    """The home directory of a user, with a repository in ``blog`` and with settings for a server."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # where no server of somebody else answers
@@ -69,7 +69,8 @@ async def in_a_terminal(act: Callable[[Pane], None], directory: Path, *arguments
 
 
 def asks(pane: Pane) -> None:
-    """A key counts once the review has been there for a moment; one that comes too early begins that moment again."""
+    """Presses ``X`` until the question appears: the review ignores keys at first, and a key that is pressed too early
+    may extend that time."""
     pressed: float | None = None
 
     def is_asked() -> bool | None:
@@ -147,7 +148,7 @@ async def test_only_a_review_with_changes_is_opened(home: Path, blog: Path) -> N
 
 
 @pytest.mark.thorough
-async def test_why_a_review_can_not_be_shown_is_said(home: Path, blog: Path) -> None:
+async def test_the_reason_why_no_review_is_shown_is_printed(home: Path, blog: Path) -> None:
     async with serving(home / "data", "--no-tls") as server:
         await work(server, blog)
     (home / "elsewhere").mkdir()

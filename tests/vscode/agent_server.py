@@ -1,4 +1,4 @@
-"""A real ``drawbridge serve`` on the machine of the windows, and runs of an agent in a terminal, by what its hooks report."""
+"""Starts a real ``drawbridge serve`` and simulates runs of an agent in a terminal, by sending what its hooks report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .rig import Lines, VSCode
 
 
 class AgentServer:
-    """``data``: its directory, from which the next one restores what was to be reviewed."""
+    """The agent server. ``data`` is its data directory, from which the next server restores open reviews."""
 
     def __init__(self, vscode: VSCode, data: Path) -> None:
         self._environment = os.environ | {"HOME": str(vscode.home), "XDG_STATE_HOME": str(vscode.directory / "state")}
@@ -52,7 +52,7 @@ class AgentServer:
         return Lines(address)
 
     def run(self, directory: Path, work: Callable[[], object]) -> None:
-        """A run in which the agent does this in the directory."""
+        """Simulate a run in ``directory`` in which the agent does ``work``."""
         known = {"session_id": str(uuid.uuid4()), "cwd": str(directory), "transcript_path": "/nowhere.jsonl"}
         known |= {"permission_mode": "default", "prompt_id": str(uuid.uuid4())}
         self._reports(known, "UserPromptSubmit", prompt="Go")
@@ -65,13 +65,13 @@ class AgentServer:
         with self.connects() as lines:
             lines.send(json.dumps({"type": "hook", "pid": os.getpid(), "payload": payload}).encode() + b"\n")
             try:
-                while True:  # before a tool, it waits for the checkpoint
+                while True:  # before a tool, the server disconnects only after the checkpoint
                     lines.receive()
             except EOFError:
                 pass
 
     def decides_elsewhere(self, directory: Path, **decision: Any) -> None:
-        """Somebody decides on all changes in this directory, in another editor."""
+        """Decide on all changes in this directory, as another editor."""
         with self.connects() as lines:
             lines.ask(type="bridge", editor="Neovim", folders=[], reviews=True)
             found = self._asks(lines, type="review_get", folder=str(directory))
@@ -79,7 +79,7 @@ class AgentServer:
             self._asks(lines, type="review_decide", **about, **decision)
 
     def _asks(self, lines: Lines, **message: Any) -> dict[str, Any]:
-        """The answer, whatever else the server sends before it."""
+        """Send a request and return its answer, skipping other messages from the server."""
         answer: dict[str, Any] = lines.ask(id="1", **message)
         while answer["type"] != "review":
             answer = lines.receive()

@@ -1,4 +1,4 @@
-"""One VS Code for all tests of a process, and a workstation in its main window for each test."""
+"""One VS Code for all tests of a process, and for each test a workstation in its main window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def vscode() -> Iterator[VSCode]:
 
 @pytest.fixture(scope="session")
 def main_window(vscode: VSCode) -> Window:
-    """Shows two folders, ``one`` and ``two``."""
+    """The window that all tests share. It shows two folders, ``one`` and ``two``."""
     folders = [vscode.directory / "one", vscode.directory / "two"]
     for folder in folders:
         folder.mkdir()

@@ -1,8 +1,8 @@
-"""A real VS Code (code-server), the extension installed as people install it, and windows of it in a headless browser.
+"""A real VS Code (code-server) with the extension installed as users install it, and its windows in a headless browser.
 
-Starting takes seconds, so one serves all tests of a process; each test has files of its own in the folders that its
-windows show. A person's hands are the browser's keyboard; what a window contains is read through ``probe``, an
-extension that only this rig installs.
+It takes seconds to start, so all tests of a process share one, and each test has its own files in the folders of the
+window. Keys are typed through the browser. The state of a window is read through ``probe``, an extension that only this
+rig installs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SETTINGS = {
 
 
 def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATIENCE) -> T:
-    """What ``look`` finds, as soon as that is truthy."""
+    """Call ``look`` until it returns something truthy, and return that. ``timeout`` is in seconds."""
     end = time.monotonic() + timeout
     while not (found := look()):
         assert time.monotonic() < end, f"{what} did not come within {timeout:g} s"
@@ -59,7 +59,7 @@ def wait_until(look: Callable[[], T | None], what: str, *, timeout: float = PATI
 
 
 class Lines:
-    """JSON objects, one a line, over a Unix socket: what the extension and the probe use."""
+    """A connection over a Unix socket with one JSON object on each line, as the extension and the probe use it."""
 
     def __init__(self, address: Path, *, timeout: float = PATIENCE) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -75,7 +75,7 @@ class Lines:
         self.socket.sendall(data)
 
     def receive(self) -> Any:
-        """The next object; ``EOFError`` if the other side has disconnected."""
+        """Wait for the next object and return it. Raises ``EOFError`` if the other side has disconnected."""
         line = self._answers.readline()
         if not line:
             raise EOFError
@@ -97,18 +97,18 @@ class Lines:
 
 
 class Window:
-    """One window: a browser page, its extension host, and our extension's sockets."""
+    """One window: a page in the browser, its extension host, and our extension's sockets."""
 
     def __init__(self, browser: BrowserProcess, name: str, probe: Lines, pid: int, sockets: Path) -> None:
         self.browser = browser
         self.name = name
         self.pid = pid
-        """The extension host's."""
+        """The process ID of the extension host."""
         self._probe = probe
         self._sockets = sockets
 
     def run(self, code: str, argument: Any = None) -> Any:
-        """What the body of an async function of ``vscode``, ``argument`` and ``kept`` returns."""
+        """Run the body of an async function with the parameters ``vscode``, ``argument`` and ``kept``; return its result."""
         answer = self._probe.ask(id=1, code=code, argument=argument)
         assert "error" not in answer, answer["error"]
         return answer["result"]
@@ -123,7 +123,7 @@ class Window:
         self.browser.send(page=self.name, press=key)
 
     def sees(self, css: str) -> list[str]:
-        """The texts of what matches, as a person reads them."""
+        """The visible texts of all elements that match ``css``."""
         found: list[str] = self.browser.send(page=self.name, text=css)
         return found
 
@@ -139,7 +139,7 @@ class Window:
 
 
 class VSCode:
-    """The server, a browser, and the directory that all of it lives in."""
+    """The code-server, a browser, and the directory that contains all their files."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
         self.directory = directory
@@ -184,7 +184,8 @@ class VSCode:
     def _start(self) -> str:
         log = self.directory / "server.log"
         flags = ["--auth", "none", "--bind-addr", "127.0.0.1:0", "--disable-telemetry", "--disable-update-check"]
-        # A window whose farewell got lost, as a busy machine loses it, is over after this time; else after three hours.
+        # On a busy machine, the message that a window is closing may be lost. Then the server ends the window's connection
+        # after this many seconds; the default is three hours.
         flags += ["--disable-getting-started-override", "--reconnection-grace-time", "15"]
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -200,7 +201,7 @@ class VSCode:
         return wait_until(url, "code-server")
 
     def window(self, *folders: Path) -> Window:
-        """A new window that shows these folders, ready."""
+        """Open a window that shows these folders, and wait until it is ready."""
         name = next(self._names)
         query = "ew=true"
         if len(folders) == 1:
@@ -224,7 +225,7 @@ class VSCode:
 
 
 def _connected(address: Path) -> Lines | None:
-    """None while the socket is there and nobody listens on it yet."""
+    """Connect to a socket; None if it exists but no process listens on it yet."""
     with contextlib.suppress(ConnectionRefusedError):
         return Lines(address)
     return None
@@ -241,7 +242,7 @@ def running() -> Iterator[VSCode]:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process that leads a group of its own, and all that it has started there."""
+    """End a process that leads its own process group, and everything in that group."""
     for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
         end = time.monotonic() + patience
         while time.monotonic() < end:

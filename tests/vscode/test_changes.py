@@ -1,4 +1,4 @@
-"""What runs have changed, in a real VS Code beside a real ``drawbridge serve``: the list, the diff, and the decisions."""
+"""The changes of runs in a real VS Code with a real ``drawbridge serve``: the list, the diff and the decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .workstation import Workstation
 pytestmark = pytest.mark.thorough
 
 PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
-"""A directory: pictures of the window are put there."""
+"""The directory into which screenshots of the window are written; None for no screenshots."""
 
 LIST = ".pane:has(> [aria-label^='Drawbridge: Changes'])"
 ROWS = f"{LIST} .monaco-list-row"
@@ -36,7 +36,7 @@ return input?.original && editor
 
 
 class Changes:
-    """A person at the list, in a repository where an agent has changed ``poem.txt`` in two places and removed ``old.txt``."""
+    """The list of changes in a repository where an agent has changed ``poem.txt`` in two places and removed ``old.txt``."""
 
     def __init__(self, rig: Workstation, server: AgentServer) -> None:
         self.rig = rig
@@ -57,7 +57,7 @@ class Changes:
         return self.rig.window.sees(ROWS)
 
     def shows(self, *beginnings: str) -> None:
-        """Waits until the list has exactly these lines."""
+        """Wait until the list has exactly the lines with these beginnings."""
 
         def is_shown() -> bool:
             rows = self.rows()
@@ -69,7 +69,7 @@ class Changes:
         self.rig.window.clicks(self._line(line))
 
     def does(self, action: str, line: str) -> None:
-        """Clicks the button at a line of the list, and again if VS Code was reading the list at that moment."""
+        """Click the button at a line of the list, and again if VS Code was reloading the list at that moment."""
         before = self.rows()
 
         def is_done() -> bool:
@@ -87,7 +87,7 @@ class Changes:
         return f"{ROWS}:has-text('{text}')"
 
     def compares(self, before: str, after: str, row: int | None = None) -> None:
-        """Waits for a diff of these texts, with the cursor in this row."""
+        """Wait for a diff of these texts, with the cursor in row ``row`` (from 0) unless that is None."""
 
         def is_shown() -> bool:
             found = self.rig.window.run(SIDES)

@@ -1,4 +1,4 @@
-"""``diagnostics``: what an edit brought, as a language server (here: the probe) reports it to a real VS Code."""
+"""``diagnostics``: new problems after an edit, as a language server (here: the probe) reports them to a real VS Code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def writes(rig: Workstation, path: Path, text: str) -> None:
     rig.ask("refresh_buffer", file_path=str(path))
 
 
-def test_what_came_with_the_edit_is_told_and_what_was_there_is_not(rig: Workstation, path: Path) -> None:
+def test_only_new_diagnostics_are_reported(rig: Workstation, path: Path) -> None:
     reports(rig, path, (1, "old", "Error", None), (2, "gone soon", "Warning", None))
     rig.snapshot(path, remember=True)
     writes(rig, path, "zero\none\ntwo\nthree\n")
@@ -87,14 +87,14 @@ def test_it_is_pending_until_the_server_has_reported_on_the_change(rig: Workstat
     wait_until(lambda: found(rig, path)["pending"] is False, "the end of it")
 
 
-def test_it_is_not_pending_where_nobody_reports(rig: Workstation) -> None:
+def test_nothing_is_pending_without_a_language_server(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.nobodys"))
     rig.snapshot(path, remember=True)
     writes(rig, path, "changed\n")
     assert found(rig, path) == {"new": [], "pending": False}
 
 
-def test_what_was_not_remembered_has_nothing_new(rig: Workstation, path: Path) -> None:
+def test_without_remember_nothing_is_new(rig: Workstation, path: Path) -> None:
     reports(rig, path, (1, "old", "Error", None))
     assert found(rig, path) == {"new": [], "pending": False}
 

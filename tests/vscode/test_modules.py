@@ -1,4 +1,4 @@
-"""The parts of the extension that need no VS Code, by Node.js's own test runner."""
+"""Runs the unit tests of the modules that do not need VS Code, with Node.js's own test runner."""
 
 from __future__ import annotations
 

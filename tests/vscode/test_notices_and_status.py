@@ -1,4 +1,4 @@
-"""What a person reads: notices of the guard, and how things stand."""
+"""What users can read in VS Code: the guard's notices, and the status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .workstation import Workstation
 pytestmark = pytest.mark.thorough
 
 PICTURES = os.environ.get("DRAWBRIDGE_TEST_PICTURES")
-"""A directory: pictures of the window are put there."""
+"""The directory into which screenshots of the window are written; None for no screenshots."""
 
 
 def test_a_notice_is_shown_and_waits_for_nobody(rig: Workstation) -> None:

@@ -1,4 +1,4 @@
-"""The ``.vsix`` that ``make vsix`` and ``drawbridge setup vscode`` pack. That VS Code installs it, every other test shows."""
+"""The ``.vsix`` that ``make vsix`` and ``drawbridge setup vscode`` pack. All other tests show that VS Code installs it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PACKAGE = json.loads((EXTENSION / "package.json").read_text())
 
 @pytest.fixture
 def extension(tmp_path: Path) -> Path:
-    """A copy of the extension's folder."""
+    """A copy of the extension's directory."""
     return Path(shutil.copytree(EXTENSION, tmp_path / "extension"))
 
 
-def test_it_holds_the_whole_extension_and_what_the_installer_reads(tmp_path: Path) -> None:
+def test_the_package_contains_the_extension_and_its_manifest(tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder" / "drawbridge.vsix"
     vsix.pack(EXTENSION, target)
     with zipfile.ZipFile(target) as archive:
@@ -69,7 +69,7 @@ def test_hidden_files_stay_out(extension: Path, tmp_path: Path) -> None:
     assert b"secret" not in (tmp_path / "it.vsix").read_bytes()
 
 
-def test_words_that_mean_something_in_xml_are_words(extension: Path, tmp_path: Path) -> None:
+def test_xml_characters_in_the_description_are_escaped(extension: Path, tmp_path: Path) -> None:
     described = PACKAGE | {"description": '<b>"&"</b>', "displayName": "A & B", "version": '1"0'}
     (extension / "package.json").write_text(json.dumps(described))
     vsix.pack(extension, tmp_path / "it.vsix")

@@ -1,4 +1,4 @@
-"""``refresh_buffer``: an agent has written a file that is open in a real VS Code."""
+"""``refresh_buffer``: how a real VS Code shows an open file that an agent has written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_clean_file_shows_what_was_written_and_what_it_replaced_is_kept(rig: W
     assert {stat.S_IMODE(above.stat().st_mode) for above in backups.rglob("*") if above.is_dir()} == {0o700}
 
 
-def test_it_waits_until_it_is_done(rig: Workstation) -> None:
+def test_a_refresh_returns_once_all_files_are_reloaded(rig: Workstation) -> None:
     paths = [rig.opens(rig.file(f"{number}.py")) for number in range(8)]
     for number, path in enumerate(paths):
         path.write_text(f"written {number}\n")
@@ -54,7 +54,7 @@ def test_it_waits_until_it_is_done(rig: Workstation) -> None:
     assert sorted(file["name"] for file in answer["reloaded"]) == sorted(map(str, paths))
 
 
-def test_it_is_kept_too_when_vs_code_was_faster(rig: Workstation, backups: Path) -> None:
+def test_a_copy_is_kept_when_vs_code_reloads_first(rig: Workstation, backups: Path) -> None:
     path = rig.opens(rig.file("a.py", "mine\n"))
     rig.snapshot(path, remember=True)
     path.write_text("first\n")
@@ -66,7 +66,7 @@ def test_it_is_kept_too_when_vs_code_was_faster(rig: Workstation, backups: Path)
     assert Path(file["backup"]).read_text() == "mine\n"
 
 
-def test_what_was_replaced_before_the_call_is_not_its_doing(rig: Workstation) -> None:
+def test_a_reload_before_the_call_is_not_reported(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py", "mine\n"))
     path.write_text("pulled\n")
     rig.shows(path, "pulled\n")
@@ -74,7 +74,7 @@ def test_what_was_replaced_before_the_call_is_not_its_doing(rig: Workstation) ->
     assert rig.ask("refresh_buffer", file_path=str(path)) == NOTHING
 
 
-def test_it_is_told_once(rig: Workstation) -> None:
+def test_a_reload_is_reported_once(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py", "mine\n"))
     path.write_text("theirs\n")
     assert rig.ask("refresh_buffer", file_path=str(path)) == reloaded(path)
@@ -82,7 +82,7 @@ def test_it_is_told_once(rig: Workstation) -> None:
     assert rig.ask("refresh_buffer") == NOTHING
 
 
-def test_one_undo_brings_the_former_text_back(rig: Workstation) -> None:
+def test_one_undo_restores_the_previous_text(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py", "one\ntwo\nthree\n"))
     path.write_text("zero\none\n2\nthree\nfour\n")
     rig.ask("refresh_buffer", file_path=str(path))
@@ -124,7 +124,7 @@ def test_unsaved_changes_are_left_alone_and_told(rig: Workstation, backups: Path
 
 
 def test_unsaved_changes_are_left_alone_that_are_visible_without_the_cursor(rig: Workstation) -> None:
-    """The original reverted them."""
+    """The program that the specification describes reverts these changes."""
     path = rig.opens(rig.file("a.py"))
     rig.opens(rig.file("front.py"), column=2)
     rig.inserts(path, "mine ")
@@ -134,8 +134,8 @@ def test_unsaved_changes_are_left_alone_that_are_visible_without_the_cursor(rig:
     assert rig.document(path) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
 
 
-def test_unsaved_changes_in_front_survive_that_another_file_is_read_anew(rig: Workstation) -> None:
-    """VS Code's own command to revert a file takes the one in front, whichever it is told."""
+def test_unsaved_changes_survive_a_reload_of_another_file(rig: Workstation) -> None:
+    """VS Code's own command for reverting a file reverts the one in front, whichever file it is given."""
     behind, front = rig.opens(rig.file("behind.py")), rig.opens(rig.file("front.py"))
     rig.types("mine ")
     behind.write_text("theirs\n")
@@ -144,7 +144,7 @@ def test_unsaved_changes_in_front_survive_that_another_file_is_read_anew(rig: Wo
     assert rig.document(front) == {"text": "mine one\ntwo\nthree\n", "dirty": True}
 
 
-def test_what_is_typed_while_it_is_read_anew_stays(rig: Workstation) -> None:
+def test_text_typed_during_a_reload_stays(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     for number in range(5):
         path.write_text(f"theirs {number}\n")
@@ -176,7 +176,7 @@ def test_a_file_that_is_gone_is_left_as_it_is(rig: Workstation) -> None:
     assert not clean.exists()
 
 
-def test_a_file_outside_the_folders_behind_another_is_read_anew(rig: Workstation, vscode: VSCode) -> None:
+def test_a_file_outside_the_folders_is_reloaded(rig: Workstation, vscode: VSCode) -> None:
     path = rig.opens(rig.file(str(vscode.directory / "elsewhere" / "a.py")))
     rig.opens(rig.file("front.py"))
     path.write_text("theirs\n")
@@ -195,7 +195,7 @@ def test_a_file_that_vs_code_does_not_watch_is_waited_for_once(rig: Workstation)
         assert rig.ask("refresh_buffer", file_path=str(path)) == NOTHING
         return time.monotonic() - before
 
-    assert any(took() < 1.4 for _ in range(5)), "a reload is waited for 1.5 s"
+    assert any(took() < 1.4 for _ in range(5)), "the extension waits 1.5 s for a reload"
     assert rig.document(path) == {"text": "one\ntwo\nthree\n", "dirty": False}
 
 
@@ -225,11 +225,11 @@ def test_a_copy_holds_every_byte(rig: Workstation, backups: Path, content: bytes
     assert rig.text(path) == written.decode("utf-8-sig")
 
 
-def test_a_notebook_is_read_anew_or_left_alone(rig: Workstation, backups: Path) -> None:
+def test_a_notebook_is_reloaded_unless_it_has_unsaved_changes(rig: Workstation, backups: Path) -> None:
     path = rig.file("a.ipynb", NOTEBOOK)
     rig.opens_notebook(path)
     path.write_text(NOTEBOOK.replace("one", "theirs"))
-    answer: list[Any] = wait_until(  # on a busy machine it takes VS Code longer than a refresh waits
+    answer: list[Any] = wait_until(  # on a busy machine, VS Code takes longer than a refresh waits
         lambda: rig.ask("refresh_buffer", file_path=str(path), backups=str(backups))["reloaded"], "the new text"
     )
     assert Path(answer[0]["backup"]).read_text() == NOTEBOOK

@@ -42,7 +42,7 @@ def merge(rig: Workstation, path: Path, *edits: dict[str, Any], version: int | N
 
 @pytest.fixture
 def merged(rig: Workstation) -> Path:
-    """Has the person's first line and the agent's fourth one; the agent's is on disk too."""
+    """An open file with the user's unsaved first line, into which the agent's fourth line, already on disk, is merged."""
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     path.write_text(THEIRS)
@@ -124,7 +124,7 @@ def test_what_is_not_open_is_not_saved(rig: Workstation) -> None:
 # merge_buffer
 
 
-def test_one_undo_takes_a_merge_back(rig: Workstation) -> None:
+def test_one_undo_reverts_a_merge(rig: Workstation) -> None:
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")
     path.write_text("zero\none\n2\nthree\nfour\n")
@@ -176,7 +176,7 @@ def test_a_file_that_is_written_again_after_the_merge_is_not_written_over(rig: W
     assert rig.document(merged) == {"text": "mine one\ntwo\nthree\nfour\n", "dirty": True}
 
 
-def test_what_was_merged_is_not_told_again(rig: Workstation, merged: Path) -> None:
+def test_a_merged_file_is_not_reported_again(rig: Workstation, merged: Path) -> None:
     assert rig.ask("refresh_buffer")["kept"] == []
     merged.write_text("theirs again\n")
     assert [file["name"] for file in rig.ask("refresh_buffer")["kept"]] == [str(merged)]
@@ -214,7 +214,7 @@ def test_edits_that_make_no_sense_change_nothing(rig: Workstation, edits: Any) -
     assert text_and_version(rig, path) == ("mine one\ntwo\nthree\n", version)
 
 
-def test_what_can_not_be_merged_into_is_said(rig: Workstation, vscode: VSCode) -> None:
+def test_a_merge_that_is_impossible_gives_the_reason(rig: Workstation, vscode: VSCode) -> None:
     closed, clean = rig.file("closed.py"), rig.opens(rig.file("clean.py"))
     assert merge(rig, closed, version=1) == {"merged": False, "reason": "it is not open as text here"}
     answer = merge(rig, clean, edit(0, 1, "x"))

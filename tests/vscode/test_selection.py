@@ -1,4 +1,4 @@
-"""What a person has selected in a real VS Code."""
+"""What the user has selected in a real VS Code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_selection(rig: Workstation, path: Path, positions: Any, lines: tupl
     assert given(rig) == expected | {"language": "python"}
 
 
-def test_unsaved_text_is_selected_as_it_stands_there(rig: Workstation, path: Path) -> None:
+def test_a_selection_of_unsaved_text(rig: Workstation, path: Path) -> None:
     rig.types("mine ")
     selects(rig, 0, 0, 0, 8)
     assert rig.ask("get_visual_selection")["content"] == "mine one"
@@ -67,7 +67,7 @@ def test_nothing_is_selected(rig: Workstation, path: Path) -> None:
     assert rig.ask("get_visual_selection") is None
 
 
-def test_a_selection_in_what_is_no_file_is_none(rig: Workstation) -> None:
+def test_a_selection_outside_a_file_is_ignored(rig: Workstation) -> None:
     rig.does("workbench.action.files.newUntitledFile")
     rig.types("text")
     selects(rig, 0, 0, 0, 4)

@@ -1,4 +1,4 @@
-"""What ``snapshot`` and ``buffer_status`` say of files that a person has open in a real VS Code."""
+"""What ``snapshot`` and ``buffer_status`` return for files that the user has open in a real VS Code."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_every_name_of_a_file_leads_to_it(rig: Workstation) -> None:
         assert state == {"name": str(path), "lines": 3} | told(True, True, True), name
 
 
-def test_a_file_that_was_deleted_under_its_unsaved_changes_is_found_by_its_name(rig: Workstation) -> None:
+def test_a_deleted_file_with_unsaved_changes_is_found_by_name(rig: Workstation) -> None:
     (rig.folder / "link").symlink_to(".")
     path = rig.opens(rig.file("a.py"))
     rig.types("mine ")

@@ -1,4 +1,4 @@
-"""Sockets come and go with the windows of a real VS Code and their folders; bad input harms nobody."""
+"""Sockets are opened and closed with the windows of a real VS Code and their folders. Invalid input harms no one."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ def test_a_window_s_socket_goes_with_it_and_no_other(rig: Workstation, vscode: V
 
 
 @pytest.mark.thorough
-def test_a_window_without_a_folder_guards_files_too_and_listens_for_the_home_directory(
-    rig: Workstation, vscode: VSCode
-) -> None:
+def test_a_window_without_a_folder_listens_for_the_home(rig: Workstation, vscode: VSCode) -> None:
     path = rig.file("single.py")
     with contextlib.closing(vscode.window()) as window:
         assert [path.name for path in window.sockets()] == [name(vscode.home, window)]
@@ -126,7 +124,7 @@ def test_a_socket_that_can_not_be_opened_is_said(rig: Workstation) -> None:
     wait_until(lost.is_socket, "the socket")
 
 
-# bad input
+# invalid input
 
 QUESTIONS: dict[str, list[Any]] = {
     "snapshot": [
@@ -164,7 +162,7 @@ def test_wrong_parameters_are_named_and_change_nothing(rig: Workstation, method:
     assert rig.notices() == []
 
 
-def test_nonsense_is_answered_and_the_connection_goes_on(rig: Workstation) -> None:
+def test_invalid_lines_are_answered_and_the_connection_continues(rig: Workstation) -> None:
     with Lines(rig.socket) as lines:
         lines.send(b'nonsense\n\xff\xfe\n{"id": 4, "method": "explode"}\n{"id": 5, "method": "get_visual_selection"}\n')
         answers = [lines.receive() for _ in range(4)]
@@ -186,7 +184,7 @@ def test_an_endless_line_ends_its_connection_only(rig: Workstation) -> None:
         assert patient.ask(id=1, method="get_visual_selection") == {"id": 1, "result": None}
 
 
-def test_who_connects_and_says_nothing_or_leaves_holds_nobody_up(rig: Workstation) -> None:
+def test_silent_or_lost_connections_delay_no_one(rig: Workstation) -> None:
     silent = [socket.socket(socket.AF_UNIX) for _ in range(30)]
     try:
         for number, connected in enumerate(silent):

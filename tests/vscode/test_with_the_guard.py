@@ -1,4 +1,4 @@
-"""End to end: an agent's hook call, ``drawbridge hook``, and a person in a real VS Code (whose window has two sockets)."""
+"""End to end: an agent's hook call, ``drawbridge hook``, and a user in a real VS Code (whose window has two sockets)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 
 def hook(rig: Workstation, event: str, tool: str, *flags: str, **tool_input: Any) -> Any:
-    """What ``drawbridge hook`` answers Claude Code."""
+    """Run ``drawbridge hook`` as Claude Code does, and return its answer."""
     call: dict[str, Any] = {
         "session_id": "s",
         "transcript_path": "/t",
@@ -58,7 +58,7 @@ def test_an_edit_of_unsaved_work_is_denied_until_it_is_saved(rig: Workstation) -
 
 @pytest.mark.thorough
 def test_a_notebook_is_kept_until_it_is_saved(rig: Workstation) -> None:
-    """Where changes are merged too: there is no text of it that they could go into."""
+    """This holds even if changes are merged, because a notebook has no text into which they could be merged."""
     path = rig.file("a.ipynb", NOTEBOOK)
     rig.opens_notebook(path)
     rig.edits_notebook(path)
@@ -93,7 +93,7 @@ def test_unsaved_work_and_an_edit_are_merged(rig: Workstation) -> None:
     wait_until(lambda: path.read_text() == "mine one\ntwo\n3\n", "the save")
 
 
-def test_what_a_command_wrote_is_noticed(rig: Workstation) -> None:
+def test_changes_by_a_command_are_noticed(rig: Workstation) -> None:
     clean, modified = rig.opens(rig.file("clean.py")), rig.opens(rig.file("modified.py"))
     rig.types("mine ")
     clean.write_text("theirs\n")

@@ -1,4 +1,4 @@
-"""A person at a window, with files of the test's own, and somebody who asks the extension."""
+"""A user who works in a window with the test's own files, and the requests that the guard sends to the extension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTEBOOK = """{"cells": [
 ], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
 """
 
-# Bodies of async functions in the extension host.
+# Bodies of async functions that run in the extension host.
 SHOW = """
 const { path, column } = argument;
 const document = await vscode.workspace.openTextDocument(path);
@@ -59,11 +59,11 @@ class Workstation:
         self.window = window
         self.vscode = vscode
         self.folder = folder
-        """The test's own, inside the first folder of the window."""
+        """The test's own directory, inside the first folder of the window."""
         self.socket = window.sockets()[0]
 
     def file(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
-        """A file of the test's folder, or of an absolute ``name``."""
+        """Create a file in the test's directory, or anywhere if ``name`` is an absolute path."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -78,22 +78,22 @@ class Workstation:
         wait_until(lambda: self.state(path), "the notebook")
 
     def edits_notebook(self, path: Path) -> None:
-        """Puts "mine" before what the first cell holds."""
+        """Insert "mine" at the beginning of the first cell."""
         self.window.run(EDIT_NOTEBOOK, str(path))
         wait_until(lambda: self.state(path)["modified"], "the modification")
 
     def opens_by_kind(self, path: Path) -> None:
-        """In the editor that VS Code has for such files: ``*.canvas`` is the probe's."""
+        """Open a file in the editor that VS Code has for its type. The probe has one for ``*.canvas``."""
         self.window.run(SHOW_BY_KIND, str(path))
         wait_until(lambda: self.state(path), path.name)
 
     def draws(self, path: Path) -> None:
-        """Modifies a canvas."""
+        """Modify a canvas."""
         self.window.run("kept.draw(argument)", str(path))
         wait_until(lambda: self.state(path)["modified"], "the modification")
 
     def types(self, text: str) -> None:
-        """Into the editor in front; returns once it is told to be modified."""
+        """Type into the editor in front, and return once VS Code reports the text as modified."""
         wait_until(lambda: self.window.sees(".editor-instance .monaco-editor.focused"), "an editor with the cursor")
         self.window.types(text)
         code = (
@@ -102,12 +102,12 @@ class Workstation:
         self.window.until(code, text)
 
     def inserts(self, path: Path, text: str) -> None:
-        """At the beginning of an open file, wherever the person is."""
+        """Insert a text at the beginning of an open file, without moving the focus."""
         self.window.run(INSERT, {"path": str(path), "text": text})
         wait_until(lambda: self.document(path)["dirty"], "the modification")
 
     def document(self, path: Path) -> Any:
-        """``{"text", "dirty"}`` of the document, as VS Code holds it."""
+        """``{"text", "dirty"}`` of an open document in VS Code; None if it is not open."""
         return self.window.run(DOCUMENT, str(path))
 
     def text(self, path: Path) -> str:
@@ -118,12 +118,12 @@ class Workstation:
         wait_until(lambda: self.text(path) == text, f"{text!r} in {path.name}")
 
     def does(self, command: str, *arguments: Any) -> Any:
-        """Runs a command of VS Code's palette."""
+        """Run a VS Code command and return its result."""
         code = "const result = await vscode.commands.executeCommand(...argument); return result ?? null"
         return self.window.run(code, [command, *arguments])
 
     def asked(self, method: str, **params: Any) -> Any:
-        """The whole answer to one question, on a connection of its own as the guard's are."""
+        """Send one request on its own connection, as the guard does, and return the whole answer."""
         with Lines(self.socket) as lines:
             return lines.ask(id=1, method=method, params=params)
 
@@ -137,16 +137,16 @@ class Workstation:
         return self.ask("snapshot", paths=[str(path) for path in paths], **more)
 
     def state(self, path: Path | str) -> Any:
-        """What ``snapshot`` says of one file."""
+        """What ``snapshot`` returns for one file."""
         return self.snapshot(path)["files"][0]
 
     def notices(self) -> Sequence[str]:
-        """What the person can read in the corner, opened: VS Code itself pops up only a few in a row."""
+        """All notices, from the opened notification list: by itself, VS Code shows only a few at a time."""
         self.does("notifications.showList")
         return self.window.sees(".notification-list-item-message")
 
     def clear(self) -> None:
         assert self.window.run(CLEAR) == []
         self.socket = self.window.sockets()[0]
-        with contextlib.suppress(AssertionError):  # nothing may be open for long; the next test waits for its own
+        with contextlib.suppress(AssertionError):  # it may time out: the next test waits for its own files
             wait_until(lambda: self.snapshot(want=["open"])["open"] == [], "all closed", timeout=1)

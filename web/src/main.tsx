@@ -231,7 +231,7 @@ function pair(code: string, name: string) {
   route();
 }
 
-/** Asks whether a link may replace this device's access, which still works. @param what the link does */
+/** Asks whether a link may replace this device's access, which still works. @param what what the link does */
 function replaceAccess(what: string, yes: string, act: () => void) {
   overlay((close) => (
     <Confirm

@@ -17,7 +17,8 @@ from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run, named as in the client protocol. None or empty: the agent's default."""
+    """The options of a run, named as in the client protocol. None or empty: the agent's default; without
+    ``permission_mode``, the agent's equivalent of the "default" mode, if it has one."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -63,8 +64,9 @@ class Confinement(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """How a process is started. With ``resume`` it continues the conversation ``session_id``, otherwise it starts a new
-    one with that id.
+    """How a process is started. With ``resume`` it continues the conversation ``session_id``; with ``fork_from`` it
+    starts with a copy of that conversation, otherwise with an empty one. The new conversation has the id ``session_id``
+    if the agent lets its caller choose the id.
 
     ``state``: what an earlier process has reported about a conversation that is resumed. ``mark``: an id that only this
     process has; it is in the environment of everything that the process starts.
@@ -130,6 +132,14 @@ class SessionIdentified(Struct, frozen=True):
     session_id: str
 
 
+class ModeOffer(Struct, frozen=True, omit_defaults=True):
+    """A permission mode that only this agent has, as the agent describes it."""
+
+    name: str
+    title: str | None = None
+    text: str | None = None
+
+
 class ModeChanged(Struct, frozen=True):
     """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it on
     its own, or because of an answer."""
@@ -137,6 +147,8 @@ class ModeChanged(Struct, frozen=True):
     mode: str
     offered: tuple[str, ...] = ()
     """The available modes, if they differ from Claude Code's."""
+    described: tuple[ModeOffer, ...] = ()
+    """Those of the available modes that only this agent has."""
 
 
 class Proposal(Struct, frozen=True):
@@ -148,7 +160,8 @@ class Proposal(Struct, frozen=True):
 
 
 class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """The subagent that asks, if it is not the main agent. ``agent_type``: its kind, for example "general-purpose"."""
+    """The subagent that asks a question. A question from the main agent has none. ``agent_type``: its kind, for example
+    "general-purpose"."""
 
     agent_id: str
     agent_type: str | None = None
@@ -248,8 +261,8 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
-    """What an agent currently reports about itself. ``context_tokens``: the size of its context at the end of the
-    latest turn, out of ``context_window``. ``tasks``: only running ones.
+    """What an agent currently reports about itself. ``context_tokens``: the last known size of its context, out of
+    ``context_window``. ``tasks``: only running ones.
     """
 
     model: str | None = None
@@ -324,8 +337,8 @@ class DirectoryChanged(Struct, frozen=True):
 
 
 class Exited(Struct, frozen=True):
-    """The last event: the whole process group has ended. ``code``: the exit code, negative for a signal. ``stderr``:
-    the end of what the process wrote to it."""
+    """The last event: the process has ended, with everything that it started. ``code``: the exit code, negative for a
+    signal. ``stderr``: the end of what the process wrote to it."""
 
     code: int
     stderr: str
@@ -418,7 +431,8 @@ class Steers(Protocol):
 
 
 class AgentProcess(Protocol):
-    """One child process. Every method may be called at any time; a call that is too late has no effect."""
+    """One child process. Every method may be called at any time, except ``prompt`` before the previous prompt's turn
+    has ended. Once the process has ended, a call has no effect or raises ``AgentRefused``."""
 
     pid: int
 
@@ -441,11 +455,11 @@ class AgentProcess(Protocol):
         ...
 
     async def set_mode(self, mode: str) -> None:
-        """Returns when the agent has set the mode. Raises ``AgentRefused`` with the agent's reason."""
+        """Returns when the agent has set the mode. Raises ``AgentRefused`` if it refuses or does not answer."""
         ...
 
     async def set_model(self, model: str) -> None:
-        """Returns when the agent has set the model. Raises ``AgentRefused`` with the agent's reason."""
+        """Returns when the agent has set the model. Raises ``AgentRefused`` if it refuses or does not answer."""
         ...
 
     async def set_effort(self, effort: str) -> bool:
@@ -465,8 +479,8 @@ class AgentProcess(Protocol):
         ...
 
     async def kill(self) -> None:
-        """Ends the whole process group with an interrupt, then SIGINT, SIGTERM and SIGKILL, waiting after each. Returns
-        after ``Exited``."""
+        """Ends the process and everything that it started: interrupts an open turn, closes the input if no turn is open
+        then, and sends SIGINT, SIGTERM and SIGKILL, waiting after each step. Returns after ``Exited``."""
         ...
 
 
@@ -518,17 +532,17 @@ class Sessions(Protocol):
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
     ) -> Earlier:
-        """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
-        ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for the end). Empty if it
-        is not known how the agent stores them."""
+        """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
+        between ``after`` and ``before`` and are stored before the position ``end`` (from ``Earlier.before``; None for
+        the end). Empty if it is not known how the agent stores them."""
         ...
 
     def messages_from(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
     ) -> Iterator[tuple[int, EarlierMessage]]:
         """The messages that were written between ``after`` and ``before`` and are stored from the position ``start`` on
-        (0 for the beginning), in order, each with the position that follows it. None if it is not known how the agent
-        stores them."""
+        (0 for the beginning), in order, each with the position that follows it. Yields nothing if it is not known
+        how the agent stores them."""
         ...
 
     def used_by(self, session_id: str) -> list[int]:

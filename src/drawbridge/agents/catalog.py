@@ -90,8 +90,8 @@ class Row:
         them."""
         self.own_variables = own_variables
         """The variables that it sets for the processes that it starts, and that an editor sets for it in its terminals.
-        A name that ends with ``*`` stands for all that begin with the rest. Agents of the server do not receive
-        them."""
+        A name that ends with ``*`` stands for all names that begin with the text before it. Agents of the server do not
+        receive them."""
         self.environment = environment or {}
         """Variables for every agent of the server, since one agent may start another."""
         self.oldest = oldest

@@ -20,8 +20,8 @@ token and the webhook's address."""
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """The environment that an agent receives, made from ``base``, the server's environment with the account's
-    variables."""
+    """The environment that an agent receives, made from ``base``, the server's environment: without the server's
+    settings and the variables that agents set for the processes that they start."""
     removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
     names = {name for name in removed if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))

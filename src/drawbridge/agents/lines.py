@@ -1,5 +1,5 @@
-"""The lines of a history, for agents that write another form than Claude Code: what the agent says, its tool calls, and
-their results. Pure.
+"""Makes lines of a history for agents whose output does not have Claude Code's form: text, tool calls and results.
+Pure.
 
 The form is that of Claude Code's stream (``stream-json``), which clients, the search and the export read. An agent's
 driver converts the lines of its own protocol, so nothing else has to know that protocol.
@@ -14,33 +14,35 @@ import msgspec
 
 from drawbridge.agents.base import AgentLine
 from drawbridge.text.hunks import diff, unified
+from drawbridge.text.review_words import lines_of
 
 Said = Literal["text", "thinking"]
-"""What a block of an agent's words is: part of its answer, or its thinking."""
+"""The kind of a block of text: part of the agent's answer, or its thinking."""
 
 _MOST_DIFFED: Final = 1_000_000
 """The maximum length of a text that is compared, in characters."""
 
 
+def block(session_id: str, content: Mapping[str, Any]) -> AgentLine:
+    """A block of an agent's answer, as a line."""
+    message = {"role": "assistant", "content": [content]}
+    return _line({"type": "assistant", "message": message, "parent_tool_use_id": None}, session_id)
+
+
 def said(session_id: str, kind: Said, words: str) -> AgentLine:
-    """The whole of an agent's words between two of its calls."""
-    return _of_agent(session_id, {"type": kind, kind: words})
+    """A complete block of an agent's text."""
+    return block(session_id, {"type": kind, kind: words})
 
 
 def piece(session_id: str, kind: Said, words: str, *, is_first: bool) -> list[AgentLine]:
-    """A piece of an agent's words, for clients that show them while they arrive. ``is_first``: whether it begins the
-    words of one ``said``."""
+    """A piece of an agent's text, for clients that show the text while it arrives. ``is_first``: whether it begins a
+    block."""
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: words}}
     start = {"type": "content_block_start", "index": 0, "content_block": {"type": kind, kind: ""}}
     return [
         _line({"type": "stream_event", "event": event, "parent_tool_use_id": None}, session_id, durable=False)
         for event in ([start, delta] if is_first else [delta])
     ]
-
-
-def image(session_id: str, media_type: str, data: str) -> AgentLine:
-    """An image in an agent's answer. ``data``: in base64."""
-    return _of_agent(session_id, image_block(media_type, data))
 
 
 def image_block(media_type: str, data: str) -> dict[str, Any]:
@@ -50,7 +52,14 @@ def image_block(media_type: str, data: str) -> dict[str, Any]:
 
 def call(session_id: str, id: str, name: str, given: Mapping[str, Any]) -> AgentLine:
     """A call of the tool ``name`` with the input ``given``. A second line with the same ``id`` completes the first."""
-    return _of_agent(session_id, {"type": "tool_use", "id": id, "name": name, "input": given})
+    return block(session_id, {"type": "tool_use", "id": id, "name": name, "input": given})
+
+
+def input_of(given: object, name: str) -> dict[str, Any]:
+    """The input of a call: ``given`` if it is an object, otherwise an object with it as the field ``name``."""
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {name: given}
 
 
 def result(
@@ -58,22 +67,22 @@ def result(
     id: str,
     content: str | Sequence[Mapping[str, Any]],
     *,
-    is_error: bool = False,
+    is_error: bool,
     patch: Sequence[Mapping[str, Any]] = (),
 ) -> AgentLine:
     """The result of the call ``id``: a text, or blocks of texts and images. ``patch``: what the call has changed in its
     file, see ``patch_of``."""
-    block = {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error}
-    message = {"type": "user", "message": {"role": "user", "content": [block]}, "parent_tool_use_id": None}
+    given = {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error}
+    message = {"type": "user", "message": {"role": "user", "content": [given]}, "parent_tool_use_id": None}
     return _line(message | ({"tool_use_result": {"structuredPatch": patch}} if patch else {}), session_id)
 
 
 def patch_of(old: str, new: str) -> list[dict[str, Any]]:
-    """The difference of two texts, as Claude Code's results contain it: hunks with their first lines, from 1, and their
-    lines, each after a space, a "-" or a "+". Empty if a text is too long."""
+    """The diff of two texts, as Claude Code's results contain it: hunks with the numbers of their first lines, counted
+    from 1, and their lines, each after a space, a "-" or a "+". Empty if a text is too long."""
     if max(len(old), len(new)) > _MOST_DIFFED:
         return []
-    before, after = old.splitlines(), new.splitlines()
+    before, after = (lines_of(text.replace("\r\n", "\n")) for text in (old, new))
     hunks: list[dict[str, Any]] = []
     for row in unified(before, after, diff(before, after)):
         if row.kind == "header":
@@ -89,11 +98,6 @@ def patch_of(old: str, new: str) -> list[dict[str, Any]]:
 
 
 _SIGNS: Final = {"context": " ", "removed": "-", "added": "+"}
-
-
-def _of_agent(session_id: str, block: Mapping[str, Any]) -> AgentLine:
-    message = {"role": "assistant", "content": [block]}
-    return _line({"type": "assistant", "message": message, "parent_tool_use_id": None}, session_id)
 
 
 def _line(message: Mapping[str, Any], session_id: str, *, durable: bool = True) -> AgentLine:

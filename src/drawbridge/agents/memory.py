@@ -86,7 +86,7 @@ class MemoryWatch:
 
 
 class _Watched:
-    """One process. Its events pass through here, so that its end is reported with the reason."""
+    """One process. Its events pass through here, so that a turn that ends because of the limit reports this reason."""
 
     pid = 0
     has_exited = False
@@ -125,7 +125,7 @@ class _Watched:
 def resident(agents: Collection[int]) -> dict[int, int]:
     """The process id of an agent → resident bytes, including everything that it started. Blocking.
 
-    Processes whose parents have ended are included, since the supervisor is their ancestor.
+    On Linux, processes whose parents have ended are included, since the supervisor becomes their parent.
     """
     parents: dict[int, int] = {}
     for pid in psutil.pids():

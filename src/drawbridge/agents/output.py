@@ -32,7 +32,7 @@ class Lines:
         self._pieces: list[bytes] = []
         self._size = 0
         self.too_long = False
-        """Whether a line exceeded the limit. That line and everything after it are dropped."""
+        """Whether a line exceeded the limit. That line and all data that is fed later are dropped."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that ``data`` completes."""
@@ -75,7 +75,8 @@ def parsed(line: bytes, decoder: msgspec.json.Decoder[Kind]) -> tuple[Kind, byte
 
 
 def _repaired(line: bytes) -> bytes | None:
-    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD."""
+    """The line as Python's ``json`` reads it: invalid bytes and unpaired surrogates become U+FFFD. None if it is not
+    JSON."""
     try:
         value = json.loads(line.decode("utf-8", "replace"), strict=False, parse_constant=_null, parse_float=_finite)
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -99,11 +100,22 @@ def _finite(digits: str) -> float | None:
 
 
 def json_object(data: Raw | bytes) -> dict[str, Any]:
-    """The JSON object in ``data``. Raises ``ValueError`` if it contains anything else."""
+    """The JSON object in ``data``. Raises ``ValueError`` if it contains anything else, and
+    ``RecursionError`` if it is nested too deeply."""
     value = json.loads(bytes(data))
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value
+
+
+def text_in(value: object) -> str:
+    """``value`` if it is a text, otherwise an empty text."""
+    return value if isinstance(value, str) else ""
+
+
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """The JSON objects in a list; empty if ``value`` is not a list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 LONGEST_SESSION_ID: Final = 200

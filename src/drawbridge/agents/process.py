@@ -45,9 +45,9 @@ class Times(Struct, frozen=True):
 
     interrupt: float = 2.0
     leave: float = 1.0
-    """The time that a process has to exit after its input was closed, at the end of an interrupted turn."""
+    """The time that ``kill`` gives a process without an open turn to exit after its input was closed."""
     leave_idle: float = 5.0
-    """Like ``leave``, for an idle process."""
+    """The time that ``stop`` gives an idle process to exit after its input was closed."""
     sigint: float = 2.0
     sigterm: float = 3.0
     """``claude`` needs one second to end a command that it runs (2.1.329)."""
@@ -257,7 +257,7 @@ class Process(asyncio.SubprocessProtocol):
         return True
 
     def _fail(self, fault: str) -> None:
-        """Ends the process after a protocol error from which it can't recover."""
+        """Ends the process because of ``fault``, from which it can't recover."""
         if self._fault is None and not self._exited.is_set():
             self._fault = f"{fault}, and was stopped."
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")

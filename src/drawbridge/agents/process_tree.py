@@ -33,7 +33,7 @@ def members(leader: int, mark: str) -> list[psutil.Process]:
 
 
 def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
-    """The processes and all living descendants."""
+    """Those of the processes that still live, and their living descendants."""
     known = {process.pid: process for process in found}
     for process in found:
         with contextlib.suppress(psutil.Error):

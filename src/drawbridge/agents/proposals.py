@@ -134,7 +134,8 @@ def _notebook(given: Mapping[str, Any], old: str | None) -> str:
 
 
 def _cell(cells: list[dict[str, Any]], cell_id: object) -> int:
-    """The index of the cell with this id, or with this number, as in "cell-3"; 0 if ``cell_id`` is None."""
+    """The index of the cell with this id, or with this number, as in "cell-3"; 0 if ``cell_id`` is None. Raises
+    ``_Unforeseeable`` for any other id."""
     if cell_id is None:
         return 0
     if not isinstance(cell_id, str):
@@ -159,7 +160,8 @@ def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
 
 
 def _new_cell(notebook: dict[str, Any], source: str, kind: object) -> dict[str, Any]:
-    """A new cell. Its id is a placeholder, since the CLI generates one only when it writes the file."""
+    """A new cell. Its id is a placeholder, since the CLI generates one only when it writes the file. Raises
+    ``_Unforeseeable`` if ``kind`` is not a text."""
     if not isinstance(kind, str):
         raise _Unforeseeable
     has_ids = (notebook.get("nbformat", 0), notebook.get("nbformat_minor", 0)) >= (4, 5)

@@ -63,8 +63,7 @@ def missing(named: Named) -> dict[str, str]:
 
 
 class Program(Struct, frozen=True):
-    """An agent's program. ``path``: where it is, None if it is not installed. ``version``: None if its files do not
-    contain it."""
+    """An agent's program. ``path``: where it is, None if it is not installed. ``version``: None if it is not known."""
 
     path: str | None
     version: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -51,15 +52,24 @@ def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
 
 
 def count_of(given: object) -> int | None:
-    """A number that is not negative and that JSON can represent exactly; None for anything else."""
+    """A number from 0 to below 2**53, without its fraction; None for anything else."""
     if isinstance(given, float) and 0 <= given < 2**53:
         given = int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53 else None
 
 
+def moment_of(given: object) -> datetime | None:
+    """A time with an offset, as UTC; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(given) if isinstance(given, str) else None
+        return moment.astimezone(UTC) if moment is not None and moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def todo_of(given: Any) -> Todo | None:
     """An entry of a to-do list with ``content`` and ``status``, the form that Claude Code and the Agent Client Protocol
-    use."""
+    use; None if it has another form."""
     if not isinstance(given, dict):
         return None
     words, status = text_of(given.get("content")), given.get("status")

@@ -7,10 +7,11 @@ and its environment, and knows which agent it belongs to. The kernel reports whe
 agent's process group is ended here, and the rest by the server.
 
 CONTROL is a socket to the server, the supervisor pipe. The supervisor writes the agent's process id to it and, at the
-end, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for everything),
-or reports whether the agent waits for a person's decision. End of file means that the server has died: the supervisor
-asks the agent to exit (``claude`` ends its own tools then), and a moment later ends everything. An agent that waits for
-a decision is killed at once: ``claude`` treats the end of its input as a denial, and would continue (2.1.329).
+end on Linux, "gone" if nothing is left. Each byte that it reads is a signal for the agent's group (SIGKILL is for
+everything), or reports whether the agent waits for a person's decision. End of file means that the server has died: the
+supervisor asks the agent to exit (``claude`` ends its own tools then), and a moment later ends everything. An agent
+that waits for a decision is killed at once: ``claude`` treats the end of its input as a denial, and would continue
+(2.1.329).
 
 The supervisor is a separate script that imports nothing from the package, so it takes only 4.8 MB and 10 ms for each
 agent.
@@ -205,7 +206,7 @@ def reap(child_pipe: int, agent: int) -> tuple[int | None, bool]:
 
 
 def exit_like(status: int | None) -> None:
-    """Exits with the agent's code, or by the same signal."""
+    """Exits with the agent's code, or by the same signal; with ``NOT_STARTED`` if its status is not known."""
     if status is None:
         os._exit(NOT_STARTED)
     if os.WIFSIGNALED(status):

@@ -11,7 +11,7 @@ SUMMARY: Final = "try Drawbridge in the browser, with a sample project and an ag
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = f"{sentence(SUMMARY)} Ctrl-C ends the demo and removes everything that it created."
+    parser.description = f"{sentence(SUMMARY)} Ctrl-C stops the demo and deletes its project and its data."
     parser.add_argument(
         "--agent", choices=("demo", "claude"), default="demo", help="the agent: a scripted one, or Claude Code"
     )

@@ -1,4 +1,6 @@
-"""The server of ``drawbridge demo``: a sample project and a first approval request, all deleted at the end."""
+"""The server of ``drawbridge demo``: a sample project and, for the scripted agent, a first approval request; all are
+deleted at the end.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ ANSWER_SECONDS: Final = 10.0
 
 
 def run(agent: str, *, browse: bool) -> int:
-    """Blocks until Ctrl-C or a signal, then deletes everything. ``browse``: open the web UI in the browser."""
+    """Blocks until Ctrl-C, a signal or the end of the server, then deletes the sample project and all data of the
+    server. Returns the exit code. ``browse``: open the web UI in the browser."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     with tempfile.TemporaryDirectory(prefix="drawbridge-demo-") as place:
@@ -72,7 +75,8 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _begin(url: str, token: str, directory: Path, agent: str) -> str:
-    """Creates the project and sends the scripted agent its first prompt; returns the project's ID."""
+    """Creates the project and sends the scripted agent its first prompt; returns the project's ID. Raises
+    ``NoProgram`` if the server refuses that."""
     headers = {"Authorization": f"Bearer {token}"}
     with connect(url, additional_headers=headers, proxy=None, open_timeout=ANSWER_SECONDS) as socket:
 

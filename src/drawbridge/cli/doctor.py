@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Returns the exit code: 0, 2 if --fix did not have a terminal to ask on, 3 if anything is worse than a note."""
+    """Returns the exit code: 0, 2 if --fix could not ask, 3 if anything is worse than a note."""
     from drawbridge.core.errors import BadSetting
     from drawbridge.core.terminal_text import Terminal
     from drawbridge.doctor import screen

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from drawbridge.info.editors import unsaved
     from drawbridge.server import plan, serve
 
-    return serve.run(settings.load("serve", ServeSettings, vars(chosen), check=plan.problems))
+    return serve.run(settings.load("serve", ServeSettings, vars(chosen), check=plan.problems), unsaved)

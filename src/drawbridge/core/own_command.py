@@ -1,4 +1,6 @@
-"""The command with which a person starts this ``drawbridge``: its name if that is on PATH, otherwise its full path."""
+"""The command with which a person starts this ``drawbridge``: its name if that is on PATH, otherwise the way to run it
+from this environment.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import sys
 
 @functools.cache
 def own_command() -> str:
-    """ "drawbridge", or a path, quoted for a shell."""
+    """ "drawbridge", the path of that command, or "PYTHON -m drawbridge"; quoted for a shell."""
     if shutil.which("drawbridge"):
         return "drawbridge"
     beside = os.path.join(os.path.dirname(sys.executable), "drawbridge")

@@ -97,7 +97,8 @@ def _scheme(text: str) -> tuple[str | None, str]:
 
 
 def _read(path: str, limit: int, size: int) -> bytes | None:
-    """The first ``size`` bytes of a regular file that has at most ``limit`` bytes; None if it does not exist."""
+    """The first ``size`` bytes of a regular file that has at most ``limit`` bytes; None if it does not exist.
+    Raises ``UnusableFile`` for any other file."""
     try:
         _refuse_special(path, os.stat(path))
         # Between the check and the open the file may become a pipe, whose other end must not be waited for.

@@ -1,17 +1,19 @@
 """A bridge without an editor: a directory, and a terminal in which a person reads and answers.
 
 Proposals are drawn as diffs one after another, each with the question y, n or e; "e" opens the proposed text in the
-user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. Keys that were typed before the
-question was visible never count as an answer.
+user's own $VISUAL or $EDITOR, and the question is asked again for the edited text. A proposal that is longer than the
+terminal is drawn page by page, and "y" accepts it only after the last page. The question appears half a second after the
+page; keys that were typed before never count as an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
@@ -22,7 +24,7 @@ from drawbridge.core.errors import Refused, UnusableFile
 from drawbridge.core.tasks import BackgroundTasks
 from drawbridge.editors import files, folder_edit
 from drawbridge.editors.folder_input import Lines
-from drawbridge.editors.folder_view import Canvas
+from drawbridge.editors.folder_view import START, Canvas, Page, Place
 from drawbridge.editors.port import (
     Accepted,
     BridgeState,
@@ -42,12 +44,19 @@ from drawbridge.editors.port import (
     Tab,
 )
 from drawbridge.text import hunks
+from drawbridge.text.counts import counted
+
+READING_SECONDS: Final = 0.5
+"""Seconds for which a page is visible before it can be answered: a key may have been meant for what was there before."""
+
+UNATTENDED_LINES: Final = 1_000
+"""The maximum number of lines of one proposal that are drawn if nobody is asked."""
 
 QUESTIONS: Final = {
     "change": "Accept it? [y]es, [n]o, [e]dit: ",
     "code": "Run it? [y]es, [n]o, [e]dit: ",
 }
-
+MORE: Final = "{lines} not shown yet. [m]ore, [n]o, [e]dit: "
 
 logger = logging.getLogger("drawbridge.folder")
 
@@ -83,6 +92,7 @@ class Folder:
         self._withdrawn = asyncio.Event()
         self._prompt = ""
         self._held: list[str] | None = None
+        self._waiting_after = 0
         self._agents: tuple[str, ...] = ()
         self._port = 0
 
@@ -171,7 +181,7 @@ class Folder:
         return None
 
     async def reload(self, directory: str) -> None:
-        """Does nothing: a folder shows no files."""
+        """Does nothing: no files are open in a folder."""
 
     async def type_prompt(self, terminal: int, text: str) -> None:
         raise Refused("No agent is running in a terminal here.")
@@ -208,23 +218,39 @@ class Folder:
                 self._listener(Decided(proposal.id, decision))
 
     async def _decide(self, proposal: Proposal) -> Accepted | Rejected:
-        await self._draw(proposal)
-        answer: str | None = self._decide_all
-        while answer not in ("y", "yes", "accept"):
-            if answer in ("n", "no", "reject"):
-                self._say("Rejected.", "rejected")
-                return Rejected()
+        if self._decide_all is not None:
+            page = await self._draw(proposal, limit=UNATTENDED_LINES)
+            if page.next is not None:
+                self._say(f"  {counted(page.left, 'more line')} not shown.", "warn")
+            return self._outcome(proposal if self._decide_all == "accept" else None)
+        page = await self._draw_page(proposal)
+        while True:
+            is_whole = page.next is None
+            more = MORE.format(lines=counted(page.left, "more line"))
+            answer = await self._ask(QUESTIONS[proposal.kind] if is_whole else more)
+            if answer in ("n", "no"):
+                return self._outcome(None)
             if answer in ("e", "edit"):
                 edited = await self._edit(proposal)
                 if edited != proposal:
                     proposal = self._asked = edited
-                    await self._draw(proposal)
-            answer = await self._ask(QUESTIONS[proposal.kind])
+                    page = await self._draw_page(proposal)
+            elif answer in ("y", "yes"):
+                if is_whole:
+                    return self._outcome(proposal)
+                self._say("Not accepted: parts of it have not been shown.", "warn")
+            elif answer in ("", "m", "more") and page.next is not None:
+                page = await self._draw_page(proposal, page.next)
+
+    def _outcome(self, accepted: Proposal | None) -> Accepted | Rejected:
+        if accepted is None:
+            self._say("Rejected.", "rejected")
+            return Rejected()
         self._say("Accepted.", "accepted")
-        return Accepted(proposal.new_text)
+        return Accepted(accepted.new_text)
 
     async def _ask(self, question: str) -> str:
-        """The user's answer in lower case; "n", with a notice, if the input has ended."""
+        """The user's answer in lower case; "n", with a notice, if the input has ended. Raises ``_Withdrawn``."""
         self._lines.discard()
         self._prompt = self._canvas.paint(question, "question")
         self._canvas.write(self._prompt)
@@ -247,16 +273,14 @@ class Folder:
         return answer.strip().lower()
 
     async def _edit(self, proposal: Proposal) -> Proposal:
-        """The proposal as the user has edited it; unchanged, with a notice, if the edited text can't be used."""
-        self._held = []
+        """The proposal as the user has edited it; unchanged, with a notice, if the edited text can't be used.
+        Raises ``_Withdrawn``."""
         problem = None
-        try:
-            changed = await folder_edit.edit(proposal.path, proposal.new_text, self._lines.descriptor, self._output)
-        except (Refused, UnusableFile) as error:
-            problem, changed = str(error), proposal.new_text
-        finally:
-            held, self._held = self._held, None
-        self._canvas.write("".join(held))
+        with self._holding():
+            try:
+                changed = await folder_edit.edit(proposal.path, proposal.new_text, self._lines.descriptor, self._output)
+            except (Refused, UnusableFile) as error:
+                problem, changed = str(error), proposal.new_text
         if problem is not None:
             self._say(problem, "warn")
         if self._withdrawn.is_set():
@@ -264,12 +288,37 @@ class Folder:
         found = await asyncio.to_thread(_difference, proposal.old_text, changed)
         return msgspec.structs.replace(proposal, new_text=changed, hunks=found)
 
-    async def _draw(self, proposal: Proposal) -> None:
-        shown_path = self._shown(proposal.path)
-        picture = await asyncio.to_thread(self._canvas.proposal, proposal, shown_path, len(self._waiting))
+    async def _draw_page(self, proposal: Proposal, start: Place = START) -> Page:
+        """Draws what fits the terminal, and waits until it can be answered. What a script sends as answers is not typed
+        at what is drawn: it gets all of it. Raises ``_Withdrawn``."""
+        if not self._lines.echoes:
+            return await self._draw(proposal, start)
+        page = await self._draw(proposal, start, self._canvas.page_lines() if self._canvas.is_terminal else None)
+        with self._holding(), contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._withdrawn.wait(), READING_SECONDS)
         if self._withdrawn.is_set():
             raise _Withdrawn
-        self._canvas.write(picture)
+        return page
+
+    async def _draw(self, proposal: Proposal, start: Place = START, limit: int | None = None) -> Page:
+        if start == START:
+            self._waiting_after = len(self._waiting)
+        shown_path, waiting = self._shown(proposal.path), self._waiting_after
+        page = await asyncio.to_thread(self._canvas.page, proposal, shown_path, waiting, start, limit)
+        if self._withdrawn.is_set():
+            raise _Withdrawn
+        self._canvas.write(page.text)
+        return page
+
+    @contextlib.contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Delays notices until its end."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            self._canvas.write("".join(held))
 
     def _shown(self, path: str) -> str:
         inside = self._directory.rstrip("/") + "/"
@@ -281,7 +330,8 @@ class Folder:
         self._prompt = ""
 
     def _say(self, line: str, style: str = "info") -> None:
-        """Prints one line, above an open question; delayed while the user's editor occupies the screen."""
+        """Prints one line, above an open question; delayed while the user's editor occupies the screen, and while a page
+        has just been drawn."""
         drawn = self._canvas.plain(line, style) + "\n"
         if self._held is not None:
             self._held.append(drawn)

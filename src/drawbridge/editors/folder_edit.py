@@ -22,7 +22,8 @@ async def edit(path: str, text: str, terminal: int | None, output: TextIO) -> st
     """Returns ``text`` as the user saved it in the editor that $VISUAL or $EDITOR names (``vi`` if neither is set), in
     a file with the same name as ``path``.
 
-    Raises ``Refused`` if that editor can't be run or fails, and ``UnusableFile`` if the saved file is not a text file.
+    Raises ``Refused`` if that editor can't be run, fails or removes the file, and ``UnusableFile`` if the saved file is
+    not a text file.
     """
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="drawbridge-")  # 0700
     try:

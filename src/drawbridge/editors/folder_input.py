@@ -9,7 +9,7 @@ import termios
 from typing import Final, TextIO
 
 LINE_LIMIT: Final = 4096
-"""The maximum size of an answer, in bytes. A longer line is cut into several, which no question accepts."""
+"""The maximum size of an answer, in bytes. A longer line is read as several answers."""
 
 
 class Lines:

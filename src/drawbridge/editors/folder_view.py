@@ -1,71 +1,160 @@
-"""How the folder editor draws proposals on a terminal: as a diff with line numbers."""
+"""How the folder editor draws proposals on a terminal: as a diff with line numbers, in pages that fit it."""
 
 from __future__ import annotations
 
 import os
-from itertools import islice
-from typing import Final
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby, islice
+from typing import Final, NamedTuple
 
-from drawbridge.core.terminal_text import Terminal
+from drawbridge.core.terminal_text import Terminal, harmless_pieces
 from drawbridge.editors.port import Proposal
 from drawbridge.text import format_changes, split
-from drawbridge.text.counts import counted
 from drawbridge.text.hunks import Row, unified
 
-ROWS_LIMIT: Final = 1_000
-"""The maximum number of rows of one proposal that are drawn."""
+LOG_COLUMNS: Final = 1_000
+"""The maximum number of characters of one line, where the output is not a terminal."""
 
-ROW_LIMIT: Final = 1_000
-"""The maximum number of characters of one row that are drawn."""
+QUESTION_LINES: Final = 3
+"""Lines of a terminal that a page leaves to the question below it."""
 
 SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
+
+_DEFAULT_SIZE: Final = os.terminal_size((80, 24))
+
+# How a long row is read: this many characters at a time, with the neighbors that decide whether one is written out.
+_CHUNK: Final = 1_000
+_NEIGHBORS: Final = 8
+
+
+class Place(NamedTuple):
+    """Where a page begins: a row of the drawn proposal, and a character of its text."""
+
+    row: int = 0
+    character: int = 0
+
+
+START: Final = Place()
+
+
+class Page(NamedTuple):
+    """``next``: where the next page begins; None after the last one. ``left``: the number of lines that have not been
+    drawn to their end."""
+
+    text: str
+    next: Place | None
+    left: int
+
+
+class _Row(NamedTuple):
+    """A row before it is folded. ``texts``: each with its style. ``gutter``: what is left of it."""
+
+    texts: tuple[tuple[str, str], ...]
+    gutter: str = ""
+    is_line: bool = True
 
 
 class Canvas(Terminal):
     """A terminal on which proposals are drawn."""
 
-    def proposal(self, proposal: Proposal, shown_path: str, waiting: int) -> str:
-        """The drawn proposal: agent and file, notes, changed lines."""
+    def size(self) -> os.terminal_size:
+        """The columns and lines of this stream's terminal, which need not be the one of stdout."""
+        try:
+            size = os.get_terminal_size(self._stream.fileno())
+        except (OSError, ValueError):
+            return _DEFAULT_SIZE
+        return size if size.columns > 1 and size.lines else _DEFAULT_SIZE
+
+    def page_lines(self) -> int:
+        """The number of lines of one page."""
+        return max(self.size().lines - QUESTION_LINES, 1)
+
+    def page(
+        self, proposal: Proposal, shown_path: str, waiting: int, start: Place = START, limit: int | None = None
+    ) -> Page:
+        """The drawn proposal (agent and file, notes, changed lines) from ``start``, at most ``limit`` lines. A row that
+        is longer than a line is continued on the next one."""
+        columns = self.size().columns - 1 if self.is_terminal else LOG_COLUMNS
+        drawn: list[str] = []
+        rows = enumerate(islice(self._rows(proposal, shown_path, waiting, columns), start.row, None), start.row)
+        for number, row in rows:
+            at = start.character if number == start.row else 0
+            for end, line in self._folded(row, columns, at):
+                if len(drawn) == limit:
+                    left = 1 + sum(row.is_line for _, row in rows)
+                    return Page("\n".join(drawn) + "\n\n", Place(number, at), left)
+                drawn.append(line)
+                at = end
+        return Page("\n".join(drawn) + "\n\n", None, 0)
+
+    def _rows(self, proposal: Proposal, shown_path: str, waiting: int, columns: int) -> Iterator[_Row]:
         old_lines, old_form = split(proposal.old_text)
         new_lines, new_form = split(proposal.new_text)
-        lines = [self.paint(self.rule * self.width(), "dim"), self._head(proposal, shown_path)]
+        yield _Row(((self.rule * min(self.width(), columns), "dim"),))
+        yield self._head(proposal, shown_path)
         notes = [proposal.note] if proposal.note else []
         if proposal.old_text and proposal.kind == "change":
             notes += [f"{change[0].upper()}{change[1:]}." for change in format_changes(old_form, new_form)]
         if waiting:
             notes.append(f"{waiting} more {'is' if waiting == 1 else 'are'} waiting after it.")
-        lines += [self.plain(f"  {note}", "warn") for note in notes]
-        lines.append("")
+        for note in notes:
+            yield _Row(((f"  {note}", "warn"),))
+        yield _Row(())
         rows = unified(old_lines, new_lines, proposal.hunks)
         next(rows, None)  # the line numbers show what the first header would
         digits = len(str(max(len(old_lines), len(new_lines), 1)))
-        lines += [self._row(row, digits) for row in islice(rows, ROWS_LIMIT)]
-        hidden = sum(1 for _ in rows)
-        if hidden:
-            are = "is" if hidden == 1 else "are"
-            hint = f"  {counted(hidden, 'more line')} {are} hidden; press e to open the full text."
-            lines.append(self.paint(hint, "warn"))
+        has_room = columns > 4 * digits + 10
+        for row in rows:
+            yield self._line(row, digits, has_numbers=has_room)
         if not proposal.hunks:
-            lines.append(self.paint("  No lines changed.", "dim"))
-        return "\n".join(lines) + "\n\n"
+            yield _Row((("  No lines changed.", "dim"),))
 
-    def _head(self, proposal: Proposal, shown_path: str) -> str:
+    def _head(self, proposal: Proposal, shown_path: str) -> _Row:
         added = sum(hunk.new_count for hunk in proposal.hunks)
         removed = sum(hunk.old_count for hunk in proposal.hunks)
         if proposal.kind == "code":
             what = " wants to run this code"
         else:
             what = " proposes to change " if os.path.lexists(proposal.path) else " proposes the new file "
-        counts = f"  {self.paint(f'+{added}', 'added')} {self.paint(f'-{removed}', 'removed')}"
-        path = self.plain(shown_path, "path") if proposal.kind == "change" else ""
-        return self.plain(proposal.agent, "agent") + what + path + counts
+        path = shown_path if proposal.kind == "change" else ""
+        counts = ("  ", "context"), (f"+{added}", "added"), (" ", "context"), (f"-{removed}", "removed")
+        return _Row(((proposal.agent, "agent"), (what, "context"), (path, "path"), *counts))
 
-    def _row(self, row: Row, digits: int) -> str:
+    def _line(self, row: Row, digits: int, *, has_numbers: bool) -> _Row:
         if row.kind == "header":
-            return self.paint(f"{'···':>{2 * digits + 2}}", "dim")
+            return _Row(((f"{'···':>{2 * digits + 2}}" if has_numbers else "···", "dim"),), is_line=False)
         old = "" if row.old_line is None else str(row.old_line + 1)
         new = "" if row.new_line is None else str(row.new_line + 1)
-        gutter = self.paint(f" {old:>{digits}} {new:>{digits}} {self.bar} ", "dim")
-        text = row.text.expandtabs(8)
-        more = self.paint(f" … {len(text) - ROW_LIMIT:,} more characters", "warn") if len(text) > ROW_LIMIT else ""
-        return gutter + self.plain(f"{SIGNS[row.kind]} {text[:ROW_LIMIT]}", row.kind) + more
+        gutter = f" {old:>{digits}} {new:>{digits}} {self.bar} " if has_numbers else ""
+        return _Row(((f"{SIGNS[row.kind]} {row.text.expandtabs(8)}", row.kind),), gutter)
+
+    def _folded(self, row: _Row, columns: int, start: int) -> Iterator[tuple[int, str]]:
+        """The lines of a row from its character ``start``, each with the character at which it ends."""
+        gutter = row.gutter
+        continued = " " * (len(gutter) - 2) + gutter[-2:]
+        line: list[tuple[str, str]] = []
+        end, left = start, columns - len(gutter)
+        for character, shown, style in _characters(row.texts, start):
+            width = len(shown) if shown != character else 1 + (unicodedata.east_asian_width(character) in "WF")
+            if line and width > left and not unicodedata.category(character).startswith("M"):
+                yield end, self._drawn(continued if start else gutter, line)
+                line, left, start = [], columns - len(gutter), end
+            line.append((shown, style))
+            end, left = end + 1, left - width
+        yield end, self._drawn(continued if start else gutter, line)
+
+    def _drawn(self, gutter: str, line: list[tuple[str, str]]) -> str:
+        runs = groupby(line, key=lambda part: part[1])
+        return self.paint(gutter, "dim") + "".join(self.paint("".join(s for s, _ in run), style) for style, run in runs)
+
+
+def _characters(texts: tuple[tuple[str, str], ...], start: int) -> Iterator[tuple[str, str, str]]:
+    """Each character from ``start`` on, how it is shown, and its style."""
+    for text, style in texts:
+        for at in range(start, len(text), _CHUNK):
+            before = max(at - _NEIGHBORS, 0)
+            pieces = harmless_pieces(text[before : at + _CHUNK + _NEIGHBORS])[at - before :]
+            for character, shown in zip(text[at : at + _CHUNK], pieces, strict=False):
+                yield character, shown, style if shown == character else "strange"
+        start = max(start - len(text), 0)

@@ -65,7 +65,7 @@ return require('drawbridge.link').REVISION
 """
 """It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` in the current directory."""
 
-REVISION: Final = 4
+REVISION: Final = 5
 """The version of the messages between the two halves; ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
@@ -222,7 +222,8 @@ class Neovim:
             await asyncio.sleep(PASTE_LOOK_SECONDS)
 
     async def _ask(self, method: str, **params: Any) -> Any:
-        """Calls the Lua half. Parameters that are None are omitted."""
+        """Calls the Lua half and returns its value. Parameters that are None are omitted. Raises ``Refused``,
+        ``UnusableFile`` or what ``Session.call`` raises."""
         given = {name: value for name, value in params.items() if value is not None}
         answer = await self._session.lua(method, given)
         if answer["ok"]:

@@ -28,7 +28,7 @@ REMOVED_LINES: Final = 200
 """The maximum number of removed lines of one hunk that the inline view shows."""
 
 PAIRED_LINES: Final = 50
-"""The maximum number of lines of a hunk that are compared with the lines that they replace."""
+"""The maximum number of removed or added lines of a hunk whose lines are compared with each other."""
 
 
 def fits_diff_mode(proposal: Proposal, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
@@ -63,7 +63,8 @@ def portions(
 
 
 def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
-    """The hunk at a line of one side. A hunk without lines on that side is at the lines before and after its gap."""
+    """The hunk at a line of one side; None if there is none. A hunk without lines on that side is at the lines before
+    and after its gap."""
     for hunk in found:
         start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
         if start <= line < end or (start == end and line in (start - 1, start)):

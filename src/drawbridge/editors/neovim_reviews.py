@@ -81,7 +81,8 @@ class NeovimReviews:
         await self._ask("withdraw", id=proposal_id)
 
     def heard(self, event: str, payload: dict[str, Any]) -> Decided | None:
-        """Handles a report from the Lua half about a view. Returns the decision if the report is one."""
+        """Handles a report from the Lua half about a view. Returns the decision if the report is one,
+        otherwise None."""
         shown = self._shown.get(payload["id"])
         if shown is None:
             return None
@@ -117,7 +118,7 @@ class NeovimReviews:
             kind=proposal.kind,
             note=proposal.note,
             changes=text.format_changes(old.form, form) if proposal.old_text else None,
-            **_counts(proposal.hunks),
+            **_changed(proposal.hunks),
             first=proposal.hunks[0].new_start if proposal.hunks else 0,
             diff=neovim_marks.fits_diff_mode(proposal, old.lines, new.lines),
             dos=form.eol == "\r\n",
@@ -156,7 +157,7 @@ class NeovimReviews:
                 shown.edited = False
                 lines, tick = await self._current(shown)
                 old_lines, found = await asyncio.to_thread(shown.difference, lines)
-                await self._ask("count", id=shown.proposal.id, tick=tick, **_counts(found))
+                await self._ask("count", id=shown.proposal.id, tick=tick, **_changed(found))
                 if shown.inline:
                     await self._mark(shown, neovim_marks.portions(found, old_lines, lines), clear=True, tick=tick)
         finally:
@@ -202,8 +203,14 @@ class NeovimReviews:
                 return ([] if lines == [""] else lines), tick
 
 
-def _counts(found: Sequence[Hunk]) -> dict[str, int]:
-    return {"added": sum(hunk.new_count for hunk in found), "removed": sum(hunk.old_count for hunk in found)}
+def _changed(found: Sequence[Hunk]) -> dict[str, Any]:
+    """How many lines are added and removed, and which: of each hunk the first and last (exclusive) line of the new text,
+    then of the old one, all in one flat list because Neovim reads many small lists slowly."""
+    return {
+        "added": sum(hunk.new_count for hunk in found),
+        "removed": sum(hunk.old_count for hunk in found),
+        "rows": [row for hunk in found for row in (hunk.new_start, hunk.new_end, hunk.old_start, hunk.old_end)],
+    }
 
 
 def _check(proposal: Proposal) -> None:

@@ -167,7 +167,8 @@ async def connect(address: str) -> Session:
 
 
 async def inherited() -> Session:
-    """A session over this process's own stdin and stdout, as a child of ``jobstart(..., {'rpc': v:true})``."""
+    """A session over this process's own stdin and stdout, as a child of ``jobstart(..., {'rpc': v:true})``. Raises
+    ``EditorGone``."""
     loop = asyncio.get_running_loop()
     output = os.dup(sys.stdout.fileno())
     # From now on no printed text may be mixed with the messages.

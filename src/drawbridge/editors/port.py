@@ -402,8 +402,8 @@ class Editor(Protocol):
     async def written(self, path: str, text: str, proposal_id: str) -> None:
         """The agent wrote an accepted proposal (``text`` is on disk now): show the file as it is on disk.
 
-        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if it has not changed since the
-        proposal was shown (whose ``new_text`` contained those changes); otherwise it is left unchanged.
+        An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if it has not changed
+        since ``show`` was called (the proposal's ``new_text`` contained those changes); otherwise it is left unchanged.
         """
         ...
 

@@ -27,7 +27,7 @@ HERE = __file__.rpartition("/")[0]
 
 
 class Answer:
-    """One editor's answer. ``result`` is None if the answer was late or not valid; ``problem`` is the reason."""
+    """One editor's answer. ``result`` is None if no valid answer arrived in time; ``problem`` is the reason."""
 
     __slots__ = ("kind", "path", "problem", "result")
 
@@ -161,7 +161,7 @@ def _sweep(path: str) -> None:
 
 
 def _exchange(found: "_Connection", event: int, poller: "poll", question: "_Request") -> bool:
-    """Sends and receives what is possible without blocking. Returns whether the exchange is complete."""
+    """Sends and receives what is possible without blocking. Returns whether the exchange has ended."""
     try:
         if event & POLLOUT and found.out:
             found.out = found.out[found.socket.send(found.out) :]

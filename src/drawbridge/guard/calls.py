@@ -181,7 +181,8 @@ def _shown(value: "Any") -> str:
 
 
 def _directory(value: "Any", base: str = "") -> str:
-    """``value`` as an absolute path, resolved against ``base`` (default: the working directory), or ``base`` itself."""
+    """``value`` as an absolute path, resolved against ``base`` (default: the working directory); without a value,
+    ``base`` itself."""
     directory = _text(value)
     if directory.startswith("/"):
         return directory

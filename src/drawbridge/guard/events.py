@@ -1,4 +1,6 @@
-"""Every hook call except those before an edit: before reads and commands, after any tool, at prompts and session starts."""
+"""The hook calls that the guard answers, except those before an edit: before reads and commands, after any tool, at
+prompts and session starts, and after a change of the working directory or of a watched file.
+"""
 
 from drawbridge.guard import calls, rule
 

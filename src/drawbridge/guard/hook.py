@@ -1,9 +1,9 @@
 """``drawbridge hook``: reads one JSON text, writes one, and ends. Internal errors are caught here.
 
-Whatever happens, the agent receives JSON and exit code 0: ``{}`` (no decision) or, with ``fail = "closed"``, a denial
-if the call can be denied. Every tool call of an agent pays for the modules that are loaded before the answer, so all
-others are imported where they are needed. The modules that are loaded first quote their annotations: ``from __future__
-import annotations`` would load another module, which takes 0.2 ms of each call.
+Whatever happens, except for an interrupt, the agent receives JSON and exit code 0: ``{}`` (no decision) or, with ``fail
+= "closed"``, a denial if the call can be denied. Every tool call of an agent pays for the modules that are loaded
+before the answer, so all others are imported where they are needed. The modules that are loaded first quote their
+annotations: ``from __future__ import annotations`` would load another module, which takes 0.2 ms of each call.
 """
 
 import posix
@@ -41,8 +41,8 @@ def run(settings: "Settings") -> "NoReturn":
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
-    """Answers a call if the configured settings are unusable, which must not stop the agent. ``settings``: to use
-    instead."""
+    """Answers a call if the configured settings are unusable, which must not stop the agent. ``settings``: the ones to
+    use instead."""
     _write(_failed(_read(), None, calls.Unusable(problem), settings, posix.environ))
 
 

@@ -53,7 +53,7 @@ def _string(text: str) -> bytes:
 
 class AnswerReader:
     """Reads the answer on one connection. ``answer`` is set once it is complete. ``blocked``: whether Neovim waits at a prompt,
-    None before its first message. ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
+    None until Neovim has reported it. ``lacks``: Neovim does not have the Lua yet; send ``full_request``.
     """
 
     __slots__ = ("_data", "answer", "blocked", "lacks")

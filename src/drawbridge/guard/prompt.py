@@ -35,7 +35,8 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
 
 
 def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
-    """The files with unsaved changes, as context for a new session, and the open files that the agent should watch."""
+    """For a new session or a new working directory, the open files that the agent should watch; as context for a new
+    session, also the files with unsaved changes."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
     project, hidden = _project(call), privacy(settings)
     opened = (name for found in answers for name in _names(found, "open"))

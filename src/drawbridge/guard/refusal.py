@@ -75,7 +75,7 @@ def notice(call: Call, protected: Sequence[UnsavedFile], *, asked: bool) -> str:
 
 
 def notice_of_unknown(call: Call, *, asked: bool) -> str:
-    """The notice for the editors that did answer: why the agent waits."""
+    """The notice for the editors that have the file open: why the agent can't change it, or asks first."""
     what = base_names(call.paths)
     if asked:
         return f"{title(call.agent)} asks to change {what}: another editor did not answer"

@@ -31,7 +31,8 @@ SEND_TIMEOUT = 0.3
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-"""Seconds between attempts to find another server after the first one has ended; each pause is twice the one before."""
+"""The first and the longest pause between attempts to find another server after the first one has ended, in seconds;
+each pause is twice the one before."""
 
 SUBAGENT_SECONDS = 60.0
 """The maximum number of seconds to wait for the decision on a subagent's request, since its dialog appears only after
@@ -183,7 +184,7 @@ def _line(call: "calls.Call", process: "Mapping[str, Any]") -> bytes:
 
 
 def _wait(connected: "socket", until: "float | None") -> "bytes | None":
-    """Reads one line, until ``until`` if that is set. Returns what ``_exchange`` does."""
+    """Reads one line, but waits no longer than until ``until``, if that is set. Returns what ``_exchange`` does."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
     waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader has closed its end

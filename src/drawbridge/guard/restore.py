@@ -22,7 +22,8 @@ MOST_SHOWN = 30
 
 
 def run(which: str, settings: Settings) -> int:
-    """Returns the exit code. ``which``: "" lists the copies; a number of that list or a file's path restores one."""
+    """Returns the exit code. ``which``: "" lists the copies; a number of that list or a file's path restores one.
+    Raises ``NotPrivate``, ``UnusableFile`` or ``Refused``."""
     try:
         directory = state.directory(posix.environ, "guard", "copies")
     except OSError as error:
@@ -59,7 +60,8 @@ def _chosen(which: str, listed: list[copies.Copy]) -> copies.Copy:
 
 
 def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
-    """Copies the current file, restores the old one, and makes editors reload it. Returns whether the file existed."""
+    """Copies the current file, restores the old one, and makes editors reload it. Returns whether the file existed.
+    Raises ``Refused`` if the file has unsaved changes in an editor, ``UnusableFile`` if it can't be written."""
     sockets = find.sockets(settings["socket_dir"], posix.environ)
     for one in protected_in(rule.snapshot(sockets, [copy.path], settings), "any"):
         raise Refused(f"{copy.path} has unsaved changes in {one.editor}. Save or discard them first.")

@@ -22,8 +22,8 @@ LARGEST_LOG = 1024 * 1024
 
 
 def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
-    """One of the guard's directories, with mode 0700; created if it is missing. Raises ``OSError`` if that fails or
-    another user owns it."""
+    """One of the guard's directories; created with mode 0700 if it is missing. Raises ``OSError`` if that fails, or if
+    Drawbridge's state directory belongs to another user."""
     base = os.fsdecode(environ.get(b"XDG_STATE_HOME", b""))
     if not base.startswith("/"):
         base = os.path.join(os.fsdecode(environ.get(b"HOME", b"")) or os.path.expanduser("~"), ".local", "state")

@@ -87,7 +87,8 @@ def base_names(paths: Iterable[str]) -> str:
 
 
 def buffer_text(one: UnsavedFile) -> tuple[str, int] | None:
-    """The text that a save would write, and the buffer's version. None if the editor does not answer."""
+    """The text that a save would write, and the buffer's version. None if the editor does not answer in time
+    or sends no text."""
     answers = ask.ask([one.socket], "buffer_text", {"file_path": one.name}, TEXT_DEADLINE)
     found = answers[0].result if answers else None
     if (

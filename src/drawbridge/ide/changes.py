@@ -55,7 +55,7 @@ class Changes:
         self._tasks = BackgroundTasks(logger)
         self._turn = asyncio.Lock()
         self._project = ""
-        """The session whose review is shown; empty before the user has asked for one."""
+        """The session whose review is shown; empty if none is shown."""
         self._shown: Review | None = None
         self._is_stale = False
         self._deciders = set[str]()

@@ -17,7 +17,8 @@ logger = logging.getLogger("drawbridge.context")
 
 
 class ContextWatch:
-    """Asks the editor for its open files at each change, one call at a time, and passes the new context to ``update``."""
+    """Asks the editor for its open files after each change of the selection, one call at a time, and passes the new
+    context to ``update``."""
 
     def __init__(self, workspace: Workspace, update: Callable[[Context], None]) -> None:
         self._workspace = workspace

@@ -23,7 +23,7 @@ class Draft(Struct, frozen=True):
 
 def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
     """``seen``: the file when the agent made its proposal; ``now``: the current file; ``unsaved``: the editor's text if
-    it differs.
+    it has unsaved changes, otherwise None.
 
     Other changes are merged with the proposal. Raises ``Refused`` if both touch the same lines, since no answer to such a
     diff would preserve both.
@@ -74,7 +74,8 @@ def _merge(base: str, ours: str, theirs: str, *, unsaved: bool) -> str:
 
 
 def check_text(new_text: str) -> None:
-    """Raises ``UnusableFile`` for a proposal that no editor can show and no file should contain."""
+    """Raises ``UnusableFile`` for a proposed text that can't be shown: it contains a NUL, is not valid Unicode, or is
+    too large."""
     if "\0" in new_text:
         raise UnusableFile("The proposed text contains NUL characters: it is binary and can't be shown.")
     try:

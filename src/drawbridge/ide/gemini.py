@@ -26,7 +26,7 @@ GRACE_SECONDS: Final = 5.0
 """Seconds that a session exists without its stream; the real CLI reconnects after 1 s, or after 1.5 s more."""
 
 SILENT_SECONDS: Final = 600.0
-"""Seconds that a session exists if it never opens a stream."""
+"""Seconds without a request after which a session that has never had a stream ends."""
 
 _TOOLS: Final = {tool.name: tool for tool in TOOLS}
 _LISTING: Final = [tool.entry() for tool in TOOLS]

@@ -107,7 +107,8 @@ def listen(wanted: int | None) -> socket.socket:
 
 
 def _token() -> str:
-    """A random UUID for each session (AUTH-03), or the token of the same editor session before a restart."""
+    """A random UUID for each session (AUTH-03), or the token of the same editor session before a restart.
+    Raises ``BadSetting`` if that token is not valid."""
     given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
     if given is None:
         import uuid

@@ -13,10 +13,12 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from drawbridge.core.approval import Approval
 from drawbridge.core.errors import Refused, UnusableFile
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.core.terminal_text import harmless
 from drawbridge.editors import files
 from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposal, Rejected, Withdrawn
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
@@ -36,6 +38,9 @@ SETTLED_SECONDS: Final = 0.2
 wrote."""
 
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
+
+TARGET_LIMIT: Final = 300
+"""The maximum number of characters of a link's target in a note, which is drawn above the change or over it."""
 
 IN_ITS_DIALOG: Final = "decided in the agent's own dialog"
 
@@ -61,8 +66,8 @@ class Arbiter(Protocol):
 
 class _Review(Struct, eq=False):
     """``shown``: whether the proposal was sent to the editor. ``before``: the file's signature when the proposal was
-    decided. ``written``: done once the agent has written the file or is no longer expected to; None if it writes
-    nothing.
+    decided or withdrawn. ``written``: done once the agent has written the file or is no longer expected to; None if it
+    writes nothing.
     """
 
     approval: Approval[Decision]
@@ -130,6 +135,8 @@ class Reviews:
     ) -> None:
         unsaved = await self._editor.unsaved_text(review.path)
         change = await asyncio.to_thread(draft, seen, now, unsaved, new_text)
+        if linked := await asyncio.to_thread(_link_note, review.path):
+            change = replace(change, note=f"{linked} {change.note}" if change.note else linked)
         await self._show(review, agent, title, change)
         if self.arbiter is not None and not review.decision.done():
             self.arbiter.proposed(review.approval.id, owner, agent, review.path, change, new_text)
@@ -256,8 +263,8 @@ class Reviews:
 
     @contextlib.contextmanager
     def _opened(self, key: tuple[Hashable, Hashable], path: str) -> Iterator[_Review]:
-        """Registers a proposal until it is decided. This happens before the first wait, so that the agent can already
-        withdraw it. Raises ``Refused`` if the agent has too many open proposals.
+        """Registers a proposal for as long as it is open. This happens before the first wait, so that the agent can
+        already withdraw it. Raises ``Refused`` if the agent has too many open proposals.
         """
         self.withdraw(*key, "the agent replaced it", written=False)
         if sum(owner == key[0] for owner, _ in self._open) >= OPEN_LIMIT:
@@ -370,6 +377,19 @@ def _same_lines(written: str, accepted: str) -> bool:
     accepted with the line endings that the file had (2.1.329).
     """
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
+
+
+def _link_note(path: str) -> str | None:
+    """What to say about a path that leads through a symbolic link, since the agent will write another file than the one
+    that it names. Blocking."""
+    target = os.path.realpath(path)
+    if target == "/" + os.path.normpath(path).lstrip("/"):  # POSIX keeps two slashes at the start
+        return None
+    shown = harmless(target)
+    if len(shown) > TARGET_LIMIT:
+        half = TARGET_LIMIT // 2
+        shown = f"{shown[:half]}…{shown[-half:]}"
+    return f"The path leads through a link. The file is {shown}."
 
 
 def _read(path: str) -> str:

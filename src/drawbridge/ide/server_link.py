@@ -130,7 +130,8 @@ class ServerLink:
             self._send(message)
 
     async def may_decide(self, id: str, text: str | None) -> bool:
-        """Whether the editor's decision is the first one. ``text``: the accepted text; None if rejected."""
+        """Whether the editor's decision is the first one; also True if the server does not answer in time. ``text``:
+        the accepted text; None if rejected."""
         if not self.knows(id):
             return True
         first: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -180,7 +181,7 @@ class ServerLink:
 
     async def _welcomed(self) -> None:
         """Waits until a running server is connected, since the bridge may have been started a moment ago. Raises
-        ``Refused`` if there is none.
+        ``Refused`` if there is none, or if it is too old for reviews.
         """
         if self._welcome.is_set():
             return

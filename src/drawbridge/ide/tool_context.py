@@ -46,7 +46,8 @@ class ClientContext:
 
     async def run_code(self, code: str) -> str:
         """Runs code in a new interpreter, in the first folder, and returns its output. After ``CODE_SECONDS`` the
-        interpreter and everything that it has started are ended.
+        interpreter and everything that it has started are ended. Raises ``Refused`` if the interpreter can't be
+        started.
         """
         folder = self.workspace.folders[0]
         try:

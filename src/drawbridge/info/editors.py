@@ -13,13 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from drawbridge import settings
 from drawbridge.core import launcher
+from drawbridge.core.errors import BadSetting
 from drawbridge.core.private_files import process_alive, remove_quietly
 from drawbridge.guard import ask, find
+from drawbridge.settings.hook import HookSettings
 
 State = Literal["live", "stale", "silent", "not ours"]
 
 WANTED: Final = ("open", "unsaved", "connected")
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""A byte of a path that is not UTF-8: no editor's answer can name such a file."""
+
 NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
 
@@ -75,6 +81,24 @@ def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tu
     known = {entry.path for entry in sockets}
     sockets += [Socket(path, kind, "stale", path.startswith(prefix)) for path, kind in found if path not in known]
     return sorted(sockets, key=lambda entry: (not entry.here, entry.path)), editors
+
+
+def unsaved(paths: Sequence[str]) -> dict[str, str]:
+    """Those of the files (absolute paths) that have unsaved changes in an editor: path → the editor's name. Editors that
+    do not answer within the guard's deadline are ignored, as are settings of the guard that can't be used. Blocking."""
+    try:
+        guard = settings.load("hook", HookSettings, {})
+    except BadSetting:
+        guard = HookSettings()
+    wanted = [path for path in paths if not SURROGATE.search(path)]
+    places = find.sockets(guard.socket_dir, os.environb)
+    found: dict[str, str] = {}
+    for answer in ask.ask(places, "snapshot", {"paths": wanted, "want": []}, guard.deadline) if places else []:
+        files = answer.result.get("files") if _is_snapshot(answer.result) else None
+        for path, file in zip(wanted, files if isinstance(files, list) else (), strict=False):
+            if isinstance(file, dict) and file.get("modified"):
+                found.setdefault(path, answer.result["editor"].rpartition(" ")[0] or answer.result["editor"])
+    return found
 
 
 def unseen(places: tuple[str, ...] | None) -> list[str]:

@@ -16,7 +16,7 @@ LATEST: Final = 65_536
 FAILED: Final = re.compile(
     r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+): failed \((open|closed)\): (.*?)(?:; input begins .*)?$"
 )
-"""The format of ``guard.failure``."""
+"""Matches a line that ``guard.failure`` or the stub of a damaged guard has logged."""
 
 
 def problems(named: str | None) -> list[str]:

@@ -159,7 +159,8 @@ def _handlers(content: Any, agent: AgentHooks) -> Iterator[tuple[str, list[str]]
 
 
 def _tried(agent: AgentHooks, words: list[str], project: str | None) -> tuple[str, float]:
-    """The problem with the command ("" for none), and the milliseconds that it took to answer."""
+    """The problem with the command ("" for none), and the milliseconds that it took to answer (0 if
+    it was not run or did not answer)."""
     if gone := missing(words):
         return gone, 0
     if project is not None and not _is_setups_own(agent.name, words, project):

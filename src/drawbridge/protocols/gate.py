@@ -73,7 +73,7 @@ class Gate:
         self._hosts = hosts
 
     def check_place(self, head: Head) -> Refusal | None:
-        """Checks only Origin and Host, for requests that don't require a token."""
+        """Checks only Origin and Host, for requests that don't require a token. Returns what ``check`` does."""
         return check_place(head, self._hosts)
 
     def check(self, head: Head) -> Refusal | None:
@@ -87,7 +87,8 @@ class Gate:
 
 
 def check_place(head: Head, hosts: frozenset[str]) -> Refusal | None:
-    """Checks only Origin and Host. ``hosts``: in lower case."""
+    """Checks only Origin and Host. Returns why the request is refused; None if it is accepted. ``hosts``: in lower
+    case."""
     if head.all("origin"):
         return FOREIGN_ORIGIN
     host = head.one("host")

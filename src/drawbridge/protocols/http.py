@@ -43,7 +43,7 @@ class Body(Struct, frozen=True):
 
 
 class HungUp(Struct, frozen=True):
-    """The peer of an HTTP exchange disconnected before it was answered completely."""
+    """An HTTP exchange has ended before it was answered completely: the peer disconnected or broke the protocol."""
 
 
 Event: TypeAlias = RequestHead | Body | HungUp | Message | Closed
@@ -146,7 +146,8 @@ class HttpConnection:
         return self.websocket.receive(behind) if behind else []
 
     def read_body(self) -> Sequence[Event]:
-        """Accepts the request; its ``Body`` follows now or later."""
+        """Accepts the request; its ``Body`` follows now or later. A body that is too long, or any body of a GET or HEAD
+        request, is refused."""
         assert self._asked is not None, "there is no request whose body could be read"
         method = self._asked.head.method
         if method in ("GET", "HEAD") and not self._bodyless:
@@ -166,8 +167,8 @@ class HttpConnection:
     # answers to Body
 
     def answer(self, status: int, body: bytes = b"", headers: Fields = ()) -> Sequence[Event]:
-        """Sends a complete answer; the connection stays open. Returns the events of the next request if it has
-        arrived."""
+        """Sends a complete answer; the connection stays open unless the peer asked to close it. Returns the events of
+        the next request if it has arrived."""
         self._send_response(status, body, headers)
         return self._next_request()
 

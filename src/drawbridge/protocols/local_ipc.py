@@ -1,9 +1,10 @@
 """The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Pure.
 
 Two kinds of programs connect to this socket, both running as the server's own user. The hook of an agent in a terminal
-sends one line and disconnects or, with a question, waits for one line. A bridge stays connected: it reports the changes
-that its own agents propose in its editor, and shows there what other agents propose. A connection that closes without a
-message means that the server has ended: hooks and bridges send open questions and proposals again to the next server.
+sends one line, and then disconnects or waits for an answer (see ``Hook``). A bridge stays connected: it reports the
+changes that its own agents propose in its editor, and shows there what other agents propose. A connection that closes
+without a message means that the server has ended: hooks and bridges send open questions and proposals again to the next
+server.
 
 A bridge also shows the review of a directory in its editor, where the user decides and comments on hunks, if the server
 knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of unknown
@@ -94,7 +95,8 @@ class EditorDecision(Struct, tag="decided", frozen=True):
 
 
 class ProposalClosed(Struct, tag="gone", frozen=True):
-    """The editor no longer shows the proposal. ``settled``: it was decided in the agent's own dialog."""
+    """The editor no longer shows the proposal. ``settled``: it was decided or withdrawn; False if the agent no longer
+    waits because its call was canceled or failed."""
 
     id: str
     settled: bool = False
@@ -204,7 +206,8 @@ ReviewLine: TypeAlias = ReviewRequest | ReviewDecision | ReviewComment | ReviewS
 
 
 class HookAnswer(Struct, frozen=True):
-    """To a hook: the answer to its question, in the agent's own format; if null, the user decides in the terminal."""
+    """To a hook: the decision on its question, in Claude Code's format. Null if the user decides in the terminal, if no
+    text waits for the agent, or if the checkpoint is not complete yet."""
 
     decision: Raw = NOTHING
 

@@ -31,7 +31,7 @@ class Cancelled(Struct, frozen=True):
 
 
 class Initialized(Struct, frozen=True):
-    """The handshake is done: from now on notifications reach the client."""
+    """The handshake is done: from now on notifications may be sent to the client."""
 
 
 class Notified(Struct, frozen=True):

@@ -200,8 +200,9 @@ class RunContinued(Struct, frozen=True):
 
 
 class DoneInEditor(Struct, frozen=True):
-    """A person has decided something in an editor. ``command``: what a client would have sent; ``reply``: the data of
-    its reply; ``asked``: the approval request that it decides on. ``by``: the editor's name."""
+    """A person has made a decision, or written or submitted comments, in an editor. ``command``: what a client would
+    have sent, without the content of an edited input; ``reply``: the data of its reply; ``asked``: the approval request
+    that it decides on. ``by``: the editor's name."""
 
     by: str
     command: commands.PermissionResponse | commands.ReviewDecide | commands.ReviewComment | commands.ReviewSubmit

@@ -86,7 +86,7 @@ def show(
     rows = [("web UI", list(dict.fromkeys([page(programs), *pages(plan, port)]))), ("programs", [programs])]
     if sign_in is not None:
         rows.insert(
-            0, ("sign in", [sign_in, "Signs you in to the web UI as the owner. Works once, within 10 minutes."])
+            0, ("sign in", [sign_in, "Gives a browser on this machine full access. Works once, within 10 minutes."])
         )
     if plan.token_wanted:
         rows.append(

@@ -36,6 +36,7 @@ from drawbridge.server.auth.audit import Audit
 from drawbridge.server.auth.devices import Devices, new_code
 from drawbridge.server.auth.entrance import Entrance
 from drawbridge.server.auth.tls import Certificate, own_certificate
+from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.notifications.send import Notifier
 from drawbridge.server.notifications.web_push import Subscriptions
 from drawbridge.server.plan import Plan
@@ -54,15 +55,17 @@ disconnected (1001)."""
 RENEWAL_SECONDS: Final = 3600.0
 
 SPARE_CONNECTIONS: Final = 288
-"""Connections in addition to those of clients: those that have not sent a request or a token yet, and those for /health."""
+"""Connections in addition to those of clients: those that have not sent a request or a token yet, and those for plain
+requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""The maximum number of connections without a complete request, from all addresses. Over TLS, each may take 120 kB."""
+"""The maximum number of connections without a complete request, from all addresses; those that have just been opened are
+not closed for it. Over TLS, each may take 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
-def run(settings: ServeSettings) -> int:
+def run(settings: ServeSettings, find_unsaved: FindUnsaved) -> int:
     """Runs the server until a signal ends it. Returns the exit code."""
     logs.configure(settings.log_level, settings.log_format, settings.log_file)
     plan = Plan(settings)
@@ -94,7 +97,7 @@ def run(settings: ServeSettings) -> int:
                 notified=notifier.identify,
             )
             entrance = Entrance(access, plan.client_limits, Audit(plan.data))
-            return runner.run(_serve(plan, listener, entrance, notifier, names, certificate))
+            return runner.run(_serve(plan, listener, entrance, notifier, names, certificate, find_unsaved))
 
 
 async def _serve(
@@ -104,6 +107,7 @@ async def _serve(
     notifier: Notifier,
     names: OwnNames,
     certificate: Certificate | None,
+    find_unsaved: FindUnsaved,
 ) -> int:
     stop = _stop_at_signals()
     metered = None if plan.metrics_port is None else _listen(METRICS_HOST, plan.metrics_port, "--metrics-port")
@@ -123,6 +127,7 @@ async def _serve(
         broadcast=writers.broadcast,
         notices=notifier.published,
         audit=entrance.published,
+        find_unsaved=find_unsaved,
     )
     await core.open()
     clients = Clients(entrance, core, writers)
@@ -197,8 +202,8 @@ async def _serve(
 
 
 def _sign_in_link(plan: Plan, port: int, entrance: Entrance) -> str | None:
-    """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be used
-    or shown. It is shown only in a terminal: what is written into a file or a log stays there."""
+    """A link that makes a browser on this machine a device with the ``admin`` scope; None if such a link can't be
+    created, used or shown. It is shown only in a terminal: what is written into a file or a log stays there."""
     here = plan.host in EVERYWHERE or is_loopback(plan.host)
     if not (here and plan.token_wanted and not plan.json and not plan.public_hosts and sys.stdout.isatty()):
         return None

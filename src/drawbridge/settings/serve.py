@@ -259,5 +259,8 @@ class ServeSettings(NamedTuple):
     log_format: Annotated[LogFormat, Spec("the format of the log")] = "console"
     log_file: Annotated[
         str | None,
-        Spec("log to this file instead of stderr; five files of 10 MB are kept", metavar="FILE"),
+        Spec(
+            "log to this file instead of stderr; it is rotated at 10 MB, and five old files are kept",
+            metavar="FILE",
+        ),
     ] = None

@@ -42,8 +42,8 @@ class SetupSettings(NamedTuple):
 
 
 def run(chosen: SetupSettings) -> int:
-    """Returns the exit code: 0, or 2 if there was no terminal to ask in. Problems that can be found in advance are
-    raised as errors before any change."""
+    """Returns the exit code: 0, or 2 if the changes were not confirmed because there was no terminal, or because of
+    ``json`` without ``yes``. Problems that can be found in advance are raised as errors before any change."""
     plan = _plan(chosen)
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes

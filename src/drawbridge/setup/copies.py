@@ -68,7 +68,8 @@ def install(folder: Path, parts: Iterable[str], place: Path, inside: str, prepar
 
 
 def remove_unused(directory: Path, is_used: Callable[[Path], bool]) -> None:
-    """Removes unused and unfinished copies, and the directory if it is then empty."""
+    """Removes unused and unfinished copies, and the directory and Drawbridge's data directory if they are then
+    empty."""
     for entry in list(directory.iterdir()) if directory.is_dir() else []:
         unfinished = UNFINISHED.fullmatch(entry.name)
         old = NAME.fullmatch(entry.name) and not is_used(entry)

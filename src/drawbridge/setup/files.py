@@ -30,7 +30,7 @@ class Step(Protocol):
     def lines(self) -> list[str]: ...
 
     def apply(self) -> Path | None:
-        """Executes the step. Returns the path of a copy of the previous file, if there was one."""
+        """Executes the step. Returns the path of a copy of the previous file; None if no copy was made."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Change:
         return [line for lines in diff for line in lines.split("\n")]
 
     def check(self) -> None:
-        """Raises ``NotWritable`` before anything is changed. A read-only file is respected even as root."""
+        """Raises ``NotWritable`` if the file can't be written. A read-only file counts as such even for root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
             raise NotWritable(f"{self.path} is read-only. Nothing was changed. Make it writable and run this again.")
@@ -70,7 +70,7 @@ class Change:
             )
 
     def apply(self) -> Path | None:
-        """Raises ``NotWritable``; in that case, the file is unchanged."""
+        """See ``Step.apply``. Raises ``NotWritable``; in that case, the file is unchanged."""
         if read(self.path) != self.before:
             raise NotWritable(f"{self.path} was not written: it has changed in the meantime. Run this again.")
         target, kept = _target(self.path), None

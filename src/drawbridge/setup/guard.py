@@ -46,14 +46,14 @@ class Loaded:
     blank: str | None = None
 
     def with_(self, document: Document) -> bytes | None:
-        """The new content of the file."""
+        """The new content of the file; None if it does not exist and does not change."""
         if document.text == self.document.text:
             return self.content
         return self.prefix + document.text.encode()
 
 
 def load(agent: AgentHooks, path: Path) -> Loaded:
-    """Loads a settings file. Raises ``UnusableFile`` with the line and the column."""
+    """Loads a settings file. Raises ``UnusableFile``, for invalid content with the line and the column."""
     content = files.read(path)
     prefix = codecs.BOM_UTF8 if agent.byte_order_mark and (content or b"").startswith(codecs.BOM_UTF8) else b""
     try:
@@ -73,7 +73,8 @@ def load(agent: AgentHooks, path: Path) -> Loaded:
 
 
 def plan_setup(name: str, project: Path | None, settings: HookSettings, ask_mode: bool | None) -> Plan:
-    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None if unchanged)."""
+    """The plan of an installation. ``ask_mode``: whether the agent is to ask before it writes (None if unchanged).
+    Raises ``UnusableFile`` or ``NotWritable`` if the settings file can't be changed."""
     agent = AGENTS[name]
     loaded = load(agent, agent.settings_file(project))
     made = record.load(loaded.path)

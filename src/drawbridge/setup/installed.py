@@ -129,7 +129,8 @@ def install(agent: str, settings: HookSettings, project: Path | None = None) -> 
 
 
 def print_command(settings: HookSettings) -> int:
-    """Runs ``drawbridge hook --print-command``. The settings of an installed guard are not changed."""
+    """Runs ``drawbridge hook --print-command``: prints the command of the installed guard. Installs the guard if it is
+    missing; the settings of an installed one are not changed."""
     agent = settings.agent
     stub = stub_path(agent)
     if not stub.exists():
@@ -211,7 +212,7 @@ def _package() -> Path:
 
 
 def _compile(copy: Path, interpreter: Interpreter) -> None:
-    """Compiles the copy's bytecode and tests whether it runs."""
+    """Compiles the copy's bytecode and tests whether it runs. Raises ``ProgramFailed`` if it does not."""
     root = copy / "drawbridge"
     if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
         return

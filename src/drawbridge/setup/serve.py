@@ -335,7 +335,7 @@ def _run(command: tuple[str, ...]) -> None:
             command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}. The file was written.") from None
+        raise ProgramFailed(f"`{shlex.join(command)}` failed: {error}.") from None
     if ended.returncode:
         last = ((ended.stderr or ended.stdout).strip().splitlines() or ["no output"])[-1]
         raise ProgramFailed(f"`{shlex.join(command)}` failed with exit code {ended.returncode}: {last}")

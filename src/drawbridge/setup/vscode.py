@@ -92,7 +92,7 @@ def _find(program: str | None) -> str:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """The output of a command. Raises ``ProgramFailed`` with its last line."""
+    """The output of a command. Raises ``ProgramFailed`` with the last line of that output."""
     command = [program, *arguments]
     try:
         ended = subprocess.run(

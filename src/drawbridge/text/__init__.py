@@ -34,8 +34,9 @@ class Split(NamedTuple):
 def split(text: str) -> Split:
     """The lines without their line endings, and what ``join`` needs to restore ``text`` byte for byte.
 
-    An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, so that
-    lines put into an empty file get the usual line endings. (Neovim shows both as one empty line; Drawbridge does not.)
+    An empty text has no lines: ``""`` is ``[]``, while ``"\\n"`` is ``[""]``. Its format is the default one, apart from
+    a byte-order mark, so that lines put into an empty file get the usual line endings. (Neovim shows both as one empty
+    line; Drawbridge does not.)
     """
     bom = text.startswith(BOM)
     if bom:
@@ -52,7 +53,8 @@ def split(text: str) -> Split:
 
 
 def join(lines: Sequence[str], form: Format) -> str:
-    """The inverse of ``split``. Without lines the text is empty, whatever the format says about a final newline."""
+    """The inverse of ``split``. Without lines the text is empty apart from a byte-order mark, whatever the format
+    says about a final newline."""
     bom = BOM if form.bom else ""
     if not lines:
         return bom

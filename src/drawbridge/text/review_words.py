@@ -51,6 +51,11 @@ def numbers(review: Mapping[str, Any]) -> Numbers:
     return Numbers(len(files) + review["more"], *sums)
 
 
+def no_session(where: str) -> str:
+    """Why a directory has no review. ``where``: its path, or "this directory"."""
+    return f"No agent has worked in {where} yet: the server has no session there, so there is nothing to review."
+
+
 def lines_of(text: str) -> list[str]:
     """The lines of a text, without their line endings. Only a line feed ends a line."""
     found = text.split("\n")
@@ -80,7 +85,7 @@ def title(hunk: Hunk) -> str:
 
 
 def file_words(file: File) -> str:
-    """The label beside a file's path: "new", "renamed", "deleted" or "binary"."""
+    """The label beside a file's path, such as "new" or "renamed · binary"; empty if there is none."""
     change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
     tags = [change, "binary" if file.get("binary") else ""]
     return " · ".join(filter(None, tags))
@@ -223,7 +228,7 @@ PUSH_LOST: Final = (
 
 
 def state_of(comment: Comment) -> str:
-    """ "draft", "waiting", "sent" or "resolved"; the protocol leaves out the first."""
+    """ "draft", "waiting", "sent" or "resolved"; the protocol omits "draft"."""
     return str(comment.get("state", "draft"))
 
 
@@ -238,7 +243,7 @@ def lines_words(side: Side, first: int, last: int) -> str:
 
 
 def short_words(comment: Comment) -> str:
-    """The beginning of a comment."""
+    """The beginning of a comment or, if it has no text, what it suggests."""
     line = comment["text"].partition("\n")[0] or ("a suggestion" if comment.get("suggestion") else "remove these lines")
     return f"{line[:LONGEST_SHORT]}…" if len(line) > LONGEST_SHORT else line
 

@@ -21,7 +21,7 @@ class ServerOptions(Struct, frozen=True):
 
     waiting: int = 64
     """How many of these connections may wait for their peer: for the rest of a request, the next request, or the end of
-    a closing handshake."""
+    a closing handshake. New connections are not closed for this limit while their first requests may still arrive."""
 
     message_bytes: int = MESSAGE_LIMIT
     """The maximum size of one message or body from a peer, in bytes; a longer message ends its WebSocket with 1009."""
@@ -37,7 +37,8 @@ class ServerOptions(Struct, frozen=True):
     can no longer be dropped."""
 
     ping_seconds: float | None = None
-    """A WebSocket that is silent for this long is pinged, and closed if it stays silent for as long again.
+    """Seconds between pings of each WebSocket, which is closed if its peer has neither sent nor read anything
+    since the previous ping.
 
     If None, WebSockets are never pinged: a suspended agent (Ctrl-Z) keeps its connection and its diffs, and the kernel
     notices a dead one.

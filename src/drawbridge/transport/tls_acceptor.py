@@ -116,7 +116,7 @@ class TlsAcceptor:
     async def _make_room(self, of: str) -> bool:
         """Makes room for one more handshake: if there are too many, ends one whose time is up. Returns False if the
         place ``of`` has reached ``PLACE_LIMIT`` and the time of none of its handshakes is up. If ``HANDSHAKE_LIMIT`` is
-        reached, waits until a handshake ends or its time is up; meanwhile, further connections wait in the kernel's
+        reached, waits until the oldest one ends or its time is up; meanwhile, further connections wait in the kernel's
         queue.
         """
         mine = [task for task, one in self._shaking.items() if one.place == of]

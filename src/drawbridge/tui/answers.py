@@ -19,8 +19,8 @@ UNSHOWABLE: Final = "The text contains characters that a terminal can't show: ed
 
 
 def field(request: Request) -> str | None:
-    """The field whose text can be edited, such as a command or a plan. None if there is no such field, or for a
-    proposal, where the file itself is edited."""
+    """The field whose text can be edited, such as a command or a plan. None if there is no such field or more than one,
+    or for a proposal, where the file itself is edited."""
     given = request["input"]
     editable: Sequence[str] = request.get("editable") or ()
     if request.get("proposal") or len(editable) != 1 or not isinstance(given, Mapping):
@@ -103,8 +103,8 @@ def only_accepts_edits(request: Request) -> bool:
 
 
 def piece(request: Request, risk: Mapping[str, Any]) -> str:
-    """The text that a risk marks (its positions are in UTF-16 code units); empty if the risk concerns the whole
-    field."""
+    """The text that a risk marks (its positions are in UTF-16 code units), cut to ``LONGEST_PIECE``; empty if the risk
+    concerns the whole field."""
     value: Any = request["input"]
     for name in str(risk.get("field", "")).split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -116,11 +116,14 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """The questions of AskUserQuestion. Empty for any other tool, for a preview, which has only a part of them, and if one
-    of them has no text: a form would leave that one out, and the answer would still contain it."""
+    """The questions of AskUserQuestion. Empty for any other tool, for a call of the Agent Client Protocol, which takes no
+    answers, for a preview, which has only a part of them, and if one of them has no text: a form would leave that one
+    out, and the answer would still contain it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
-    if request["tool_name"] != "AskUserQuestion" or not isinstance(asked, list) or request.get("truncated"):
+    if request["tool_name"] != "AskUserQuestion" or request.get("form") == "acp" or request.get("truncated"):
+        return []
+    if not isinstance(asked, list):
         return []
     have_text = all(isinstance(one, dict) and isinstance(one.get("question"), str) for one in asked)
     return asked if have_text else []

@@ -97,7 +97,8 @@ class AttachApp(App[None]):
         self.run_worker(begin())
 
     def _offer(self) -> None:
-        """Offers, once, to create a project for the directory that the user named."""
+        """Offers, once, to create a project for the directory that the user named, or explains how to add one if this
+        device can't."""
         path, self._first = self._first.directory, StartView()
         if path is None:
             return

@@ -10,22 +10,35 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Button, Input, Static, TextArea
 
 from drawbridge.tui import answers, wording
-from drawbridge.tui.approval_words import WAYS, ApprovalState, circumstances, notice, title, ways, why_not_accepted
-from drawbridge.tui.call_parts import of_request
+from drawbridge.tui.approval_words import (
+    LONGEST_LABEL,
+    WAYS,
+    ApprovalState,
+    always_words,
+    circumstances,
+    notice,
+    offers_always,
+    title,
+    ways,
+    why_not_accepted,
+)
+from drawbridge.tui.call_parts import Part, is_said, of_request
 from drawbridge.tui.code import DiffLines
-from drawbridge.tui.diff_view import Headed, Lines, LinesView
+from drawbridge.tui.diff_view import Joined, Lines, LinesView, is_covered, on_screen
 from drawbridge.tui.difference import Difference, difference
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Keys and buttons do not answer a request for this long after it has appeared: they may be meant for something
-else."""
+"""Keys and buttons do not answer a request for this long after it has appeared, nor does a button that has just moved:
+they may be meant for something else."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -51,6 +64,8 @@ class ApprovalView(Vertical, can_focus=True):
         Binding("space", "more", show=False),
         Binding("j,down", "scroll(1)", show=False),
         Binding("k,up", "scroll(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
     ]
 
     class Answered(Message):
@@ -67,7 +82,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.view = view
 
     class Closed(Message):
-        """The user has seen that another client decided."""
+        """The user has seen that another client decided, or that the request was withdrawn."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
@@ -78,12 +93,16 @@ class ApprovalView(Vertical, can_focus=True):
         self.request = request
         self._agent = agent
         self._painter = painter
-        self._state = state._replace(next_question=len(answers.questions(request)) > 1)
+        self._state = state._replace(
+            next_question=len(answers.questions(request)) > 1, told_above=len(always_words(request)) > LONGEST_LABEL
+        )
         self._text: str | None = None
         self._message = ""
         self._draft = ""
         self._found = self._difference()
         self._shown_at = time.monotonic()
+        self._places: dict[str | None, tuple[Region, float]] = {}
+        """The name of a button → where it is on the screen, and since when (``time.monotonic``)."""
         self._waiting = 1
         self._height = FEWEST_LINES
         self._most = 0
@@ -103,6 +122,7 @@ class ApprovalView(Vertical, can_focus=True):
         yield Button("", name="always", classes="always", compact=True)
 
     def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._note_places)
         self.call_later(self._draw)
 
     @property
@@ -141,6 +161,11 @@ class ApprovalView(Vertical, can_focus=True):
     def _can_be_answered(self) -> bool:
         return self.may_answer and not self.is_busy and not self.is_settled
 
+    @property
+    def _body(self) -> LinesView | QuestionForm:
+        """What the request says, which must have been on the screen before it can be accepted."""
+        return self.query_one(QuestionForm) if answers.questions(self.request) else self.query_one(LinesView)
+
     # Called from outside.
 
     def count(self, waiting: int) -> None:
@@ -165,13 +190,13 @@ class ApprovalView(Vertical, can_focus=True):
     def resume(self) -> None:
         """Restarts ``READING_SECONDS`` after another view was in front."""
         self._shown_at = time.monotonic()
-        for view in self.query(LinesView):
-            view.look()
+        self._body.look()
 
     def look(self) -> None:
         """Takes the focus."""
         first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
-        (first if first.display else self).focus()
+        # A question is read from its top, which the focus of a tall list of options would scroll away.
+        (first if first.display else self).focus(scroll_visible=not answers.questions(self.request))
 
     def fit(self, height: int) -> None:
         """Sets the total height in lines."""
@@ -186,6 +211,8 @@ class ApprovalView(Vertical, can_focus=True):
         # A widget that does not fit has no size yet: count one line.
         others = sum(max(1, child.outer_size.height) + child.styles.margin.height for child in shown)
         most = max(FEWEST_LINES, self._height - others - FRAME_LINES)
+        if self._height - others - FRAME_LINES < FEWEST_LINES and self.query_one("Button.always").display:
+            self._tell_above()
         if most == self._most:
             return
         self._most = most
@@ -198,6 +225,8 @@ class ApprovalView(Vertical, can_focus=True):
     def show_whole(self, request: answers.Request) -> None:
         """Replaces the preview with the whole request."""
         self.request = request
+        told_above = self._state.told_above or len(always_words(request)) > LONGEST_LABEL
+        self._state = self._state._replace(told_above=told_above)
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
@@ -218,12 +247,31 @@ class ApprovalView(Vertical, can_focus=True):
             self._give(Answer(allow=True, input=changed))
 
     def always(self) -> None:
-        if "always" in ways(self.request, self._state) and self._is_seen():
+        if "always" not in ways(self.request, self._state):
+            return
+        if not self._state.told_above and not self._shows_always():
+            self._tell_above()
+        if self._is_seen():
             self._give(Answer(allow=True, remember=True))
+
+    def _shows_always(self) -> bool:
+        """Whether the button that says what ``remember`` would change is on the screen, all of it."""
+        button = self.query_one("Button.always")
+        shown = on_screen(button, button.region)
+        return bool(
+            shown and shown == button.region and not any(is_covered(self, shown, row) for row in range(shown.height))
+        )
+
+    def _tell_above(self) -> None:
+        """Shows what ``remember`` would change as the last part of the request, if it is not there yet."""
+        if not self._state.told_above and not answers.questions(self.request):
+            self._set_state(told_above=True)
+            self.query_one(LinesView).grow()
+            self._note_seen()
 
     def _is_seen(self) -> bool:
         """Whether the whole request has been on the screen: only then can it be accepted."""
-        self.query_one(LinesView).look()
+        self._body.look()
         self._note_seen()
         if not why_not_accepted(self.request, self._state):
             return True
@@ -232,10 +280,10 @@ class ApprovalView(Vertical, can_focus=True):
 
     def page(self, by: int) -> bool:
         """Scrolls by a page; returns whether there was anything to scroll."""
-        view = next(iter(self.query(LinesView)), None)
-        if view is None or not view.display or view.max_scroll_y == 0:
+        body = self._body
+        if not body.display or body.max_scroll_y == 0:
             return False
-        (view.scroll_page_down if by > 0 else view.scroll_page_up)(animate=False)
+        body.page(by)
         return True
 
     def action_more(self) -> None:
@@ -244,16 +292,22 @@ class ApprovalView(Vertical, can_focus=True):
         else:
             self.page(1)
 
+    def action_page(self, by: int) -> None:
+        self.page(by)
+
     def action_scroll(self, by: int) -> None:
-        for view in self.query(LinesView):
-            view.scroll_relative(y=by, animate=False)
+        self._body.scroll_relative(y=by, animate=False)
 
     def on_lines_view_seen(self, event: LinesView.Seen) -> None:
         event.stop()
         self._note_seen()
 
+    def on_question_form_seen(self, event: QuestionForm.Seen) -> None:
+        event.stop()
+        self._note_seen()
+
     def _note_seen(self) -> None:
-        unseen = self.query_one(LinesView).unseen
+        unseen = self._body.unseen
         if unseen != self._state.unseen:
             self._set_state(unseen=unseen)
 
@@ -306,6 +360,8 @@ class ApprovalView(Vertical, can_focus=True):
         form = self.query_one(QuestionForm)
         if not form.is_answered:
             self._say(f"Choose an answer to “{wording.one_line(form.question)}”, or write one.")
+        elif not self._is_seen():
+            return
         elif form.is_last:
             self._give(Answer(allow=True, input=answers.answered_input(self.request, form.answers())))
         else:
@@ -315,7 +371,7 @@ class ApprovalView(Vertical, can_focus=True):
         """Goes to the agent's next question (1) or to the previous one (-1)."""
         form = self.query_one(QuestionForm)
         form.go(by)
-        self._set_state(next_question=not form.is_last)
+        self._set_state(next_question=not form.is_last, unseen=form.unseen, hasty=False)
 
     @property
     def _is_at_later_question(self) -> bool:
@@ -344,9 +400,20 @@ class ApprovalView(Vertical, can_focus=True):
         else:
             self._answer_questions()
 
+    def _note_places(self, _: Screen[Any]) -> None:
+        """Records which buttons have moved."""
+        for button in self.query(Button):
+            place, name = button.region, button.name
+            if name not in self._places or self._places[name][0] != place:
+                self._places[name] = place, time.monotonic()
+
+    def _has_just_moved(self, button: Button) -> bool:
+        since = self._places.get(button.name, (None, 0.0))[1]
+        return time.monotonic() - since < READING_SECONDS
+
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
-        if not self.is_ready and event.button.name not in ("back", "more"):
+        if event.button.name not in ("back", "more") and (not self.is_ready or self._has_just_moved(event.button)):
             return  # the click may have been meant for what was there before
         acts: dict[str | None, Callable[[], object]] = {
             "accept": self.accept,
@@ -423,10 +490,15 @@ class ApprovalView(Vertical, can_focus=True):
         if name is not None and self._text is not None:
             given = {**given, name: self._text}
         above = of_request(request, given)
-        head = painter.call([*circumstances(request), *above], width)
+        said = [part for part in above if is_said(part)]
+        head = painter.call([*circumstances(request), *(part for part in above if not is_said(part))], width)
+        state = self._state._replace(edited=self._text is not None)
+        shows_always = state.told_above and offers_always(request, state)
+        rule = [Part("field", always_words(request), "Always (w)")] if shows_always else []
+        tail = painter.call([*said, *rule], width)
         if found is None or proposal is None:
-            return head
+            return [*head, *tail]
         if not found.lines:
-            return [*head, *painter.plain("No changes.", width, painter.palette.soft)]
+            return [*head, *painter.plain("No changes.", width, painter.palette.soft), *tail]
         texts = str(proposal["path"]), proposal["old_text"], self._new_text()
-        return Headed(head, DiffLines(found, texts, painter.palette, width))
+        return Joined(head, DiffLines(found, texts, painter.palette, width), tail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from textual.content import Content
 
@@ -14,14 +14,19 @@ from drawbridge.tui.difference import Difference
 
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
+LONGEST_LABEL: Final = 120
+"""The maximum length of the label of ``always`` in characters. What a longer one says is shown in the request instead,
+where it scrolls."""
+
 WAYS = ("accept", "edit", "reject", "undo", "back")
 """The possible buttons, in order; ``more`` and ``always`` have their own lines."""
 
 
 class ApprovalState(NamedTuple):
     """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
-    answer. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user tried to accept
-    anyway. ``next_question``: another question from the agent follows the one that is shown.
+    answer, or the withdrawal. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user
+    tried to accept anyway. ``next_question``: another question from the agent follows the one that is shown.
+    ``told_above``: what ``remember`` would change is shown in the request, since its button has no room for it.
     """
 
     mode: Mode = "read"
@@ -33,6 +38,7 @@ class ApprovalState(NamedTuple):
     unseen: int = 0
     next_question: bool = False
     hasty: bool = False
+    told_above: bool = False
 
 
 def title(request: answers.Request, agent: str, root: str, found: Difference | None, waiting: int) -> Content:
@@ -64,7 +70,9 @@ def ways(request: answers.Request, state: ApprovalState) -> dict[str, Content]:
     if state.busy:
         return {"accept": Content("Sending…")}
     if answers.questions(request):
-        return {"accept": _label("^s", "Next" if state.next_question else "Answer"), "reject": Content("Do not answer")}
+        answer = _label("^s", "Next" if state.next_question else "Answer")
+        more = {"more": _label("PgDn", _lines(state.unseen))} if state.unseen else {}
+        return {"accept": answer, "reject": Content("Do not answer"), **more}
     if state.mode == "edit":
         return {"accept": _label("^s", "Accept edited version"), "back": _label("Esc", "Back")}
     if state.mode == "reject":
@@ -85,11 +93,14 @@ def _ways_of_reading(request: answers.Request, state: ApprovalState) -> dict[str
     if request.get("truncated"):
         found["more"] = _label("Space", f"Show all ({size(request['truncated']['bytes'])})")
     elif state.unseen:
-        found["more"] = _label("Space", f"{state.unseen} more line{'' if state.unseen == 1 else 's'}")
-    always = always_words(request)
-    if always and state.may_remember and not state.edited:
-        found["always"] = _label("w", always)
+        found["more"] = _label("Space", _lines(state.unseen))
+    if offers_always(request, state):
+        found["always"] = _label("w", "Always (see above)" if state.told_above else always_words(request))
     return found
+
+
+def offers_always(request: answers.Request, state: ApprovalState) -> bool:
+    return bool(state.may_answer and state.may_remember and not state.edited and always_words(request))
 
 
 def always_words(request: answers.Request) -> str:
@@ -107,6 +118,8 @@ def why_not_accepted(request: answers.Request, state: ApprovalState) -> str:
         return "This is only a part: Space shows all of it. Accept works once you have seen it."
     if not state.unseen:
         return ""
+    if answers.questions(request):
+        return "There is more to see: PgDn shows it. An answer is sent once you have seen the question and your choice."
     if state.mode == "edit":
         return "You have not seen all of this change: Esc shows it. Accept works once you have."
     return "There is more below: Space shows it. Accept works once you have seen all of it."
@@ -147,6 +160,10 @@ def risks(request: answers.Request) -> list[Part]:
         if piece and piece not in pieces:
             pieces.append(piece)
     return [Part("warning", f"{text}: {', '.join(pieces)}" if pieces else text) for text, pieces in marked.items()]
+
+
+def _lines(count: int) -> str:
+    return f"{count} more line{'' if count == 1 else 's'}"
 
 
 def _label(key: str, words: str) -> Content:

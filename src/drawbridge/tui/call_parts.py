@@ -75,9 +75,13 @@ def parts(
     ]
     if not isinstance(given, Mapping):
         return [*found, Part("json", _json(given))]
-    if is_acp:
-        return [*found, *_of_acp(tool, given, proposal)]
-    return [*found, *_of_tool(tool, given, proposal)]
+    found += _of_acp(tool, given, proposal) if is_acp else _of_tool(tool, given, proposal)
+    return sorted(found, key=is_said)
+
+
+def is_said(part: Part) -> bool:
+    """Whether a part is what the agent says about its call. It comes last, since it may be long."""
+    return part.kind == "words" or (part.kind == "field" and part.name == "description")
 
 
 def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
@@ -85,9 +89,6 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
         yield from _fields(given, {name for name in OF_PROPOSAL.get(tool, ()) if _is_in_diff(name, given)})
         return
     match tool, given:
-        case "Bash", {"command": str(command)}:
-            yield Part("command", command)
-            yield from _fields(given, {"command"})
         case _, {"plan": str(plan)} if tool == PLAN:
             yield Part("markdown", plan)
             yield from _fields(given, {"plan"})
@@ -97,6 +98,9 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
         case "Write", {"file_path": str(path), "content": str(new)}:
             yield from _fields(given, {"file_path", "content"})
             yield Part("diff", new, path)
+        case _, {"command": str(command)}:
+            yield Part("command", command)
+            yield from _fields(given, {"command"})
         case _:
             yield from _fields(given, ())
 
@@ -118,7 +122,7 @@ def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
 
 
 def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
-    """What runs or is written comes first: the agent's words about it may be long."""
+    """What runs or is written comes first."""
     raw = call.get("rawInput")
     fields = raw if isinstance(raw, Mapping) else {}
     diffs = [*_diffs(call)]

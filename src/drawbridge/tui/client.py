@@ -236,7 +236,7 @@ class Client:
         return data
 
     async def decide_review(self, project: str, wish: Message) -> Message:
-        """Decides on a part of the review; returns the review after that. Raises ``RequestError``."""
+        """Decides on a part of the review, or on all of it; returns the review after that. Raises ``RequestError``."""
         data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
         return data
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from drawbridge.core.errors import BadSetting
 from drawbridge.core.terminal_text import Terminal
 from drawbridge.settings.attach import AttachSettings
-from drawbridge.text.review_words import numbers
+from drawbridge.text.review_words import no_session, numbers
 from drawbridge.tui.app import AttachApp, StartView
 from drawbridge.tui.client import Client
 from drawbridge.tui.colours import Palette, of_terminal
@@ -20,7 +20,8 @@ from drawbridge.tui.server_address import Finder, is_here
 
 
 class NoReview(Exception):
-    """There is no review to show. The text is for people. ``is_failure``: the server could not read the review."""
+    """Raised if no review can be shown. The text gives the reason, for people. ``is_failure``: the server could not read
+    the review."""
 
     def __init__(self, text: str, *, is_failure: bool = False) -> None:
         super().__init__(text)
@@ -28,7 +29,8 @@ class NoReview(Exception):
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
-    """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id."""
+    """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id. Raises
+    ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
@@ -36,8 +38,8 @@ def run(project: str | None, settings: AttachSettings) -> int:
 
 
 def review(given: str, settings: AttachSettings) -> int:
-    """Like ``run``, but shows the review of a directory, or a message if there is none to show; the exit code is then 1
-    if the server could not read it. Raises ``NoServer`` or ``BadSetting``."""
+    """Like ``run``, but shows the review of a directory, or prints why there is nothing to show. In that case, the exit
+    code is 1 if the server could not read the review, otherwise 0. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(given)
     if is_here(finder.find().url) and not os.path.isdir(directory):
@@ -114,15 +116,14 @@ async def begin_review(client: Client, directory: str) -> StartView:
         raise NoReview(f"The review can't be shown: {problem}", is_failure=True)
     if is_known:
         raise NoReview(f"There is nothing to review in {directory}.")
-    raise NoReview(
-        f"No agent has worked in {directory} yet: the server has no session there, so there is nothing to review."
-    )
+    raise NoReview(no_session(directory))
 
 
 async def begin(client: Client, project: str | None, directory: str) -> StartView:
     """Connects and returns what to show first. Raises ``NoServer`` or ``BadSetting``.
 
-    ``directory``: ``project`` as a path on the server's machine; empty if the server is on another machine.
+    ``directory``: ``project`` as a path on the server's machine; empty if it is not a directory, or if the server is on
+    another machine.
     """
     await client.connection.open()
     if project is None:

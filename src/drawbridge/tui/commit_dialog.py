@@ -48,10 +48,8 @@ class Committing:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether this device may commit. By default, servers do not allow commits; in a terminal session, they never
-        do."""
-        project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
-        return self._client.features is not None and self._client.may("review_commit") and not project.get("desk")
+        """Whether this device may commit. By default, servers do not allow commits."""
+        return self._client.features is not None and self._client.may("review_commit")
 
     @property
     def is_working(self) -> bool:

@@ -35,7 +35,8 @@ more attempts."""
 
 
 class RequestError(Exception):
-    """A request that failed. ``code``: as in the protocol, or OFFLINE if the connection broke before the answer."""
+    """A request that failed. ``code``: as in the protocol, or OFFLINE if there was no connection or it broke before the
+    answer."""
 
     def __init__(self, code: str, text: str, details: Any = None) -> None:
         super().__init__(text)
@@ -254,7 +255,8 @@ async def _close(socket: ClientConnection) -> None:
 
 
 def _check_certificate(socket: ClientConnection, address: ServerAddress) -> None:
-    """Compares the server's certificate with the expected fingerprint, before the token is sent."""
+    """Compares the server's certificate with the expected fingerprint, before the token is sent. Raises
+    ``ssl.SSLCertVerificationError``."""
     if address.fingerprint is None or address.tls is None:
         return
     shown = socket.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)

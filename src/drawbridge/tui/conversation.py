@@ -41,7 +41,7 @@ class Result(NamedTuple):
     text: str
     error: bool
     truncated: Json | None
-    denied: bool = False
+    denied: bool
     """Whether the tool was not allowed to run."""
 
 
@@ -69,7 +69,7 @@ class Conversation:
         self.first = 1
         """The lowest ``seq`` in memory."""
         self.begins = 1
-        """The first ``seq`` on the server, which may have dropped older history."""
+        """The first ``seq`` on the server, as far as this is known: the server may have dropped older history."""
         self.last = 0
         """The highest ``seq`` in ``items``; below ``cursor`` if the end was released."""
         self.items: list[Item] = []
@@ -96,7 +96,8 @@ class Conversation:
         self._edits: dict[str, Record] = {}
         """By run id, the record of the latest edit to a prompt in the queue."""
         self._begun: dict[str, int] = {}
-        """By run id, the ``seq`` at which the run began, or ended if it never began."""
+        """By run id, the ``seq`` at which the run began, or ended if it never began; ``NEVER`` if its prompt was
+        removed from the queue."""
         self._accepted: dict[str, Json] = {}
         """By run id, prompts that neither the queue nor a run contains yet."""
 

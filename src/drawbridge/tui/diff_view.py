@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
+from textual.widget import Widget
 
 from drawbridge.tui.code import DiffLines
 
@@ -22,21 +23,40 @@ LOOK_SECONDS: Final = 0.3
 report."""
 
 
-class Headed:
-    """A diff with lines above it."""
+def on_screen(widget: Widget, region: Region) -> Region | None:
+    """The part of ``region``, an area of ``widget``, that no container and no edge of the terminal cuts off. None if the
+    widget is not drawn, or if another screen is in front."""
+    try:
+        place = widget.screen.find_widget(widget)
+    except (NoScreen, NoWidget):
+        return None
+    return region.intersection(place.clip) if widget.screen.is_active else None
 
-    def __init__(self, head: Sequence[Strip], rest: DiffLines) -> None:
-        self._head = head
-        self._rest = rest
+
+def is_covered(widget: Widget, shown: Region, row: int) -> bool:
+    """Whether a notice is in front of a row of ``shown``, an area of the widget's screen."""
+    line = Region(shown.x, shown.y + row, shown.width, 1)
+    return any(toast.region.overlaps(line) for toast in widget.screen.query("Toast"))
+
+
+class Joined:
+    """Lines of several sources, one below the other."""
+
+    def __init__(self, *parts: Sequence[Strip] | DiffLines) -> None:
+        self._parts = parts
 
     def __len__(self) -> int:
-        return len(self._head) + len(self._rest)
+        return sum(len(part) for part in self._parts)
 
     def __getitem__(self, at: int) -> Strip:
-        return self._head[at] if at < len(self._head) else self._rest[at - len(self._head)]
+        for part in self._parts:
+            if at < len(part):
+                return part[at]
+            at -= len(part)
+        raise IndexError
 
 
-Lines: TypeAlias = Sequence[Strip] | DiffLines | Headed
+Lines: TypeAlias = Sequence[Strip] | DiffLines | Joined
 
 
 class LinesView(ScrollView, can_focus=True):
@@ -48,7 +68,7 @@ class LinesView(ScrollView, can_focus=True):
     ]
 
     class Seen(Message):
-        """More lines have been on the screen."""
+        """More lines have been on the screen, or are still to be seen."""
 
     def __init__(self, draw: Callable[[int], Lines]) -> None:
         super().__init__(classes="asked")
@@ -69,29 +89,24 @@ class LinesView(ScrollView, can_focus=True):
     def look(self) -> None:
         """Records which lines are on the screen now: none while another screen is in front, and only those above the
         first line that a notice covers."""
-        try:
-            place = self.screen.find_widget(self)
-        except (NoScreen, NoWidget):
-            return
-        if not self.screen.is_active or self.app.animator.is_being_animated(self, "scroll_y"):
+        shown = on_screen(self, self.content_region)
+        if shown is None or self.app.animator.is_being_animated(self, "scroll_y"):
             return  # what an animation passes was not read
-        shown = self.content_region.intersection(place.clip)
         top = self.scroll_offset.y + shown.y - self.content_region.y
         # A resize may change the lines a moment before the view has its new position.
         if not shown.width or shown.width < self._width or top > self._seen:
             return
         end = min(len(self._lines), top + shown.height)
-        free = next((at for at in range(self._seen, end) if self._is_covered(shown, at - top)), end)
+        free = next((at for at in range(self._seen, end) if is_covered(self, shown, at - top)), end)
         if self._again is not None:
             (self._again.resume if free < end else self._again.pause)()
         if free > self._seen:
             self._seen = free
             self.post_message(self.Seen())
 
-    def _is_covered(self, shown: Region, row: int) -> bool:
-        """Whether a notice is in front of a row of ``shown``, an area of the screen."""
-        line = Region(shown.x, shown.y + row, shown.width, 1)
-        return any(toast.region.overlaps(line) for toast in self.screen.query("Toast"))
+    def page(self, by: int) -> None:
+        """Scrolls by a page, down (1) or up (-1)."""
+        (self.scroll_page_down if by > 0 else self.scroll_page_up)(animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -106,6 +121,14 @@ class LinesView(ScrollView, can_focus=True):
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
         self.call_after_refresh(self.look)
+
+    def grow(self) -> None:
+        """Shows what ``draw`` returns now: the same lines, and others below them."""
+        if self._width:
+            self._lines = self._draw(self._width)
+            self._lay_out()
+            self.post_message(self.Seen())
+            self.call_after_refresh(self.look)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         self._fit(width - self.styles.scrollbar_size_vertical)

@@ -22,7 +22,8 @@ Mark: TypeAlias = tuple[int, int]
 class Line(NamedTuple):
     """``number`` counts from 1 on the line's own side; for ``skipped`` it is the number of unchanged lines left out.
 
-    ``marks``: the ranges in which the line differs from the one that it replaces; empty if it differs as a whole.
+    ``marks``: the ranges in which the line differs from the one that it replaces, or that replaces it; empty if there
+    is no such line, or if they are not compared word by word.
     """
 
     kind: Kind

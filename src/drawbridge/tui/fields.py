@@ -1,4 +1,4 @@
-"""Text fields that show everything they contain: the prompt box, and the field for a proposed text."""
+"""Text fields that show everything they contain: the prompt box, and the field in which other texts are edited."""
 
 from __future__ import annotations
 

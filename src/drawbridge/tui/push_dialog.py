@@ -1,4 +1,4 @@
-"""The dialog that pushes the current branch and creates a pull request."""
+"""The dialog that pushes the current branch and, if the user wants it, creates a pull request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Pushing:
         self._changed = changed
         self._load = load
         self.offer: Mapping[str, Any] | None = None
-        """What the server offers to push; None if there is nothing to push, or no remote."""
+        """What the server offers to push; None if there is no branch or remote, or pushes are off."""
 
     @property
     def state(self) -> Push:
@@ -44,8 +44,7 @@ class Pushing:
     def is_waiting(self) -> bool:
         """Whether this device may push, and there is something to push or a pull request that could not be created. By
         default, servers do not allow pushes."""
-        project: Mapping[str, object] = self._client.projects.all.get(self._project) or {}
-        may = self._client.features is not None and self._client.may("review_push") and not project.get("desk")
+        may = self._client.features is not None and self._client.may("review_push")
         if not may or self.offer is None or self.offer.get("problem"):
             return False
         return self.offer.get("ahead") != 0 or bool((self.state.done or {}).get("problem"))

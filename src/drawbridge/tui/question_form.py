@@ -9,10 +9,17 @@ from typing import Any, ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
+from textual.content import Content, ContentText
+from textual.geometry import Size
+from textual.message import Message
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Checkbox, Input, RadioButton, RadioSet, Static
+from textual.widgets._toggle_button import ToggleButton
 
 from drawbridge.tui.call_parts import Part
+from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
 from drawbridge.tui.wording import block, one_line
 
 OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multiSelect": bool, "options": list}
@@ -26,24 +33,30 @@ class QuestionForm(VerticalScroll):
         Binding(str(number), f"choose({number})", show=False) for number in range(1, 10)
     ]
 
+    class Seen(Message):
+        """Other lines than before are still to be seen."""
+
     def __init__(
         self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any], above: Sequence[Part] = ()
     ) -> None:
         """``given``: the whole input of the call. ``above``: the text and fields shown above the questions."""
         super().__init__(classes="questions", can_focus=False)
-        self._above = [f"{part.name}: {part.text}" if part.name else part.text for part in above]
-        self._more = [*_unknown(given, {"questions", "answers"})]
+        texts = [f"{part.name}: {part.text}" if part.name else part.text for part in above]
+        texts += [f"{name}: {value}" for name, value in _unknown(given, {"questions", "answers"})]
+        self._above = [_words(text) for text in texts]
         self._groups = [_Group(one, number, len(asked)) for number, one in enumerate(asked, 1)]
         self._step = 0
+        self._rows: dict[Widget, _Rows] = {}
+        self._unseen = 0
+        self._again: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        for text in self._above:
-            yield Static(Content(block(text)), classes="more-words")
-        for name, value in self._more:
-            yield Static(Content(block(f"{name}: {value}")), classes="more-words")
+        yield from self._above
         yield from self._groups
 
     def on_mount(self) -> None:
+        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self._show()
 
     @property
@@ -64,10 +77,90 @@ class QuestionForm(VerticalScroll):
     def is_last(self) -> bool:
         return self._step == len(self._groups) - 1
 
+    @property
+    def unseen(self) -> int:
+        """How many lines of the question that is shown, of the text above it and of the chosen options have not been on
+        the screen yet."""
+        return sum(self._left(widget) for widget in self._needed())
+
+    def _needed(self) -> list[Widget]:
+        """What must have been on the screen before the question that is shown can be answered."""
+        group = self._groups[self._step]
+        return [*self._above, *group.texts, *group.pressed()]
+
+    def _left(self, widget: Widget) -> int:
+        rows = self._rows.get(widget)
+        return max(1, widget.outer_size.height) if rows is None else rows.left
+
+    def look(self) -> None:
+        """Records which lines are on the screen now."""
+        if not self.app.animator.is_being_animated(self, "scroll_y"):  # what an animation passes was not read
+            covered = [self._look_at(widget) for widget in (*self._needed(), *self._groups[self._step].buttons)]
+            if self._again is not None:
+                (self._again.resume if any(covered) else self._again.pause)()
+        if self.unseen != self._unseen:
+            self._unseen = self.unseen
+            self.post_message(self.Seen())
+
+    def _look_at(self, widget: Widget) -> bool:
+        """Records which lines of a widget are on the screen; returns whether a notice covers any."""
+        region = widget.region
+        shown = on_screen(widget, region)
+        if shown is None or not region.height or shown.width < region.width:
+            return False
+        rows = self._rows.get(widget)
+        if rows is None or rows.size != region.size:
+            # Lines that are wrapped differently are not the ones that were seen, unless all of them were.
+            rows = self._rows[widget] = _Rows(
+                region.size, set(range(region.height)) if rows and not rows.left else set()
+            )
+        top = shown.y - region.y
+        free = {top + row for row in range(shown.height) if not is_covered(self, shown, row)}
+        rows.seen |= free
+        return len(free) < shown.height
+
+    def _laid_out(self, _: Screen[Any]) -> None:
+        self.look()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.call_after_refresh(self.look)
+
+    def on_radio_set_changed(self) -> None:
+        self.look()
+
+    def on_checkbox_changed(self) -> None:
+        self.look()
+
+    def on_input_changed(self) -> None:
+        self.look()
+
+    def page(self, by: int) -> None:
+        """Scrolls by a page: down to the first line that is still to be seen, if there is one."""
+        first = next((place for widget in self._needed() for place in self._places(widget)), None)
+        if by > 0 and first is not None:
+            self.scroll_to(y=self.scroll_offset.y + first - self.content_region.y, animate=False)
+        else:
+            (self.scroll_page_down if by > 0 else self.scroll_page_up)(animate=False)
+
+    def _places(self, widget: Widget) -> Iterator[int]:
+        """Where the lines of a widget that have not been seen are on the screen, or would be if it were tall enough."""
+        rows = self._rows.get(widget)
+        for row in range(widget.region.height):
+            if rows is None or row not in rows.seen:
+                yield widget.region.y + row
+
+    def action_page_down(self) -> None:
+        self.page(1)
+
+    def action_page_up(self) -> None:
+        self.page(-1)
+
     def go(self, by: int) -> None:
         """Shows the next question (1) or the previous one (-1)."""
         self._step += by
         self._show()
+        self.scroll_home(animate=False)
         self.call_after_refresh(self._groups[self._step].look)
 
     def _show(self) -> None:
@@ -82,11 +175,74 @@ class QuestionForm(VerticalScroll):
         return [(group.question, group.chosen()) for group in self._groups]
 
 
+class _Rows:
+    """The lines of a widget that have been on the screen, while it has this size."""
+
+    def __init__(self, size: Size, seen: set[int]) -> None:
+        self.size = size
+        self.seen = seen
+
+    @property
+    def left(self) -> int:
+        return self.size.height - len(self.seen)
+
+
+def _words(text: str) -> Static:
+    return Static(Content(block(text)), classes="more-words")
+
+
 def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, str]]:
-    """The fields that Drawbridge does not know, with their values as text: they are shown as well."""
+    """The fields that Drawbridge does not know, except empty ones, with their values as text: they are shown, too."""
     for name, value in given.items():
         if name not in known and value not in (None, ""):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class _Option(ToggleButton):
+    """A button with a label of several lines. They are indented, so that a label can't look like another option."""
+
+    INDENT: ClassVar[int] = 4
+
+    def _make_label(self, label: ContentText) -> Content:
+        return Content.from_text(label)
+
+    def _wrapped(self, width: int) -> list[Content]:
+        return self._label.wrap(max(1, width - self.INDENT))
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._wrapped(width))
+
+    def render(self) -> Content:
+        style = self.get_visual_style("toggle--label")
+        rows = [row.pad_left(1).stylize_before(style) for row in self._wrapped(self.size.width)]
+        return Content("\n" + " " * (self.INDENT - 1)).join([Content.assemble(self._button, rows[0]), *rows[1:]])
+
+    def bring(self) -> None:
+        """Scrolls to the option; to its start if it does not fit."""
+        form = next((one for one in self.ancestors if isinstance(one, QuestionForm)), None)
+        if form is not None:
+            form.scroll_to_widget(self, animate=False, top=self.outer_size.height > form.size.height)
+
+
+class _Radio(RadioButton, _Option):  # Textual's selectors only know the first base of a class
+    pass
+
+
+class _Check(Checkbox, _Option):
+    pass
+
+
+class _Radios(RadioSet):
+    def _scroll_to_selected(self) -> None:
+        """RadioSet itself would scroll only within the set, which is as tall as its buttons. Without the focus, the first
+        button has just been selected by itself, and the question is read from its top."""
+        if self._selected is not None and self.has_focus:
+            button = self.children[self._selected]
+            assert isinstance(button, _Radio)
+            self.call_after_refresh(button.bring)
 
 
 class _Group(Vertical):
@@ -107,41 +263,56 @@ class _Group(Vertical):
             strange["options"] = [one for one in options if not isinstance(one, dict)]
         self._more = [*_unknown({**asked, **strange}, OF_QUESTION.keys() - strange.keys())]
         self._own = Input(placeholder="Other…", compact=True, classes="own")
-        kind = Checkbox if self._many else RadioButton
-        self._buttons = [kind(content, compact=True) for content in self._labels()]
+        kind = _Check if self._many else _Radio
+        self.buttons = [kind(content, compact=True) for content in self._labels()]
+        self.texts = [*self._texts()]
+        """All that is above the options."""
 
-    def compose(self) -> ComposeResult:
+    def _texts(self) -> Iterator[Static]:
         header = f"{one_line(self._header)}  " if self._header else ""
         yield Static(Content.assemble((self._place, "$soft"), (header, "$accent bold"), (block(self.question), "bold")))
         for name, value in self._more:
-            yield Static(Content(block(f"{name}: {value}")), classes="more-words")
+            yield _words(f"{name}: {value}")
         for option in self._options:
             for name, value in _unknown(option, {"label", "description"}):
-                yield Static(Content(block(f"{option.get('label', '')}, {name}: {value}")), classes="more-words")
+                yield _words(f"{option.get('label', '')}, {name}: {value}")
+
+    def compose(self) -> ComposeResult:
+        yield from self.texts
         if self._many:
-            yield from self._buttons
-        elif self._buttons:
-            yield RadioSet(*(button for button in self._buttons if isinstance(button, RadioButton)), compact=True)
+            yield from self.buttons
+        elif self.buttons:
+            yield _Radios(*(button for button in self.buttons if isinstance(button, _Radio)), compact=True)
         yield self._own
 
     def look(self) -> None:
         """Takes the focus."""
-        next(iter(self.query("RadioSet, Checkbox, .own"))).focus()
+        # A question is read from its top, which the focus of a tall list of options would scroll away.
+        next(iter(self.query("RadioSet, Checkbox, .own"))).focus(scroll_visible=False)
 
     def choose(self, number: int) -> None:
         """Selects the option with this number, from 1. If several options can be selected, toggles it."""
-        if number <= len(self._buttons):
-            button = self._buttons[number - 1]
+        if number <= len(self.buttons):
+            button = self.buttons[number - 1]
             button.value = not button.value if self._many else True
+            button.bring()
+
+    def pressed(self) -> list[_Option]:
+        """The options that are a part of the answer: a free answer replaces the only one."""
+        return [button for button in self.buttons if button.value and (self._many or not self._free)]
+
+    @property
+    def _free(self) -> str:
+        return self._own.value.strip()
 
     def chosen(self) -> str:
+        pressed = self.pressed()
         labels = [
             str(option.get("label", ""))
-            for option, button in zip(self._options, self._buttons, strict=True)
-            if button.value
+            for option, button in zip(self._options, self.buttons, strict=True)
+            if button in pressed
         ]
-        own = self._own.value.strip()
-        return ", ".join(filter(None, [*labels, own])) if self._many else own or "".join(labels[:1])
+        return ", ".join(filter(None, [*labels, self._free]))
 
     def _labels(self) -> Iterator[Content]:
         for number, option in enumerate(self._options, 1):

@@ -214,7 +214,7 @@ class Card(NamedTuple):
 
 class Remark(NamedTuple):
     """A comment on a part. ``place``: its lines; None if they have changed. ``card``: what is shown below the lines;
-    ``apart``: what is shown where the lines are not."""
+    ``apart``: what is shown instead if the lines are not shown, with a copy of them."""
 
     place: Place | None
     card: Card

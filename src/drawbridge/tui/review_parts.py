@@ -23,7 +23,8 @@ COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 class Part(NamedTuple):
     """A unit that is decided on: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
-    ``draft``: the user's own text if the hunk is no longer in the review; the text is still shown.
+    ``draft``: the user's own text if the hunk is no longer in the review; the text is still shown. It is empty if the
+    user has only begun a comment there.
     """
 
     key: str
@@ -75,8 +76,8 @@ def parts(files: Iterable[File]) -> list[Part]:
 
 
 def follow(before: Sequence[str], now: Sequence[str], key: str | None) -> str | None:
-    """The key of the part to go to where ``key`` was: the same one, otherwise the next remaining one, otherwise the
-    last."""
+    """The key of the part to go to: ``key`` if it is still there, otherwise the next remaining part after it, otherwise
+    the last; the first if ``key`` was not in ``before``. None if there are no parts."""
     if key in now or not now:
         return key if now else None
     if key not in before:
@@ -188,7 +189,7 @@ def field_text(hunk: Hunk) -> str:
 
 
 def edited_text(hunk: Hunk, field: str) -> str:
-    """The text to send for the content of that field, with the hunk's line endings."""
+    """The text to send for the content of the field that began with ``field_text``, with the hunk's line endings."""
     model = str(hunk["added"] or hunk["removed"])
     text = f"{field}\n" if field and model.endswith("\n") else field
     return text.replace("\n", "\r\n") if model.count("\r\n") * 2 > model.count("\n") else text

@@ -277,7 +277,7 @@ class ReviewScreen(Screen[None]):
         self._redraw()
 
     def _close(self, number: int) -> None:
-        """Shows nothing of the review any more, except what the user has written."""
+        """Removes the review from the screen, except what the user has written."""
         if number <= self._shown or not self._is_there:
             return
         self._shown = number
@@ -339,7 +339,7 @@ class ReviewScreen(Screen[None]):
         return found
 
     def _who(self, news: Sequence[Mapping[str, Any]]) -> str:
-        """A message that the review has changed, with the name of the client that changed it if it was only one."""
+        """A message that the review has changed. If only one client has changed it, the message names that client."""
         names = {self._client.called(told) if told.get("by") else "" for told in news}
         [name] = names if len(names) == 1 else [""]
         return f"{name} made decisions in this review." if name else "The review has changed."
@@ -422,7 +422,8 @@ class ReviewScreen(Screen[None]):
         return True
 
     def _is_shown(self, part: Part) -> bool:
-        """Whether all of a part has been on the screen. If not, scrolls to the part or notifies the user."""
+        """Whether all of the current part has been on the screen and some of it is there now. If not, scrolls to the
+        part or notifies the user."""
         view = self._view
         if not view.is_in_view:
             view.go(part.key)

@@ -39,7 +39,8 @@ class ServerAddress:
 
 
 class Finder:
-    """Finds a server according to the flags. ``find`` searches each time: a restarted server may have moved."""
+    """Finds a server according to the flags. ``find`` searches each time: a restarted server may have moved. Raises
+    ``BadSetting`` if the flags can't be used."""
 
     def __init__(
         self,

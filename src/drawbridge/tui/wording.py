@@ -45,7 +45,10 @@ does: such a request is not shown as withdrawn."""
 
 def mode(project: Mapping[str, Any], name: str) -> str:
     """A permission mode in words. An agent that can't ask doesn't, whatever its mode is called."""
-    return f"{name} · doesn’t ask" if project.get("asks") is False else MODES.get(name, name)
+    if project.get("asks") is False:
+        return f"{name} · doesn’t ask"
+    own = {one["name"]: one.get("title") for one in project.get("own_modes", ())}
+    return MODES.get(name) or own.get(name) or name
 
 
 def one_line(text: object) -> str:
@@ -190,7 +193,8 @@ def lifted(until: str, now: datetime) -> str:
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:
-    """What the agent does instead of working, on one line: it waits for its API, or compacts its conversation."""
+    """What the agent does instead of working, on one line: it waits for its API, or compacts its conversation. Empty if
+    it does neither."""
     if retry := agent.get("retry"):
         why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
         return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")

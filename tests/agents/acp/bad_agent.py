@@ -1,6 +1,6 @@
-"""An agent that breaks the protocol in the way its argument names, each time it is given a prompt.
+"""An agent that breaks the protocol at each prompt, in the way that its argument names.
 
-Before that it is well behaved: it answers ``initialize`` and ``session/new``. It speaks plain JSON lines.
+Except with ``never_greets`` and ``no_such_flag``, it first answers ``initialize`` and ``session/new``. It writes JSON lines.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""An agent written with the protocol's official library (agent-client-protocol): a real peer, whatever we think of it.
+"""An agent written with the protocol's official library (agent-client-protocol), independent of our implementation.
 
-It does what the prompt says: ``say A|B`` (in pieces), ``edit PATH|NEW TEXT`` (after a question), ``part PATH|OLD|NEW`` (a
+It obeys the prompt: ``say A|B`` (in pieces), ``edit PATH|NEW TEXT`` (after a question), ``part PATH|OLD|NEW`` (a
 question about a part of a file), ``report PATH|NEW TEXT`` (as ``edit``, but the diff comes before the question),
-``change PATH|OLD|NEW`` (reports the call, asks, and reports how it ended),
-``wait`` (until it is cancelled), ``ask for a file``, ``spend 0.5``, ``refuse``, ``fail``.
-Its conversations last as long as the file ``conversations.json`` in its directory.
+``change PATH|OLD|NEW`` (reports the call, asks, and reports how it ended), ``leave PLAN`` (asks whether to carry out a plan),
+``plan A|B`` (reports to-dos), ``offer NAME|HINT`` (reports a command), ``wait`` (until it is cancelled), ``read PATH``
+(requests a file from the client), ``spend 0.5`` (reports a cost), ``remember`` (repeats all prompts), ``mode_is``,
+``refuse``, ``fail``. It stores its conversations in ``conversations.json`` in its directory.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Official:
         return schema.NewSessionResponse(session_id=id, modes=modes)
 
     async def list_sessions(self, cursor: str | None = None, cwd: str | None = None, **_: Any) -> Any:
-        """One on each page, the oldest first."""
+        """Returns one conversation per page, the oldest first."""
         at, kept = int(cursor or 0), list(self._conversations().items())
         page = [
             schema.SessionInfo(
@@ -150,6 +151,12 @@ class Official:
         )  # fmt: skip
         await self._client.session_update(session_id, end)
         await self._say(session_id, "Changed." if may else "Not changed.")
+
+    async def _leave(self, session_id: str, plan: str) -> None:
+        content = schema.ContentToolCallContent(type="content", content=acp.text_block(plan))
+        call = schema.ToolCallUpdate(tool_call_id="plan", title="Ready to code?", kind="switch_mode", content=[content])
+        answer = await self._client.request_permission(session_id=session_id, tool_call=call, options=OPTIONS)
+        await self._say(session_id, f"I was told: {getattr(answer.outcome, 'option_id', 'cancelled')}")
 
     async def _part(self, session_id: str, path: str, old: str, new: str) -> None:
         if await self._may(session_id, path, old, new):

@@ -1,22 +1,22 @@
-"""Agents of our own that speak the protocol, and what is read out of what they say."""
+"""Our test agents that speak the Agent Client Protocol, and functions that read their messages."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from drawbridge.agents.acp.driver import Acp
 from drawbridge.agents.base import AgentLine
-from tests.agents.rig import ReceivedEvents
+from tests.agents.rig import ReceivedEvents, blocks
 
 HERE = Path(__file__).parent
 OFFICIAL = HERE / "official_agent.py"
 
 
 def official(*flags: str) -> Acp:
-    """The one that is written with the official library."""
+    """Returns the agent that is written with the official library."""
     return Acp("official", [sys.executable, str(OFFICIAL), *flags], "The official agent")
 
 
@@ -25,16 +25,13 @@ def bad(what: str) -> Acp:
 
 
 def words(heard: ReceivedEvents, *, durable: bool = True) -> list[str]:
-    """What it said for people: as the history keeps it, or the pieces that are shown meanwhile."""
-    lines = [json.loads(line.raw) for line in heard.all(AgentLine) if line.durable is durable]
-    return said(lines) if durable else pieces(lines)
-
-
-def said(lines: list[dict[str, Any]]) -> list[str]:
-    blocks = [block for line in lines if line.get("type") == "assistant" for block in line["message"]["content"]]
-    return [block["text"] for block in blocks if block["type"] == "text"]
-
-
-def pieces(lines: list[dict[str, Any]]) -> list[str]:
+    """Returns the agent's text: the messages in the history, or the pieces that are streamed before them."""
+    if durable:
+        return said(heard.all(AgentLine))
+    lines = [json.loads(line.raw) for line in heard.all(AgentLine) if not line.durable]
     events = [line["event"] for line in lines if line.get("type") == "stream_event"]
     return [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
+
+
+def said(lines: Iterable[AgentLine]) -> list[str]:
+    return [block["text"] for block in blocks(lines) if block["type"] == "text"]

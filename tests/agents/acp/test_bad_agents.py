@@ -1,4 +1,4 @@
-"""Agents that break the Agent Client Protocol, or end in its middle: each turn ends once, and nothing else is harmed."""
+"""Agents that break the Agent Client Protocol or exit in mid-turn: each turn ends exactly once, and nothing else fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_junk_is_passed_over(project: Path) -> None:
         assert words(warm.heard) == ["Still here"]
 
 
-async def test_what_was_not_offered_is_refused_by_name(project: Path) -> None:
+async def test_unsupported_requests_are_refused(project: Path) -> None:
     async with session(bad("unknown_requests"), project) as warm:
         assert (await warm.turn("Go")).ok
         assert words(warm.heard) == [str([-32601] * 4)]
@@ -40,14 +40,14 @@ async def test_questions_of_one_id_are_answered_each_on_its_own_and_a_turn_ends_
         assert len(warm.heard.all(TurnEnded)) == 1
 
 
-async def test_what_is_no_question_is_refused(project: Path) -> None:
+async def test_invalid_permission_requests_are_refused(project: Path) -> None:
     async with session(bad("bad_questions"), project) as warm:
         assert (await warm.turn("Go")).ok
         assert words(warm.heard) == [str([-32602] * 4)]
         assert warm.heard.all(Question) == []
 
 
-async def test_a_question_that_it_does_not_wait_for_is_taken_back(project: Path) -> None:
+async def test_an_unanswered_question_is_withdrawn_when_the_turn_ends(project: Path) -> None:
     async with session(bad("question_then_end"), project) as warm:
         assert (await warm.turn("Go")).ok
         assert [gone.reason for gone in warm.heard.all(QuestionCancelled)] == ["the agent continued without an answer"]
@@ -76,7 +76,7 @@ async def test_an_agent_that_never_answers_can_be_killed(project: Path, what: st
         assert [ended.interrupted for ended in warm.heard.all(TurnEnded)] == [True]
 
 
-async def test_an_agent_that_ends_says_its_last_words(project: Path) -> None:
+async def test_the_last_output_of_an_agent_is_in_the_error(project: Path) -> None:
     async with session(bad("exit_at_once"), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "EXECUTION_FAILED")
@@ -84,7 +84,7 @@ async def test_an_agent_that_ends_says_its_last_words(project: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["of_the_future", "no_such_flag"])
-async def test_an_agent_of_another_time_is_said_to_be(project: Path, what: str) -> None:
+async def test_an_incompatible_agent_is_reported(project: Path, what: str) -> None:
     async with session(bad(what), project) as warm:
         done = await warm.turn("Go")
         assert (done.ok, done.code) == (False, "AGENT_TOO_OLD")
@@ -99,7 +99,7 @@ async def test_an_agent_of_another_time_is_said_to_be(project: Path, what: str) 
         (Gemini("/no/gemini"), "--agent-path gemini=PATH"),
     ],
 )
-async def test_a_missing_program_is_said_with_what_to_do(project: Path, agent: Acp, remedy: str) -> None:
+async def test_a_missing_program_is_reported_with_a_remedy(project: Path, agent: Acp, remedy: str) -> None:
     with pytest.raises(AgentUnusable, match=remedy) as refused:
         await agent.start(Launch(str(project), "x"), lambda event: None)
     assert refused.value.code == "AGENT_NOT_FOUND"

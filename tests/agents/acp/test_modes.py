@@ -1,4 +1,4 @@
-"""Modes of Agent Client Protocol agents: the one that they are in is shown, those that they offer can be chosen."""
+"""Agent Client Protocol agents: their current mode is shown, and the modes that they offer can be chosen."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from drawbridge.agents import modes
 from drawbridge.agents.acp.conversation import AcpConversation
-from drawbridge.agents.base import Broken, Launch, ModeChanged, Options, Output, TurnEnded
+from drawbridge.agents.base import Broken, Launch, ModeChanged, ModeOffer, Options, Output, TurnEnded
 
 
 class Stream:
-    """A conversation with an agent that has these modes; the first is the one that it begins in."""
+    """A conversation with an agent that offers these modes and begins in the first."""
 
     def __init__(self, *offered: str, options: Options = Options(), as_option: bool = False) -> None:  # noqa: B008
         self.events: list[Output] = []
@@ -57,11 +57,11 @@ class Stream:
             case "initialize":
                 return {"result": {"protocolVersion": 1, "agentCapabilities": {}}}
             case "session/new" if self._as_option:
-                values = [{"value": mode, "name": mode} for mode in self._offered]
+                values = [{"value": mode, "name": mode.title(), "description": "…"} for mode in self._offered]
                 option = {"id": "mode", "category": "mode", "currentValue": self._offered[0], "options": values}
                 return {"result": {"sessionId": "s", "configOptions": [option]}}
             case "session/new":
-                listed = [{"id": mode, "name": mode} for mode in self._offered]
+                listed = [{"id": mode, "name": mode.title(), "description": "…"} for mode in self._offered]
                 found = {"currentModeId": self._offered[0], "availableModes": listed} if listed else None
                 return {"result": {"sessionId": "s", "modes": found}}
             case "session/set_mode" | "session/set_config_option":
@@ -77,7 +77,8 @@ CODEX = ("agent", "read-only", "workspace-write", "agent-full-access")
 def test_the_agents_own_mode_is_shown(as_option: bool) -> None:
     stream = Stream(*CODEX, as_option=as_option)
     [known] = [event for event in stream.events if isinstance(event, ModeChanged)]
-    assert known == ModeChanged("agent", ("agent", "plan", "workspace-write", "bypassPermissions"))
+    own = (ModeOffer("agent", "Agent", "…"), ModeOffer("workspace-write", "Workspace-Write", "…"))
+    assert known == ModeChanged("agent", ("agent", "plan", "workspace-write", "bypassPermissions"), own)
     assert stream.chosen == []
 
 
@@ -90,7 +91,7 @@ def test_a_mode_of_its_own_can_be_chosen(as_option: bool) -> None:
 
 
 def test_an_agent_with_a_default_mode_begins_in_it() -> None:
-    """Its owner's settings may have it begin in another one."""
+    """The owner's settings may make the agent start in another mode."""
     stream = Stream("acceptEdits", "ask", "plan")
     assert (stream.chosen, stream.known) == (["ask"], ["default"])
     assert Stream("default", "plan").chosen == []
@@ -132,7 +133,7 @@ def test_an_agent_without_modes_has_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["yolo", "Full Access", "agent-full-access", "danger-full-access", "skip_permissions"])
-def test_names_of_careless_modes_are_recognised(name: str) -> None:
+def test_names_of_modes_that_skip_approvals_are_recognized(name: str) -> None:
     assert modes.word(name) == modes.BYPASS
     assert modes.chosen(name, [name]) is None
     assert modes.chosen(modes.BYPASS, [name]) == name

@@ -1,4 +1,4 @@
-"""The Agent Client Protocol with an agent that is written with its official library."""
+"""Sessions with an agent that is written with the Agent Client Protocol's official library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .peers import official, words
 
 
 async def told(warm: Session, prompt: str) -> list[str]:
-    """What it says to a prompt that it can do."""
+    """Sends the prompt, checks that the turn succeeds, and returns the agent's messages."""
     before = len(words(warm.heard))
     done = await warm.turn(prompt)
     assert done.ok, done.error
@@ -66,7 +66,7 @@ async def test_a_call_is_in_the_history_in_the_form_of_all_agents(project: Path)
 
 
 @pytest.mark.thorough
-async def test_the_first_lines_tell_what_can_be_chosen_and_the_last_how_the_turn_ended(project: Path) -> None:
+async def test_the_history_has_the_modes_and_the_stop_reason(project: Path) -> None:
     async with session(official(), project) as warm:
         await told(warm, "say Hello")
         first, *_, last = (json.loads(line.raw) for line in warm.heard.all(AgentLine))
@@ -87,7 +87,7 @@ ANSWERS = [
 ]
 
 
-async def test_an_answer_chooses_no_more_than_was_said(project: Path) -> None:
+async def test_a_decision_selects_the_matching_option(project: Path) -> None:
     poem = project / "poem.txt"
     async with session(official(), project) as warm:
         for decision, chosen, after in ANSWERS:
@@ -133,7 +133,7 @@ async def test_an_interrupted_turn_ends_as_that_and_the_next_one_works(project: 
         assert await told(warm, "say again") == ["again"]
 
 
-async def test_an_interrupt_takes_the_open_question_with_it(project: Path, waits: list[bool]) -> None:
+async def test_an_interrupt_cancels_the_open_question(project: Path, waits: list[bool]) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt(f"edit {project}/poem.txt|new")
         asked = await warm.asked()
@@ -153,13 +153,13 @@ async def test_an_interrupt_before_the_prompt_has_left_ends_it_too(project: Path
         warm.process.prompt("say Hello")
         warm.process.interrupt()
         assert (await warm.ended()).interrupted
-        assert await told(warm, "remember") == ["remember"], "it was never asked the first"
+        assert await told(warm, "remember") == ["remember"], "the first prompt was never sent"
 
 
 @pytest.mark.parametrize(
     "flags", [(), pytest.param(("--resumes",), marks=pytest.mark.thorough)], ids=["told-again", "resumed"]
 )
-async def test_a_conversation_goes_on_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
+async def test_a_conversation_continues_in_a_new_process(project: Path, flags: tuple[str, ...]) -> None:
     async with session(official(), project) as first:
         await told(first, "say One")
         [known] = first.heard.all(SessionIdentified)
@@ -168,7 +168,7 @@ async def test_a_conversation_goes_on_in_a_new_process(project: Path, flags: tup
         assert second.heard.all(SessionIdentified) == [known]
 
 
-async def test_a_conversation_that_is_not_there_is_said_to_be(project: Path) -> None:
+async def test_an_unknown_conversation_is_reported(project: Path) -> None:
     async with session(official(), project, session_id="gone", resume=True) as warm:
         warm.process.prompt("say Hello")
         done = await warm.ended()
@@ -176,7 +176,7 @@ async def test_a_conversation_that_is_not_there_is_said_to_be(project: Path) -> 
         assert "Start a new session" in (done.error or "")
 
 
-async def test_a_missing_login_is_said(project: Path) -> None:
+async def test_a_missing_login_is_reported(project: Path) -> None:
     async with session(official("--locked"), project) as warm:
         warm.process.prompt("say Hello")
         done = await warm.ended()
@@ -200,7 +200,7 @@ async def test_a_mode_has_the_agents_own_name(project: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_mode_that_it_has_not_ends_the_turn_and_the_process(project: Path) -> None:
+async def test_an_unknown_mode_ends_the_turn_and_the_process(project: Path) -> None:
     async with session(official(), project, Options(permission_mode="yolo")) as warm:
         done = await warm.turn("say Hello")
         assert (done.ok, done.code) == (False, "VALIDATION_FAILED")
@@ -208,13 +208,13 @@ async def test_a_mode_that_it_has_not_ends_the_turn_and_the_process(project: Pat
         await warm.heard.next(Exited)
 
 
-async def test_files_are_not_read_for_it(project: Path) -> None:
+async def test_the_client_does_not_read_files_for_the_agent(project: Path) -> None:
     async with session(official(), project) as warm:
         assert "not found" in " ".join(await told(warm, "read /etc/passwd")).lower()
 
 
 @pytest.mark.thorough
-async def test_what_a_turn_costs_is_the_difference(project: Path) -> None:
+async def test_a_turn_costs_the_difference_between_totals(project: Path) -> None:
     async with session(official(), project) as warm:
         costs = [(await warm.turn(f"spend {total}")).cost_usd for total in (0.25, 0.75)]
         assert costs == [0.25, 0.5]
@@ -229,7 +229,7 @@ async def test_a_turn_that_fails_says_why(project: Path) -> None:
             assert await told(warm, "say again") == ["again"]
 
 
-async def test_text_goes_with_a_prompt_and_a_picture_only_to_who_can_see(project: Path) -> None:
+async def test_an_image_is_sent_only_to_agents_that_accept_it(project: Path) -> None:
     async with session(official(), project) as warm:
         warm.process.prompt("say Hello", (Attachment("text/plain", b"a text", "a.txt"),))
         assert (await warm.ended()).ok
@@ -281,12 +281,12 @@ async def test_the_conversations_that_it_keeps_are_listed(project: Path) -> None
 
 
 @pytest.mark.thorough
-async def test_an_agent_that_lists_none_has_none(project: Path) -> None:
+async def test_an_agent_without_listing_has_no_conversations(project: Path) -> None:
     assert await official().remembered(project, 10) == []
 
 
-async def test_an_agent_that_does_not_answer_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_does_not_list_in_time_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acp_agent, "LISTING_SECONDS", 0.2)
     silent = Acp("silent", [sys.executable, "-c", "import sys; sys.stdin.read()"])
     assert await silent.remembered(project, 10) == []
-    # tests/conftest.py: nothing runs on
+    # tests/conftest.py checks that its process has ended

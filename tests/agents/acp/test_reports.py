@@ -76,7 +76,7 @@ def test_updates_of_another_form_report_nothing(update: object) -> None:
     assert Reports().update(Raw(json.dumps(update).encode())) == []
 
 
-def test_what_is_reported_is_bounded() -> None:
+def test_reports_are_bounded() -> None:
     entries = [{"content": "x" * 5_000, "status": "pending"}] * 5_000
     (reported,) = Reports().update(Raw(json.dumps({"sessionUpdate": "plan", "entries": entries}).encode()))
     assert isinstance(reported, StateReported)

@@ -1,4 +1,4 @@
-"""The tool calls of the Agent Client Protocol in the history: each once, with what clients show of it."""
+"""The history shows each tool call of the Agent Client Protocol once, in the form that clients display."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
+from drawbridge.agents.acp.messages import Update
 from drawbridge.agents.acp.shown import Shown, name_and_input
-from drawbridge.agents.base import AgentLine
+from drawbridge.agents.acp.text import other_content
+from tests.agents.rig import blocks
 
 DIFF = {"type": "diff", "path": "/p/poem.txt", "oldText": "one\ntwo\n", "newText": "one\nzwei\n"}
 
 
 def words(text: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": text}}
-
-
-def blocks(said: list[AgentLine]) -> list[dict[str, Any]]:
-    return [block for line in said for block in json.loads(line.raw)["message"]["content"]]
 
 
 @pytest.mark.parametrize(
@@ -58,12 +57,10 @@ def test_a_call_has_the_name_of_the_tool_that_does_the_same(
 
 def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
     shown, fields = Shown(), {"kind": "execute", "title": "Terminal", "status": "pending"}
-    first = shown.lines("s1", "1", fields)
-    assert shown.lines("s1", "1", fields | {"status": "in_progress", "content": [words("a")]}) == []
-    second = shown.lines("s1", "1", fields | {"rawInput": {"command": "ls"}})
-    end = shown.lines(
-        "s1", "1", fields | {"rawInput": {"command": "ls"}, "status": "completed", "content": [words("a")]}
-    )
+    first = shown.add("s1", "1", fields)
+    assert shown.add("s1", "1", fields | {"status": "in_progress", "content": [words("a")]}) == []
+    second = shown.add("s1", "1", fields | {"rawInput": {"command": "ls"}})
+    end = shown.add("s1", "1", fields | {"rawInput": {"command": "ls"}, "status": "completed", "content": [words("a")]})
     assert [(block["id"], block["input"].get("command")) for block in blocks([*first, *second])] == [
         ("1", "Terminal"),
         ("1", "ls"),
@@ -75,7 +72,7 @@ def test_a_call_is_shown_at_once_and_completed_by_what_follows() -> None:
 
 def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> None:
     fields = {"kind": "edit", "title": "poem.txt", "status": "completed", "content": [DIFF]}
-    called, result = shown = Shown().lines("s1", "1", fields)
+    called, result = shown = Shown().add("s1", "1", fields)
     assert [block["type"] for block in blocks(shown)] == ["tool_use", "tool_result"]
     assert json.loads(result.raw)["tool_use_result"]["structuredPatch"] == [
         {"oldStart": 1, "oldLines": 2, "newStart": 1, "newLines": 2, "lines": [" one", "-two", "+zwei"]}
@@ -83,18 +80,25 @@ def test_a_call_that_is_reported_only_at_its_end_is_shown_with_its_result() -> N
     assert called.session_id == result.session_id == "s1"
 
 
+def test_only_the_latest_open_calls_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This bounds the memory for calls whose end is never reported. A forgotten call is shown again when it is updated."""
+    monkeypatch.setattr("drawbridge.agents.acp.shown.MOST_CALLS", 2)
+    shown = Shown()
+    assert [len(shown.add("s1", id, {"title": "Look"})) for id in ("1", "2", "3", "3", "2", "1")] == [1, 1, 1, 0, 0, 1]
+
+
 def test_the_changes_to_several_files_are_in_the_text_of_the_result() -> None:
     other = DIFF | {"path": "/p/new.txt", "oldText": None}
-    [_, result] = blocks(Shown().lines("s1", "1", {"kind": "edit", "status": "completed", "content": [DIFF, other]}))
+    [_, result] = blocks(Shown().add("s1", "1", {"kind": "edit", "status": "completed", "content": [DIFF, other]}))
     assert [block["text"] for block in result["content"]] == [
         "/p/poem.txt:\n one\n-two\n+zwei",
         "/p/new.txt:\n+one\n+zwei",
     ]
 
 
-def test_a_failed_call_has_changed_nothing() -> None:
+def test_a_failed_call_shows_no_change() -> None:
     fields = {"kind": "edit", "status": "failed", "content": [DIFF, words("no such file")]}
-    [_, result] = Shown().lines("s1", "1", fields)
+    [_, result] = Shown().add("s1", "1", fields)
     assert "tool_use_result" not in json.loads(result.raw)
     [block] = blocks([result])
     assert (block["is_error"], block["content"][0]["text"]) == (True, "no such file")
@@ -108,8 +112,27 @@ def test_images_and_links_of_a_result_are_shown() -> None:
         {"type": "content"},
         7,
     ]
-    [_, result] = blocks(Shown().lines("s1", "1", {"title": "Look", "status": "completed", "content": parts}))
+    [_, result] = blocks(Shown().add("s1", "1", {"title": "Look", "status": "completed", "content": parts}))
     assert result["content"] == [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
         {"type": "text", "text": "file:///p/a"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "block"),
+    [
+        (
+            {"type": "image", "mimeType": "image/png", "data": "aGk="},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        ),
+        ({"type": "resource_link", "uri": "file:///p/a"}, {"type": "text", "text": "file:///p/a"}),
+        ({"type": "resource", "resource": {"uri": "file:///p/a", "text": "a"}}, {"type": "text", "text": "a"}),
+    ],
+)
+def test_images_and_links_of_an_answer_are_shown(content: dict[str, Any], block: dict[str, Any]) -> None:
+    given = Raw(json.dumps(content).encode())
+    line = other_content("s1", Update(sessionUpdate="agent_message_chunk", content=given))
+    assert line is not None
+    assert blocks([line]) == [block]
+    assert other_content("s1", Update(sessionUpdate="agent_thought_chunk", content=given)) is None

@@ -1,4 +1,4 @@
-"""The real ``claude`` CLI as the server's agent, with a stand-in for its model."""
+"""Fixtures for the real ``claude`` CLI as the server's agent, with a stub for its model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POEM = "one\ntwo\nthree\n"
 
 @pytest.fixture
 def project(home: Path) -> Path:
-    """A directory with a poem in it, trusted by the CLI."""
+    """A project directory with the file poem.txt, which the CLI trusts."""
     path = home / "project"
     path.mkdir()
     (path / "poem.txt").write_text(POEM)
@@ -39,7 +39,7 @@ def model() -> Iterator[MessagesStub]:
 async def claude(
     request: pytest.FixtureRequest, model: MessagesStub, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Claude]:
-    """What a test named with ``recorded`` does with it is written down where that is wanted."""
+    """The real CLI. If ``RECORD_INTO`` is set, the session of a test marked with ``recorded`` is written there."""
     agent = Claude(str(programs.claude()), claude_rig.environment(model) | {"CLAUDE_CODE_MAX_RETRIES": "0"})
     name, what = NAMED.get(request.function, ("", ""))
     recorder = Recorder(project, monkeypatch) if RECORD_INTO and name else None
@@ -51,6 +51,6 @@ async def claude(
 
 @pytest.fixture
 async def warm(claude: Claude, project: Path) -> AsyncIterator[Session]:
-    """A new conversation with it."""
+    """A new session with the real CLI."""
     async with session(claude, project) as started:
         yield started

@@ -1,4 +1,4 @@
-"""Transcripts of the real ``claude``, and which tests record one. The lists of ``system/init`` are cut to three entries."""
+"""Records transcripts of the real ``claude`` in marked tests. Lists in ``system/init`` are cut to ``LONGEST_LIST`` entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class Recorder(recording.Recorder):
     def __init__(self, project: Path, patch: pytest.MonkeyPatch) -> None:
         place = Path(os.environ["HOME"]).parent
         places = [(str(project), "/project"), (os.environ["HOME"], "/home"), (str(place), "")]
-        places += [(re.sub("[^A-Za-z0-9]", "-", str(place)), "")]  # as the CLI names its own files
+        places += [
+            (re.sub("[^A-Za-z0-9]", "-", str(place)), "")
+        ]  # the form that the CLI uses in the names of its own files
         super().__init__("claude", ClaudeConversation, places, patch)
 
     def shown(self, line: str) -> dict[str, Any]:
@@ -33,7 +35,7 @@ class Recorder(recording.Recorder):
 
 
 def load(name: str) -> list[dict[str, Any]]:
-    """The lines of the newest recording of that name, without the first."""
+    """Returns the lines of the newest recording with that name, without the first line."""
     return recording.load("server", f"*-{name}.jsonl")
 
 
@@ -42,7 +44,7 @@ NAMED: dict[Callable[..., Any], tuple[str, str]] = {}
 
 
 def recorded(name: str, what: str) -> Callable[[Test], Test]:
-    """What happens in this test is to be kept as a transcript: its name, and a sentence about it."""
+    """Marks a test whose session is recorded as the transcript ``name``. ``what``: one sentence about it."""
 
     def remember(test: Test) -> Test:
         NAMED[test] = (name, what)

@@ -1,4 +1,4 @@
-"""A conversation without a process."""
+"""A Claude Code conversation without a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = TypeVar("Kind")
 
 
 class Stream:
-    """A conversation, the lines it has been sent, and what it made of them."""
+    """Passes lines to a conversation and collects the events that it returns."""
 
     def __init__(
         self, *, resumed: bool = False, files: dict[str, str] | None = None, jobs: dict[str, float] | None = None
@@ -36,7 +36,7 @@ class Stream:
         return self.conversation.busy
 
     def told(self) -> list[dict[str, Any]]:
-        """What was written to the agent since the last time."""
+        """Returns the messages that were written to the agent since the last call."""
         return [json.loads(line) for line in self.conversation.outgoing().splitlines()]
 
     def result(self, **fields: Any) -> list[Output]:
@@ -50,7 +50,7 @@ class Stream:
         return [event for event in self.events if isinstance(event, kind)]
 
     def ended(self, **fields: Any) -> TurnEnded:
-        """One turn that ends with this ``result``."""
+        """Runs a turn that ends with this ``result`` and returns its end."""
         self.prompt()
         self.result(**fields)
         return self.all(TurnEnded)[-1]

@@ -1,4 +1,4 @@
-"""The command line and the environment of ``claude``: every option, and nothing that was not meant."""
+"""The command line and environment of ``claude``: every option is passed on, and nothing unintended."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from drawbridge.settings.serve import ServeSettings
 ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 OTHER_ID = "f29b472b-f1b1-4f7c-bc75-762ac50f3c4b"
 DEFAULT = "--permission-mode=default"
-"""Always there, else the owner's settings would choose the mode."""
+"""Always passed. Without it, the owner's settings would choose the mode."""
 
 
 def flags(**options: Any) -> list[str]:
-    """Those that the options add."""
+    """Returns the flags that the options add to the command line."""
     found = arguments(Launch("/project", ID, options=Options(**options)))
     assert found[: len(STREAM) + 1] == [*STREAM, f"--session-id={ID}"]
     return found[len(STREAM) + 1 :]
 
 
-def test_it_speaks_the_stream_and_asks_us() -> None:
+def test_it_streams_json_and_asks_over_stdio() -> None:
     assert arguments(Launch("/project", ID)) == [
         "--output-format=stream-json",
         "--verbose",
@@ -50,7 +50,7 @@ def test_a_fork_gets_the_id_that_it_is_to_have() -> None:
 
 
 def test_the_files_of_prompts_can_be_read() -> None:
-    """But a path that the CLI would take for a pattern, or for two rules, is not named."""
+    """A path that the CLI would read as a pattern or as two rules is left out."""
     read = ["--allowedTools=Read(//data/my files/**)"]
     assert arguments(Launch("/project", ID, files="/data/my files"))[5:] == [DEFAULT, *read]
     for path in ("/data/a*b", "/data/(a)", "/data/a,b", "/data/[a]", "/data/a\nb"):
@@ -105,7 +105,7 @@ def test_every_option_has_its_flag() -> None:
     ]
 
 
-def test_what_is_empty_is_left_to_the_agent() -> None:
+def test_empty_options_are_left_out() -> None:
     assert flags(model="", system_prompt="", allowed_tools=(), mcp_config=None) == [DEFAULT]
 
 
@@ -125,7 +125,7 @@ BAD: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "bad"), BAD)
-def test_what_can_not_be_an_option_starts_nothing_and_is_named(name: str, bad: Any) -> None:
+def test_an_invalid_option_is_named_and_starts_nothing(name: str, bad: Any) -> None:
     with pytest.raises(AgentUnusable, match=rf"^options\.{name}: .*\. The agent was not started\.$") as caught:
         flags(**{name: bad})
     assert caught.value.code == "VALIDATION_FAILED"
@@ -139,7 +139,7 @@ def test_only_an_id_is_an_id(field: str, bad: str) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads a command line as the real CLI does: ``--flag=value``, variadic flags, and a prompt where none is wanted."""
+    """Parses a command line like the real CLI, including ``--flag=value`` and variadic flags, and rejects a prompt."""
 
     def __init__(self) -> None:
         super().__init__(allow_abbrev=False, exit_on_error=False)
@@ -189,13 +189,13 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
 
 
 def test_no_agent_is_given_the_servers_settings() -> None:
-    """For all agents: the webhook's address is a secret."""
+    """Among them is the webhook's address, which is a secret."""
     secrets = {"DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/secret", "DRAWBRIDGE_TOKEN": "secret"}
     for seen in (environment(secrets, "/project", "mark"), common.environment(secrets, "/project", "mark")):
         assert "secret" not in str(seen)
 
 
-def test_an_agent_sees_the_persons_account_and_not_the_terminal_that_the_server_was_started_in() -> None:
+def test_an_agent_sees_the_users_account_but_not_the_terminal() -> None:
     account = {"PATH": "/bin", "HOME": "/home/p", "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
     account |= {"CLAUDE_CONFIG_DIR": "/c", "CLAUDE_CODE_USE_BEDROCK": "1", "CLAUDE_CODE_MAX_RETRIES": "2"}
     terminal = {"CLAUDECODE": "1", "CLAUDE_CODE_SSE_PORT": "4711", "CLAUDE_CODE_SESSION_ID": ID, "AI_AGENT": "x"}
@@ -217,5 +217,5 @@ def test_an_agent_sees_the_persons_account_and_not_the_terminal_that_the_server_
     ("answer", "numbers"),
     [("2.1.329 (Claude Code)\n", (2, 1, 329)), ("10.0.0", (10, 0, 0)), ("v2.1.3", None), ("", None), ("2.1", None)],
 )
-def test_the_version_is_read_off_what_it_prints(answer: str, numbers: tuple[int, ...] | None) -> None:
+def test_the_version_is_read_from_the_output(answer: str, numbers: tuple[int, ...] | None) -> None:
     assert version(answer) == numbers

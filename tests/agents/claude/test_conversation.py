@@ -1,4 +1,4 @@
-"""The stream of ``claude``, line by line, without a process."""
+"""How the stream of ``claude`` is understood, line by line, without a process."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_a_line_is_passed_on_as_it_came() -> None:
         ({"type": ["assistant"]}, True),
     ],
 )
-def test_what_is_of_use_only_now_stays_out_of_the_history(message: dict[str, Any], durable: bool) -> None:
+def test_transient_messages_stay_out_of_the_history(message: dict[str, Any], durable: bool) -> None:
     assert Stream().say(**message) == [AgentLine(json.dumps(message).encode(), message.get("session_id", ""), durable)]
 
 
 @pytest.mark.parametrize("kind", ["control_response", "control_cancel_request", "control_tickle", "keep_alive"])
-def test_control_messages_are_no_lines(kind: str) -> None:
+def test_control_messages_are_not_passed_on(kind: str) -> None:
     assert Stream().say(type=kind, request_id="r1", response={"request_id": "r1", "subtype": "success"}) == []
 
 
@@ -90,7 +90,7 @@ def test_a_line_has_no_line_break_whatever_it_came_with() -> None:
 @pytest.mark.parametrize(
     "junk", [b"Warning: x", b"[1]", b'"a"', b"null", b'{"type": "a', b"{]", b"\xff\xfe", b"[" * 9000]
 )
-def test_what_is_no_message_is_passed_over_and_counted(junk: bytes) -> None:
+def test_junk_lines_are_skipped_and_counted(junk: bytes) -> None:
     stream = Stream()
 
     assert stream.raw(junk) == []
@@ -160,7 +160,7 @@ def test_no_bytes_break_it_however_many(lines: list[bytes], resumed: bool) -> No
 
 
 def play(lines: list[bytes], resumed: bool) -> None:
-    """An agent says these lines to a prompt, is answered, and ends."""
+    """Plays a turn in which the agent sends these lines, gets every question allowed, and exits."""
     stream = Stream(resumed=resumed)
     stream.prompt()
     stream.conversation.set_mode("plan")
@@ -170,7 +170,7 @@ def play(lines: list[bytes], resumed: bool) -> None:
             stream.conversation.answer(question.question_id, Decision(allow=True, remember=True))
     stream.events += stream.conversation.ended(1, "", None)
 
-    stream.told()  # all of it is JSON
+    stream.told()  # fails unless every line is JSON
     for said in stream.all(AgentLine):
         assert b"\n" not in said.raw
         assert b"\r" not in said.raw
@@ -197,7 +197,7 @@ def test_a_prompt_is_one_line_whatever_it_says() -> None:
     assert stream.conversation.turn_open
 
 
-def test_pictures_documents_and_texts_go_with_a_prompt() -> None:
+def test_images_documents_and_texts_are_sent_with_a_prompt() -> None:
     stream = Stream()
 
     stream.prompt(
@@ -309,14 +309,14 @@ def test_a_missing_login_says_what_to_do() -> None:
     assert stream.ended(is_error=True, result="Overloaded").code == "EXECUTION_FAILED"
 
 
-def test_success_is_what_is_no_error_whatever_it_is_called() -> None:
+def test_is_error_takes_precedence_over_the_subtype() -> None:
     assert Stream().ended(subtype="error_during_execution", is_error=False).ok
     assert not Stream().ended(subtype="success", is_error=True).ok
     assert Stream().ended(is_error="odd").ok
     assert not Stream().ended(is_error=None, subtype="error_during_execution").ok
 
 
-def test_a_turn_that_was_interrupted_says_so() -> None:
+def test_an_interrupted_turn_is_marked() -> None:
     stream = Stream()
     stream.prompt()
     stream.told()
@@ -343,7 +343,7 @@ def test_an_interrupt_that_came_too_late_changes_nothing() -> None:
     assert stream.ended(is_error=True, result="x").interrupted is False
 
 
-def test_an_interrupt_that_hit_a_turn_of_the_agents_own_is_said_again() -> None:
+def test_an_interrupt_that_hit_the_agents_own_turn_is_repeated() -> None:
     stream = Stream()
     stream.say(type="system", subtype="init", session_id=ID)
     stream.prompt()
@@ -358,7 +358,7 @@ def test_an_interrupt_that_hit_a_turn_of_the_agents_own_is_said_again() -> None:
     assert [ended.interrupted for ended in stream.all(TurnEnded)] == [True]
 
 
-def test_a_turn_of_the_agents_own_does_not_end_the_persons() -> None:
+def test_the_agents_own_turn_does_not_end_the_users() -> None:
     stream = Stream()
     stream.say(type="system", subtype="init", session_id=ID)
     assert stream.conversation.busy
@@ -374,7 +374,7 @@ def test_a_turn_of_the_agents_own_does_not_end_the_persons() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_prompt_that_is_answered_in_a_turn_of_the_agents_own_is_done_with_it(named: bool) -> None:
+def test_a_prompt_answered_in_the_agents_own_turn_is_done(named: bool) -> None:
     stream = Stream()
     stream.prompt()
     (prompt,) = stream.told()
@@ -402,7 +402,7 @@ def test_it_is_busy_while_a_command_runs_in_the_background_or_a_question_is_open
     assert seen == [False, True, False, True, False]
 
 
-def test_the_mode_is_told_whoever_has_changed_it() -> None:
+def test_every_mode_change_is_reported() -> None:
     stream = Stream()
     stream.say(type="system", subtype="init", permissionMode="default")
     for mode in ("acceptEdits", None, 5, "", "x" * 1_000):
@@ -411,7 +411,7 @@ def test_the_mode_is_told_whoever_has_changed_it() -> None:
     assert stream.all(ModeChanged) == [ModeChanged("default"), ModeChanged("acceptEdits")]
 
 
-def test_the_conversations_id_is_told_when_it_changes() -> None:
+def test_a_new_conversation_id_is_reported() -> None:
     stream = Stream()
     for session_id in (ID, ID, "other", None, "", 5):
         stream.say(type="system", subtype="init", session_id=session_id)
@@ -445,14 +445,14 @@ def test_a_turn_costs_what_the_total_grew_by() -> None:
     assert stream.ended(total_cost_usd=0.75).cost_usd == 0
 
 
-def test_the_first_turn_of_a_resumed_conversation_does_not_pay_for_the_earlier_ones() -> None:
+def test_a_resumed_conversation_does_not_count_earlier_costs() -> None:
     stream = Stream(resumed=True)
     usage = {"model_usage_since_last_result": {"a": {"costUSD": 0.125}, "b": {"costUSD": 0.5}}}
     assert stream.ended(total_cost_usd=9.0, **usage).cost_usd == 0.625
     assert stream.ended(total_cost_usd=9.25).cost_usd == 0.25
 
 
-def test_a_cost_that_can_not_be_known_is_not_made_up() -> None:
+def test_an_unknown_cost_is_not_guessed() -> None:
     stream = Stream(resumed=True)
     assert stream.ended(total_cost_usd=9.0).cost_usd is None
     assert stream.ended(total_cost_usd=9.5).cost_usd == 0.5
@@ -473,7 +473,7 @@ def test_a_turn_has_the_tokens_of_all_its_models() -> None:
 
 
 @pytest.mark.parametrize("count", [True, -1, "5", None, 1e300, [], {}])
-def test_tokens_that_can_not_be_are_left_out(count: object) -> None:
+def test_invalid_token_counts_are_left_out(count: object) -> None:
     stream = Stream()
     models = {"a": {"inputTokens": count, "outputTokens": 1}, "b": count}
     assert stream.ended(model_usage_since_last_result=models).tokens == Tokens(0, 1)
@@ -488,14 +488,14 @@ def test_a_new_conversation_in_the_same_process_begins_at_zero() -> None:
     assert stream.ended(total_cost_usd=0.25).cost_usd == 0.25
 
 
-def test_a_turn_of_the_agents_own_is_paid_with_the_next() -> None:
+def test_the_agents_own_turn_is_added_to_the_next_cost() -> None:
     stream = Stream()
     stream.ended(total_cost_usd=1.0)
     stream.result(total_cost_usd=1.5, origin={"kind": "task-notification"})
     assert stream.ended(total_cost_usd=2.0).cost_usd == 1.0
 
 
-# Its end.
+# The end of the process.
 
 
 def test_everything_open_is_closed_when_the_process_is_gone() -> None:
@@ -517,7 +517,7 @@ def test_everything_open_is_closed_when_the_process_is_gone() -> None:
     assert not stream.conversation.busy
 
 
-def test_between_two_prompts_its_end_is_only_told() -> None:
+def test_the_end_of_an_idle_process_is_only_reported() -> None:
     assert Stream().conversation.ended(0, "", None) == [Exited(0, "")]
 
 
@@ -539,7 +539,7 @@ def test_the_death_of_an_agent_is_explained(code: int, stderr: str, junk: bytes,
     assert (ended.ok, ended.error, ended.code) == (False, error, "EXECUTION_FAILED")
 
 
-def test_a_conversation_that_is_not_there_is_known_by_its_complaint_too() -> None:
+def test_an_unknown_conversation_is_recognized_on_stderr() -> None:
     stream = Stream()
     stream.result(is_error=True)
     stream.prompt()
@@ -643,7 +643,7 @@ def test_a_prompt_takes_over_a_turn_without_one() -> None:
     assert len(stream.all(TurnEnded)) == 1
 
 
-# What a question contains besides the call.
+# The context of a question.
 
 
 def test_a_question_names_the_subagent_the_reason_and_the_path() -> None:
@@ -656,7 +656,7 @@ def test_a_question_names_the_subagent_the_reason_and_the_path() -> None:
     assert (question.reason, question.blocked_path) == ("3 consecutive actions were blocked.", "/etc/hosts")
 
 
-def test_what_is_not_text_is_left_out_of_a_question() -> None:
+def test_fields_that_are_not_text_are_left_out_of_a_question() -> None:
     stream = Stream()
     stream.prompt()
     stream.say(type="system", subtype="task_started", task_id=["a1"], subagent_type={})

@@ -1,4 +1,4 @@
-"""The messages in Claude Code's own file of a conversation are read from its end, a page at a time."""
+"""Messages are read from Claude Code's own conversation file: backwards in pages, or forwards from a position."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def line(path: Path, number: int, words: str = "", **more: Any) -> dict[str, Any]:
-    """As 2.1.329 writes it ``number`` seconds after noon; prompts and answers take turns."""
+    """Returns a line as 2.1.329 writes it, ``number`` seconds after noon. Even numbers are prompts, odd ones answers."""
     stamp = (NOON + timedelta(seconds=number)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shared = {"uuid": f"u{number}", "timestamp": stamp, "cwd": str(path), "isSidechain": False} | more
     if number % 2 == 0:
@@ -52,6 +52,22 @@ def read_from(path: Path, start: int = 0, **where: Any) -> list[tuple[int, str]]
     usual = {"after": datetime.min.replace(tzinfo=UTC), "before": datetime.max.replace(tzinfo=UTC)}
     found = earlier.messages_from(path, SESSION, **{**usual, "start": start, **where})
     return [(end, message.uuid) for end, message in found]
+
+
+@pytest.mark.parametrize(
+    ("told", "sizes"),
+    [
+        ({"trigger": "auto", "preTokens": 155_000, "postTokens": 9_000}, {"pre_tokens": 155_000, "post_tokens": 9_000}),
+        ({"preTokens": "many"}, {}),
+        (7, {}),
+    ],
+)
+def test_a_compaction_has_the_same_form_as_in_the_stream(tmp_path: Path, told: Any, sizes: dict[str, int]) -> None:
+    compacted = line(tmp_path, 1, type="system", subtype="compact_boundary", compactMetadata=told)
+    write(tmp_path, [line(tmp_path, 0), compacted, line(tmp_path, 2, type="system", subtype="turn_duration")])
+    [_, message] = read(tmp_path).messages
+    found = json.loads(message.line)
+    assert (found["type"], found["subtype"], found["compact_metadata"]) == ("system", "compact_boundary", sizes)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 100, 10**6])
@@ -102,11 +118,17 @@ def test_messages_are_read_in_order_from_any_of_their_positions(tmp_path: Path) 
     assert read_from(tmp_path, after=NOON, before=NOON + timedelta(seconds=2)) == found[1:2]
 
 
+def test_a_message_at_an_impossible_time_is_skipped(tmp_path: Path) -> None:
+    write(tmp_path, [line(tmp_path, 0, timestamp="0001-01-01T00:00:00+14:00"), line(tmp_path, 1)])
+    assert uuids(read(tmp_path)) == ["u1"]
+    assert [uuid for _, uuid in read_from(tmp_path)] == ["u1"]
+
+
 def test_a_page_is_bounded_in_bytes(tmp_path: Path) -> None:
     write(tmp_path, [line(tmp_path, number, "x" * 1_000) for number in range(10)])
     page = read(tmp_path, size=2_600)
     assert uuids(page) == ["u8", "u9"]
-    assert uuids(read(tmp_path, size=10, end=page.before)) == ["u7"], "one at least"
+    assert uuids(read(tmp_path, size=10, end=page.before)) == ["u7"], "a page has at least one message"
 
 
 def test_a_line_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

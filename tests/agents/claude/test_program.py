@@ -1,4 +1,4 @@
-"""How ``claude`` is found and asked for its version, with programs that only look like it."""
+"""How ``claude`` is found and its version checked, tested with stub programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ID = "08445e35-194e-42db-84a7-b7a55484f1b6"
 
 
 def program(path: Path, script: str) -> Path:
-    """A program of this content at ``path``."""
+    """Writes an executable Python script to ``path`` and returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!{sys.executable}\n{script}\n")
     path.chmod(0o755)
@@ -38,7 +38,7 @@ async def problem(claude: Claude) -> AgentUnusable:
     return caught.value
 
 
-async def test_its_version_is_told(tmp_path: Path) -> None:
+async def test_its_version_is_returned(tmp_path: Path) -> None:
     fake = program(tmp_path / "claude", "print('2.1.329 (Claude Code)')")
     assert await Claude(str(fake)).probe() == "2.1.329"
     assert await Claude(environment=environment(tmp_path)).probe() == "2.1.329"
@@ -62,7 +62,7 @@ async def test_where_it_is_not_a_person_is_told_what_to_do(monkeypatch: pytest.M
         assert (found.code, str(tmp_path) in str(found)) == ("AGENT_NOT_FOUND", False)
 
 
-async def test_a_program_that_is_none_says_so(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_run_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "claude"
     file.write_text("data")
     found = await problem(Claude(str(file)))
@@ -92,7 +92,7 @@ async def test_a_version_that_is_too_old_is_refused(tmp_path: Path) -> None:
     ],
     ids=["complains", "silent", "floods", "leaves a child", "hangs"],
 )
-async def test_a_program_that_tells_no_version_is_not_run(
+async def test_a_program_that_prints_no_version_is_not_run(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "VERSION_SECONDS", 0.5)
@@ -112,7 +112,7 @@ def runs(word: str) -> bool:
     return any(word in (alive.info["cmdline"] or ()) for alive in psutil.process_iter(["cmdline"]))
 
 
-async def test_it_is_asked_once_and_again_when_it_was_updated(tmp_path: Path) -> None:
+async def test_the_version_is_checked_again_after_an_update(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     script = (
         f"import sys\nif '--version' in sys.argv: open({str(asked)!r}, 'a').write('x'); print('{{}} (Claude Code)')"
@@ -141,7 +141,7 @@ async def test_it_is_asked_once_and_again_when_it_was_updated(tmp_path: Path) ->
         await start()
 
 
-async def test_what_can_not_be_an_option_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+async def test_an_invalid_option_is_refused_before_anything_runs(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     fake = program(tmp_path / "claude", f"open({str(ran)!r}, 'w')")
     with pytest.raises(AgentUnusable, match=r"options\.model"):

@@ -1,4 +1,4 @@
-"""The questions of ``claude`` and the commands that it is given, without a process."""
+"""Questions from ``claude`` and commands to it, without a process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .stream import Stream
     ],
     ids=str,
 )
-def test_what_does_more_than_add_a_permission_is_not_suggested(more: object) -> None:
+def test_only_suggestions_that_add_a_permission_are_kept(more: object) -> None:
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
     given = Raw(json.dumps([more, rule]).encode())
     assert json.loads(bytes(prompts.suggestions("Bash", given))) == [rule]
@@ -38,7 +38,7 @@ def json_of(raw: Raw) -> Any:
     return json.loads(bytes(raw))
 
 
-def test_a_question_has_the_agents_own_words() -> None:
+def test_a_question_keeps_the_agents_json_unchanged() -> None:
     stream = Stream()
     line = (
         b'{"request":{"tool_name":"Bash","input":{"n": 1.0,\r "z":"\\u00e4"},"subtype":"can_use_tool",'
@@ -81,7 +81,7 @@ def test_a_plan_is_approved_with_a_mode() -> None:
 
 
 @pytest.mark.parametrize("suggestions", [None, {}, "x", 5])
-def test_suggestions_are_a_list_in_any_case(suggestions: Any) -> None:
+def test_suggestions_are_always_a_list(suggestions: Any) -> None:
     stream = Stream()
     stream.ask(permission_suggestions=suggestions)
     (question,) = stream.all(Question)
@@ -100,11 +100,11 @@ def answered(decision: Decision, **request: Any) -> dict[str, Any]:
     return answer
 
 
-def test_allowed_is_what_was_asked_for() -> None:
+def test_an_allowed_call_keeps_its_input() -> None:
     assert answered(Decision(allow=True)) == {"behavior": "allow", "updatedInput": {"command": "ls"}}
 
 
-def test_allowed_with_changes_is_what_the_person_made_of_it() -> None:
+def test_a_call_can_be_allowed_with_a_changed_input() -> None:
     changed = Raw(b'{"command":\n "ls -l",\r\n "answers": {"Which?": "\xc3\xa4"}}')
     assert answered(Decision(allow=True, updated_input=changed)) == {
         "behavior": "allow",
@@ -112,7 +112,7 @@ def test_allowed_with_changes_is_what_the_person_made_of_it() -> None:
     }
 
 
-def test_denied_goes_with_the_persons_words() -> None:
+def test_a_denial_contains_the_users_message() -> None:
     assert answered(Decision(allow=False, message="Not now \ud800")) == {
         "behavior": "deny",
         "message": "Not now \ufffd",
@@ -135,7 +135,7 @@ MODE = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
         (["odd"], None),
     ],
 )
-def test_to_remember_takes_the_narrowest_rules_that_the_agent_offers(offered: list[Any], taken: Any) -> None:
+def test_remembering_uses_the_narrowest_offered_rules(offered: list[Any], taken: Any) -> None:
     answer = answered(Decision(allow=True, remember=True), permission_suggestions=offered)
     assert answer.get("updatedPermissions") == taken
     assert "updatedPermissions" not in answered(Decision(allow=True), permission_suggestions=offered)
@@ -154,7 +154,7 @@ def test_a_question_is_answered_once() -> None:
 
 
 @pytest.mark.parametrize("bad", [b"[]", b"null", b"5", b"{", b"", b'{"a": 1e999}', b'{"a": NaN}', b"\xff"])
-def test_a_changed_input_that_is_none_leaves_the_question_open(bad: bytes) -> None:
+def test_an_invalid_changed_input_leaves_the_question_open(bad: bytes) -> None:
     stream = Stream()
     stream.ask()
 
@@ -166,7 +166,7 @@ def test_a_changed_input_that_is_none_leaves_the_question_open(bad: bytes) -> No
     assert len(stream.told()) == 1
 
 
-def test_a_question_that_the_agent_takes_back_is_gone() -> None:
+def test_a_question_that_the_agent_withdraws_is_removed() -> None:
     stream = Stream()
     stream.prompt()
     stream.ask()
@@ -179,7 +179,7 @@ def test_a_question_that_the_agent_takes_back_is_gone() -> None:
     assert stream.say(type="control_cancel_request", request_id="q1") == []
 
 
-def test_a_question_that_an_interrupt_ends_says_so() -> None:
+def test_an_interrupt_is_the_reason_for_a_withdrawal() -> None:
     stream = Stream()
     stream.prompt()
     stream.ask()
@@ -199,7 +199,7 @@ def test_a_question_that_an_interrupt_ends_says_so() -> None:
         None,
     ],
 )
-def test_what_we_can_not_answer_is_answered_with_an_error(request_: Any) -> None:
+def test_unsupported_requests_are_answered_with_an_error(request_: Any) -> None:
     stream = Stream()
 
     assert stream.say(type="control_request", request_id="q1", request=request_) == []

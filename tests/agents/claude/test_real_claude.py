@@ -1,6 +1,6 @@
 """The real ``claude`` CLI as the server's agent: prompts, conversations, questions.
 
-``DRAWBRIDGE_TEST_RECORD=tests/transcripts/server pytest tests/agents/claude`` records the named sessions anew.
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/server pytest tests/agents/claude`` records the named sessions again.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ async def test_a_prompt_is_answered(warm: Session, model: MessagesStub) -> None:
 
 
 @recorded("streaming", "Partial messages.")
-async def test_partial_text_comes_first_and_is_not_for_the_history(
-    claude: Claude, project: Path, model: MessagesStub
-) -> None:
+async def test_partial_text_is_sent_first_and_not_stored(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say([text("Hello"), HOLD, text("there")])
     async with session(claude, project, Options(partial_messages=True)) as warm:
         warm.process.prompt("Say hello")
@@ -101,7 +99,7 @@ async def test_a_prompt_is_text_whatever_it_looks_like(warm: Session, model: Mes
 
 
 @pytest.mark.thorough
-async def test_pictures_and_texts_go_with_a_prompt(warm: Session, model: MessagesStub) -> None:
+async def test_images_and_texts_are_sent_with_a_prompt(warm: Session, model: MessagesStub) -> None:
     picture = bytes.fromhex(
         "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d4944415478da6364f8cf500f0003860180"
         "5a347d6b0000000049454e44ae426082"
@@ -118,7 +116,7 @@ async def test_pictures_and_texts_go_with_a_prompt(warm: Session, model: Message
 
 
 @recorded("resume", "A conversation that goes on in another process.")
-async def test_a_conversation_goes_on_in_a_new_process(claude: Claude, project: Path, model: MessagesStub) -> None:
+async def test_a_conversation_continues_in_a_new_process(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(claude, project) as first:
         paid = await first.turn("Who are you?")
@@ -133,9 +131,7 @@ async def test_a_conversation_goes_on_in_a_new_process(claude: Claude, project: 
 
 
 @pytest.mark.thorough
-async def test_a_fork_knows_what_was_said_and_has_the_id_that_it_was_given(
-    claude: Claude, project: Path, model: MessagesStub
-) -> None:
+async def test_a_fork_has_the_history_and_the_given_id(claude: Claude, project: Path, model: MessagesStub) -> None:
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(claude, project) as first:
         paid = await first.turn("Who are you?")
@@ -146,7 +142,7 @@ async def test_a_fork_knows_what_was_said_and_has_the_id_that_it_was_given(
     assert "I am Ada." in json.dumps(model.requests[1].body["messages"])
 
 
-async def test_after_a_kill_in_mid_sentence_the_conversation_goes_on(
+async def test_a_conversation_continues_after_a_kill_in_mid_sentence(
     claude: Claude, project: Path, model: MessagesStub
 ) -> None:
     model.will_say(text("I am Ada."), [text("Again"), HOLD], text("Ada, as I said."))
@@ -162,7 +158,7 @@ async def test_after_a_kill_in_mid_sentence_the_conversation_goes_on(
 
 
 @pytest.mark.thorough
-async def test_a_conversation_without_a_turn_is_none(claude: Claude, project: Path) -> None:
+async def test_a_conversation_without_a_turn_cannot_be_resumed(claude: Claude, project: Path) -> None:
     async with session(claude, project) as first:
         await first.process.stop()
     async with session(claude, project, session_id=first.id, resume=True) as second:
@@ -172,7 +168,7 @@ async def test_a_conversation_without_a_turn_is_none(claude: Claude, project: Pa
 
 
 @recorded("bad-session", "A conversation that does not exist.")
-async def test_a_conversation_that_does_not_exist_is_said_to(claude: Claude, project: Path) -> None:
+async def test_an_unknown_conversation_is_reported(claude: Claude, project: Path) -> None:
     id = str(uuid.uuid4())
     async with session(claude, project, session_id=id, resume=True) as lost:
         done = await lost.turn("Who?")
@@ -183,7 +179,7 @@ async def test_a_conversation_that_does_not_exist_is_said_to(claude: Claude, pro
     assert lost.heard.all(SessionIdentified) == []
 
 
-async def test_a_conversation_that_does_not_exist_is_said_to_a_late_prompt_too(claude: Claude, project: Path) -> None:
+async def test_a_late_prompt_also_reports_an_unknown_conversation(claude: Claude, project: Path) -> None:
     async with session(claude, project, session_id=str(uuid.uuid4()), resume=True) as lost:
         await lost.heard.next(AgentLine)
         lost.process.prompt("Who?")
@@ -210,7 +206,7 @@ async def test_a_conversation_that_is_cleared_has_another_id(warm: Session, mode
 
 
 @recorded("allow", "An Edit, allowed.")
-async def test_allowed_it_writes_what_was_shown(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_an_allowed_edit_writes_what_was_shown(warm: Session, model: MessagesStub, project: Path) -> None:
     poem = project / "poem.txt"
     model.will_say(read(poem), edit(poem, "two", "2"), text("Done."))
     warm.process.prompt("Change it")
@@ -227,7 +223,9 @@ async def test_allowed_it_writes_what_was_shown(warm: Session, model: MessagesSt
 
 
 @recorded("deny", "An Edit, denied.")
-async def test_denied_it_writes_nothing_and_hears_why(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_a_denied_edit_writes_nothing_and_gets_the_reason(
+    warm: Session, model: MessagesStub, project: Path
+) -> None:
     poem = project / "poem.txt"
     model.will_say(read(poem), edit(poem, "two", "2"), text("I see."))
     warm.process.prompt("Change it")
@@ -242,7 +240,7 @@ async def test_denied_it_writes_nothing_and_hears_why(warm: Session, model: Mess
 
 
 @recorded("allow-edited", "An Edit, allowed with another text: the whole file as old and new.")
-async def test_allowed_with_changes_it_writes_those(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_an_edit_allowed_with_changes_writes_them(warm: Session, model: MessagesStub, project: Path) -> None:
     poem = project / "poem.txt"
     model.will_say(read(poem), edit(poem, "two", "2"), text("I see."))
     warm.process.prompt("Change it")
@@ -276,7 +274,7 @@ def cell(path: Path, **fields: Any) -> dict[str, Any]:
     return tool_use("NotebookEdit", notebook_path=str(path), **fields)
 
 
-async def test_what_is_shown_is_what_is_written(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_each_allowed_change_is_written_as_shown(warm: Session, model: MessagesStub, project: Path) -> None:
     crlf, lf, new, notebook = (project / name for name in ("crlf.txt", "lf.txt", "new.txt", "n.ipynb"))
     crlf.write_bytes(b"one\r\ntwo\r\nthree\r\n")
     lf.write_bytes(b"one\ntwo\none\n\xc3\xa4")

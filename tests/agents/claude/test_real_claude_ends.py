@@ -1,4 +1,4 @@
-"""The real ``claude`` CLI as the server's agent: what stops it, what it refuses, what it begins by itself."""
+"""The real ``claude`` CLI as the server's agent: interrupts, ends, refusals, and turns that it begins on its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_an_interrupt_keeps_what_was_said_and_the_process(warm: Session, m
 
 
 @recorded("interrupt-question", "An interrupt while a person is asked.")
-async def test_an_interrupt_takes_a_question_back(warm: Session, model: MessagesStub, project: Path) -> None:
+async def test_an_interrupt_withdraws_a_question(warm: Session, model: MessagesStub, project: Path) -> None:
     model.will_say(tool_use("Bash", command="touch a", description="d"))
     warm.process.prompt("Touch it")
     question = await warm.asked()
@@ -63,7 +63,7 @@ async def test_an_interrupt_takes_a_question_back(warm: Session, model: Messages
     assert not (project / "a").exists()
 
 
-async def test_an_interrupt_right_behind_the_prompt_is_heard(warm: Session, model: MessagesStub) -> None:
+async def test_an_interrupt_right_after_the_prompt_works(warm: Session, model: MessagesStub) -> None:
     model.will_say([text("To begin with"), HOLD])
     warm.process.prompt("Tell me everything")
     warm.process.interrupt()
@@ -71,8 +71,8 @@ async def test_an_interrupt_right_behind_the_prompt_is_heard(warm: Session, mode
 
 
 @pytest.mark.parametrize("how", ["kill", "SIGKILL"])
-async def test_nothing_runs_on_after_the_end(warm: Session, model: MessagesStub, how: str) -> None:
-    """The CLI runs its commands in sessions of their own, and does not end them when it is killed."""
+async def test_no_process_remains_after_the_end(warm: Session, model: MessagesStub, how: str) -> None:
+    """The CLI runs its commands in separate process sessions and does not end them when it is killed."""
     model.will_say(tool_use("Bash", command="touch log; tail -f log", description="d"))
     warm.process.prompt("Watch it")
     question = await warm.asked()
@@ -120,7 +120,7 @@ async def test_a_server_that_is_killed_takes_the_agent_and_its_commands_with_it(
 async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_continues(
     project: Path, model: MessagesStub
 ) -> None:
-    """By itself it takes the end of its input as a denial, and asks its model what to do then."""
+    """On its own, the CLI takes the end of its input as a denial and asks its model how to continue."""
     model.will_say(tool_use("Bash", command="touch log", description="d"), text("Then without."))
     server = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -144,7 +144,7 @@ async def test_a_server_that_is_killed_at_a_question_leaves_no_agent_that_contin
 
 
 async def command_of(claude: int) -> int:
-    """The ``tail`` that it runs."""
+    """Waits until the CLI runs ``tail`` and returns the process id of the ``tail``."""
     found: list[int] = []
 
     def running() -> bool:
@@ -161,10 +161,10 @@ async def command_of(claude: int) -> int:
 async def test_an_idle_process_leaves_quickly(warm: Session) -> None:
     await warm.turn("Hello")
     await warm.process.stop()
-    assert warm.heard.events[-1] == Exited(0, ""), "one that is slow is ended by a signal"
+    assert warm.heard.events[-1] == Exited(0, ""), "a slow process is ended by a signal"
 
 
-# Turns of its own.
+# Turns that it begins on its own.
 
 
 @recorded("own-turn", "A command in the background: when it ends, the CLI begins a turn, and a prompt comes meanwhile.")
@@ -184,7 +184,7 @@ async def test_a_prompt_during_a_turn_of_its_own_is_answered_once(warm: Session,
     assert not warm.process.busy
 
 
-async def test_a_prompt_that_its_own_turn_takes_in_is_done_with_it(warm: Session, model: MessagesStub) -> None:
+async def test_a_prompt_answered_in_its_own_turn_is_done(warm: Session, model: MessagesStub) -> None:
     background = tool_use("Bash", command="sleep 0.3; seq 3", description="d", run_in_background=True)
     model.will_say(
         background, text("Started."), tool_use("Bash", command="touch a", description="d"), text("Both done.")
@@ -266,10 +266,10 @@ async def test_a_budget_ends_it(claude: Claude, project: Path, model: MessagesSt
 
 
 @pytest.mark.thorough
-async def test_claude_counts_its_budget_anew_in_a_conversation_that_goes_on(
+async def test_a_resumed_conversation_starts_with_a_full_budget(
     claude: Claude, project: Path, model: MessagesStub
 ) -> None:
-    """And not in one process: what this server does is built on both."""
+    """Within one process, the budget covers all turns. The server relies on both."""
     async with session(claude, project) as first:
         one = (await first.turn("Hello")).cost_usd
     assert one is not None

@@ -1,4 +1,4 @@
-"""The real ``claude`` CLI: what it reports about itself, messages into a turn, and edited commands."""
+"""The real ``claude`` CLI: its reports about itself, messages during a turn, and edited commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Claude Code reports about itself: the formats of 2.1.329, and anything else without harm."""
+"""What Claude Code reports about itself in the formats of 2.1.329. Anything else is ignored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ INIT = {
 
 
 def state(stream: Stream) -> AgentState:
-    """The latest."""
+    """Returns the latest reported state."""
     return stream.all(StateReported)[-1].state
 
 
@@ -78,7 +78,9 @@ def test_a_start_reports_model_and_offers() -> None:
     )
     reported = len(stream.all(OffersReported))
     stream.say(**INIT)
-    assert len(stream.all(OffersReported)) == reported, "each turn has such a line"
+    assert len(stream.all(OffersReported)) == reported, (
+        "unchanged offers, which each turn repeats, are not reported again"
+    )
 
 
 def test_commands_have_their_descriptions() -> None:
@@ -111,7 +113,7 @@ def test_commands_have_their_descriptions() -> None:
     assert offers(stream).models[0].name == "opus"
 
 
-def test_the_context_is_that_of_the_main_agents_last_answer() -> None:
+def test_the_context_size_comes_from_the_main_agents_last_answer() -> None:
     stream = begun()
     answer(stream, tokens=100)
     answer(stream, tokens=9_000, parent="toolu_1")
@@ -121,7 +123,7 @@ def test_the_context_is_that_of_the_main_agents_last_answer() -> None:
     stream.say(type="system", subtype="compact_boundary", compact_metadata={"post_tokens": 50})
     assert (state(stream).context_tokens, state(stream).context_window) == (50, 200_000)
     stream.result()
-    assert state(stream).context_tokens == 50, "the answer before the compaction no longer says anything"
+    assert state(stream).context_tokens == 50, "the size of the answer before the compaction is ignored"
 
 
 def test_a_synthetic_answer_has_no_context() -> None:
@@ -157,7 +159,7 @@ def test_the_todo_list_is_the_latest() -> None:
     assert state(stream).todos == ()
 
 
-def test_tasks_are_those_that_run() -> None:
+def test_only_running_tasks_are_reported() -> None:
     stream = begun()
     stream.say(
         type="system", subtype="task_started", task_id="a1", description="look", task_type="local_agent",
@@ -187,7 +189,7 @@ def test_tasks_are_those_that_run() -> None:
 
 
 def test_the_number_of_tasks_is_limited() -> None:
-    """Of those that are reported one by one, and of those in the background."""
+    """The limit applies both to tasks that are reported one by one and to background tasks."""
     stream = begun()
     for number in range(MOST + 1):
         stream.say(type="system", subtype="task_started", task_id=f"a{number}", description="look")
@@ -215,13 +217,13 @@ def test_a_steered_message_is_part_of_the_turn() -> None:
     [told] = stream.told()
     assert (told["message"]["content"], recorded) == ("and tests", [True])
     stream.result()
-    assert stream.all(TurnEnded) == [], "the message is still to be read"
+    assert stream.all(TurnEnded) == [], "the agent has not read the message yet"
     stream.result()
     stream.say(type="system", subtype="session_state_changed", state="idle")
     assert [turn.ok for turn in stream.all(TurnEnded)] == [True]
 
 
-def test_an_interrupt_takes_a_steered_message_along() -> None:
+def test_an_interrupt_drops_a_steered_message() -> None:
     stream = begun()
     stream.conversation.steer("and tests", (), lambda: None)
     stream.told()
@@ -233,7 +235,7 @@ def test_an_interrupt_takes_a_steered_message_along() -> None:
     assert stream.told() == []
 
 
-def test_an_agent_that_can_not_take_a_message_is_sent_none() -> None:
+def test_an_agent_that_cannot_be_steered_is_sent_nothing() -> None:
     recorded: list[bool] = []
     stream = Stream()
     stream.prompt()
@@ -285,7 +287,7 @@ def test_no_line_breaks_the_state(lines: list[dict[str, Any]]) -> None:
     assert stream.conversation.ended(0, "", None)
 
 
-# Lines that are stored: in a history, or in Claude Code's own file.
+# Lines stored in a history or in Claude Code's own file.
 
 USAGE = {"input_tokens": 90, "cache_read_input_tokens": 1_000, "output_tokens": 10}
 TODOS = {"todos": [{"content": "Fix it", "status": "in_progress", "activeForm": "Fixing it"}]}
@@ -340,7 +342,7 @@ def test_a_stored_compaction_reports_the_new_size() -> None:
     assert of(stored(), json.dumps(compacted).encode()).context_tokens == 70
 
 
-def test_the_last_state_is_that_of_one_conversation_without_its_process() -> None:
+def test_the_last_state_belongs_to_one_conversation() -> None:
     block = {"type": "tool_use", "name": "TodoWrite", "id": "t", "input": TODOS}
     init = json.dumps(INIT | {"model": "claude-opus-5-5[1m]"}).encode()
     started = {"type": "system", "subtype": "task_started", "task_id": "t1", "session_id": "s1"}

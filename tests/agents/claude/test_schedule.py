@@ -1,4 +1,4 @@
-"""What Claude Code schedules for itself: the formats of 2.1.329, and anything else without harm."""
+"""What Claude Code schedules for itself in the formats of 2.1.329. Anything else is ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT = 1_795_679_280.0
 def call(
     stream: Stream, tool: str, result: object, *, id: str = "toolu_1", is_error: bool = False
 ) -> list[float | None]:
-    """A call of the tool with its result. Returns what was reported about the schedule."""
+    """Plays a call of the tool and its result. Returns the times until which a schedule was reported to last."""
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
     stream.say(type="assistant", message={"content": [block]}, session_id="s1")
     answer = {"type": "tool_result", "tool_use_id": id, "content": "…", "is_error": is_error}
@@ -57,7 +57,7 @@ def test_jobs_last_until_their_last_time_or_their_deletion() -> None:
 
 
 def in_file(tool: str, result: object, *, id: str) -> list[bytes]:
-    """A call of the tool, and its result, as the conversation's file contains them."""
+    """Returns a call of the tool and its result as lines of the conversation's file."""
     block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
     answer = {"type": "tool_result", "tool_use_id": id, "content": "…"}
     called: dict[str, Any] = {"type": "assistant", "message": {"content": [block]}}
@@ -100,18 +100,18 @@ def test_a_result_of_another_shape_schedules_nothing(result: object) -> None:
     assert call(stream, "ScheduleWakeup", result) == []
 
 
-def test_what_failed_or_another_tool_has_returned_schedules_nothing() -> None:
+def test_failed_calls_and_other_tools_schedule_nothing() -> None:
     stream = Stream()
     assert call(stream, "CronCreate", job("a", AT), is_error=True) == []
     assert call(stream, "mcp__calendar__CronCreate", job("a", AT)) == []
 
 
-def test_of_too_many_jobs_the_latest_are_known() -> None:
+def test_only_the_latest_jobs_are_remembered() -> None:
     stream = Stream()
     reported = [call(stream, "CronCreate", job(str(n), AT + n)) for n in range(MOST + 50)]
     assert reported == [[AT + n] for n in range(MOST + 50)]
     deleted = [call(stream, "CronDelete", {"id": str(n)}) for n in reversed(range(MOST + 50))]
-    assert deleted[MOST - 1] == [None], "no more than these are known"
+    assert deleted[MOST - 1] == [None], "more than MOST jobs are remembered"
     assert deleted[MOST:] == [[]] * 50
 
 
@@ -122,7 +122,7 @@ def test_a_call_with_an_endless_id_is_ignored() -> None:
 
 
 def test_a_call_without_a_result_does_not_cost_time_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results can be large: only that of such a call is decoded."""
+    """Results can be large, so only the result of a scheduling call is decoded."""
     stream = Stream()
     block = {"type": "tool_use", "id": "toolu_0", "name": "ScheduleWakeup", "input": {}}
     stream.say(type="assistant", message={"content": [block]}, session_id="s1")
@@ -133,7 +133,7 @@ def test_a_call_without_a_result_does_not_cost_time_later(monkeypatch: pytest.Mo
     assert read == []
 
 
-async def test_what_the_real_one_schedules_is_reported(warm: Session, model: MessagesStub) -> None:
+async def test_the_schedule_of_the_real_cli_is_reported(warm: Session, model: MessagesStub) -> None:
     def until() -> float | None:
         return warm.heard.all(ScheduleChanged)[-1].until
 

@@ -1,4 +1,4 @@
-"""The conversations of Claude Code that a project shows are those that were begun in its directory."""
+"""A project shows the Claude Code conversations that were started in its directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.server.wire_client import connected
 ONE = "1c839b3a-0719-4371-94a4-d94be3a5abca"
 TWO = "2c839b3a-0719-4371-94a4-d94be3a5abca"
 ALIKE = ("site-a", "site/a", "site.a", "site a")
-"""All have one folder in the CLI's own store."""
+"""Directories for which the CLI's own store uses the same folder."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(directory: Path | str | None, prompt: Any = "hello") -> list[dict[str, Any]]:
-    """As 2.1.329 writes them."""
+    """Returns the lines of a conversation as 2.1.329 writes them."""
     where = {} if directory is None else {"cwd": str(directory)}
     return [
         {"type": "queue-operation", "operation": "enqueue", "content": "not the title"},
@@ -72,14 +72,16 @@ def test_a_later_change_of_directory_is_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("worktree", [".claude/worktrees/fix", "../fix"], ids=["created", "elsewhere"])
 def test_a_conversation_that_has_moved_to_a_worktree_is_found(tmp_path: Path, worktree: str) -> None:
-    """Claude Code moves its file to the directory of the worktree's conversations."""
+    """Claude Code moves the conversation's file to the folder for the worktree."""
     project = tmp_path / "project"
     conversation(Path(os.path.normpath(project / worktree)), ONE, [*lines(project, "Fix it"), *lines(worktree)])
     assert sessions.known(project, ONE)
     assert sessions.title(project, ONE) == "Fix it"
     assert not sessions.known(tmp_path / "another", ONE)
     listed = [one.session_id for one in sessions.listed(project, 10)]
-    assert listed == ([ONE] if worktree.startswith(".claude") else []), "not all of the machine's files are read"
+    assert listed == ([ONE] if worktree.startswith(".claude") else []), (
+        "files of unrelated directories are not searched"
+    )
 
 
 def test_the_directories_with_the_latest_conversations_are_known(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_the_directories_with_the_latest_conversations_are_known(tmp_path: Path)
 
 
 def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None:
-    """The directory is behind the prompt in its line."""
+    """In its line, the directory comes after the prompt."""
     conversation(tmp_path, ONE, lines(tmp_path, "x" * 500_000))
     assert sessions.known(tmp_path, ONE)
     [found] = sessions.listed(tmp_path, 10)
@@ -101,7 +103,7 @@ def test_a_long_first_prompt_does_not_hide_the_directory(tmp_path: Path) -> None
 
 
 def test_a_directory_with_a_very_long_path_has_no_conversation(config: Path) -> None:
-    """The name of the CLI's folder for it is longer than a file system allows."""
+    """The CLI's folder name for it would be longer than file systems allow."""
     (config / "projects").mkdir(parents=True)
     path = Path("/", *["x" * 100] * 5)
     assert not sessions.known(path, ONE)

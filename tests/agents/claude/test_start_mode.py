@@ -62,6 +62,6 @@ def test_of_a_process_that_is_gone_the_mode_is_unknown(project: Path) -> None:
 
 
 def test_of_a_script_the_mode_is_unknown(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have replaced its command line by a title, without the flags that it was started with."""
+    """The process may have replaced its command line with a title that has no flags."""
     monkeypatch.setattr(start_mode_module, "RUNTIMES", (Path(psutil.Process().exe()).name,))
     assert of_process(os.getpid(), project) is None

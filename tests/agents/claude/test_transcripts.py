@@ -1,7 +1,7 @@
-"""What the real CLI said is said again, without it: the stream is understood as it was, and answered as it was.
+"""Replays recorded streams of the real CLI: they must be understood and answered as they were.
 
-The first prompt of a transcript, the answers and the commands are read off our own recorded lines. How they are recorded
-anew says test_real_claude.
+The prompts, decisions and commands are reconstructed from the lines that we sent. test_real_claude describes how to record
+new transcripts.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Message = dict[str, Any]
 
 
 def played(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Output]:
-    """All that is heard when the transcript is played; our lines are compared on the way."""
+    """Replays the transcript and returns all events. Checks that our lines are the same as in the recording."""
     lines = load(name)
     ids = (message["uuid"] for message in ours(lines) if message["type"] == "user")
     monkeypatch.setattr("drawbridge.agents.claude.conversation.uuid.uuid4", lambda: uuid.UUID(next(ids)))
-    # A transcript may hold two processes' lines: each counts its commands anew.
+    # A transcript may contain the lines of two processes, which number their commands independently.
     conversation = ClaudeConversation("Claude Code", POEM.get, resumed=name == "resume")
     heard: list[Output] = []
     for line in lines:
@@ -58,7 +58,7 @@ def ours(lines: list[Message]) -> Iterator[Message]:
 
 
 def say(conversation: ClaudeConversation, message: Message) -> None:
-    """Do what was done when we said ``message``."""
+    """Makes the call that sent ``message`` in the recording."""
     match message:
         case {"type": "user", "message": {"content": str(words)}}:
             assert conversation.prompt(words) == []
@@ -137,7 +137,7 @@ def test_a_change_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch) ->
     assert question.proposal.new_text == "one\n2\nthree\n"
 
 
-def test_a_question_that_was_taken_back_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_was_withdrawn_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = played("interrupt-question", monkeypatch)
     (question,) = all_of(Question, heard)
     assert all_of(QuestionCancelled, heard) == [QuestionCancelled(question.question_id, "interrupted")]
@@ -148,6 +148,6 @@ def test_modes_are_taken_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [reply.error is None for reply in replies] == [True, True, False, False]
 
 
-def test_there_is_a_transcript_of_every_session_that_is_named() -> None:
+def test_every_recorded_test_has_a_transcript() -> None:
     program = "".join(path.read_text() for path in Path(__file__).parent.glob("test_real_*.py"))
     assert sorted(re.findall(r'^@recorded\("([a-z-]+)"', program, re.MULTILINE)) == NAMES

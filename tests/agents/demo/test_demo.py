@@ -1,4 +1,4 @@
-"""The demo agent, as the first person meets it."""
+"""The demo agent, as a new user meets it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.agents.rig import Session, lives, session
 from tests.waiting import until
 
 HASTY = "from drawbridge.agents.demo import script as it; it.WORD_SECONDS = 0.001; it.main()"
-"""The same, but it speaks faster than a person reads."""
+"""A program that runs the demo agent without its pauses between words."""
 
 README = "# My project\n\nIt does things.\n"
 
@@ -67,7 +67,7 @@ async def test_it_proposes_a_change_and_makes_it_when_allowed(demo: Session, pro
     assert (ended.ok, ended.session_id, ended.cost_usd) == (True, demo.id, 0.0012)
 
 
-async def test_it_writes_what_the_person_made_of_it(demo: Session, project: Path) -> None:
+async def test_it_writes_the_edited_change(demo: Session, project: Path) -> None:
     question = await asked(demo, "Make it shine")
     given = json.loads(bytes(question.input)) | {"old_string": README, "new_string": "Mine.\n"}
 
@@ -77,7 +77,7 @@ async def test_it_writes_what_the_person_made_of_it(demo: Session, project: Path
     assert demo.heard.words.endswith("Done: `README.md` has your version of it.")
 
 
-async def test_denied_it_leaves_the_file_as_it_is(demo: Session, project: Path) -> None:
+async def test_a_denied_change_leaves_the_file_unchanged(demo: Session, project: Path) -> None:
     question = await asked(demo, "Make it shine")
     ended = await decide(demo, question, Decision(allow=False, message="It shines already."))
     assert ended.ok
@@ -110,7 +110,7 @@ async def test_the_file_that_is_named_is_the_one(demo: Session, project: Path) -
     assert question.proposal.new_text == "print('hello')\n# You said: Look at hello.py\n"
 
 
-async def test_where_there_is_no_file_it_makes_one(tmp_path: Path) -> None:
+async def test_without_a_usable_file_it_creates_one(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_bytes(b"\xff\xfe")
     (tmp_path / ".hidden.md").write_text("x")
     (tmp_path / "binary.py").write_bytes(b"a\0b")
@@ -141,7 +141,7 @@ async def test_it_asks_a_question_with_choices(demo: Session) -> None:
     assert demo.heard.words == "Red it is."
 
 
-async def test_it_talks_word_by_word_where_that_is_wanted(project: Path) -> None:
+async def test_it_streams_words_if_partial_messages_are_requested(project: Path) -> None:
     async with session(hasty(), project, Options(partial_messages=True)) as demo:
         await demo.turn("/fail")
         pieces = [json.loads(line.raw) for line in demo.heard.all(AgentLine) if not line.durable]
@@ -164,7 +164,7 @@ async def test_it_is_interrupted_in_mid_sentence(project: Path) -> None:
         assert (await demo.turn("/quick")).ok
 
 
-async def test_an_interrupt_takes_its_question_back(demo: Session, project: Path) -> None:
+async def test_an_interrupt_withdraws_its_question(demo: Session, project: Path) -> None:
     question = await asked(demo, "Make it shine")
     demo.process.interrupt()
     assert (await demo.heard.next(TurnEnded)).interrupted
@@ -174,7 +174,7 @@ async def test_an_interrupt_takes_its_question_back(demo: Session, project: Path
     assert (project / "README.md").read_text() == README
 
 
-async def test_it_does_not_ask_where_it_need_not(demo: Session, project: Path) -> None:
+async def test_it_does_not_ask_in_accept_edits_mode(demo: Session, project: Path) -> None:
     await demo.process.set_mode("acceptEdits")
     await demo.process.set_model("demo-large")
     assert (await demo.turn("Go")).ok
@@ -183,14 +183,14 @@ async def test_it_does_not_ask_where_it_need_not(demo: Session, project: Path) -
     assert demo.heard.messages[-1]["model_usage_since_last_result"] == {"demo-large": used}
 
 
-async def test_to_remember_spares_the_next_question(demo: Session, project: Path) -> None:
+async def test_a_remembered_decision_avoids_the_next_question(demo: Session, project: Path) -> None:
     question = await asked(demo, "One")
     await decide(demo, question, Decision(allow=True, remember=True))
     assert (await demo.turn("Two")).ok
     assert (project / "README.md").read_text() == README + "> You said: One\n> You said: Two\n"
 
 
-async def test_it_goes_on_where_it_was(project: Path) -> None:
+async def test_it_resumes_a_conversation(project: Path) -> None:
     async with session(hasty(), project, resume=True) as demo:
         question = await asked(demo, "More")
         ended = await decide(demo, question, Decision(allow=True))
@@ -217,14 +217,14 @@ async def test_it_crashes_when_told_to(demo: Session) -> None:
     )
 
 
-async def test_it_says_many_lines_at_once(demo: Session) -> None:
+async def test_it_sends_many_lines_at_once(demo: Session) -> None:
     assert (await demo.turn("/lines 500")).ok
     assert demo.heard.words.splitlines()[-1] == "Line 500"
     assert len(demo.heard.all(AgentLine)) == 502
 
 
 @pytest.mark.parametrize("words", ["/slow 600", "Make it shine"])
-async def test_it_ends_in_the_middle_without_a_mess(demo: Session, words: str) -> None:
+async def test_it_can_be_killed_at_any_time(demo: Session, words: str) -> None:
     demo.process.prompt(words)
     await demo.heard.next(Question if words[0] != "/" else AgentLine)
     await demo.process.kill()
@@ -241,7 +241,7 @@ async def test_it_dies_of_a_signal_like_any_other(demo: Session) -> None:
     assert demo.heard.events[-1] == Exited(-signal.SIGTERM, "")
 
 
-async def test_a_module_in_the_project_is_not_taken_for_ours(project: Path) -> None:
+async def test_a_module_in_the_project_is_not_imported(project: Path) -> None:
     (project / "drawbridge.py").write_text("raise SystemExit('hijacked')")
     (project / "json.py").write_text("raise SystemExit('hijacked')")
     async with session(Demo(), project) as demo:

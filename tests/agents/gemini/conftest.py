@@ -1,4 +1,4 @@
-"""Gemini CLI as the server runs it, with a stub for its model."""
+"""Fixtures for Gemini CLI as the server runs it, with a stub for its model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.rigs.gemini_stub import GeminiStub
 
 @pytest.fixture
 def model(project: Path) -> Iterator[GeminiStub]:
-    """What Gemini CLI takes for its model; its folder is in the test's home."""
+    """Starts a stub for Gemini CLI's model and writes the CLI's settings to the test's home directory."""
     gemini.prepare_home()
     with gemini.HoldingStub() as stub:
         yield stub

@@ -1,4 +1,4 @@
-"""Transcripts of the real Gemini CLI. Its list of commands is cut to three entries."""
+"""Records and reads transcripts of the real Gemini CLI. Lists of commands are cut to three entries."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class Recorder(recording.Recorder):
 
 
 def load(name: str) -> list[dict[str, Any]]:
-    """The lines of the newest recording of that name, without the first."""
+    """Returns the lines of the newest recording with that name, without the first line."""
     return recording.load("acp", f"gemini-*-{name}.jsonl")

@@ -1,4 +1,4 @@
-"""The real Gemini CLI as an agent of the server."""
+"""Starts the real Gemini CLI as an agent of the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOLD = text("(the model is silent)")
 
 
 class HoldingStub(GeminiStub):
-    """Its model is silent at ``HOLD``, until the test's end."""
+    """A stub whose model does not answer a ``HOLD`` until the test ends, or for up to ``PATIENCE`` seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class HoldingStub(GeminiStub):
 
 
 def prepare_home() -> None:
-    """As if the person had been through the CLI's first start: an API key is to be used, folders are trusted."""
+    """Writes the settings that the CLI has after its first start: it uses an API key and trusts folders."""
     folder = Path(os.environ["HOME"]) / ".gemini"
     folder.mkdir(exist_ok=True)
     (folder / "settings.json").write_text(json.dumps(gemini_rig.SETTINGS | {"ide": {"enabled": False}}))

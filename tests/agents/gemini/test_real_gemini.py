@@ -1,6 +1,6 @@
-"""The real Gemini CLI by the Agent Client Protocol, with a stand-in for its model.
+"""The real Gemini CLI over the Agent Client Protocol, with a stub for its model.
 
-``DRAWBRIDGE_TEST_RECORD=tests/transcripts/acp pytest tests/agents/gemini/test_real_gemini.py`` records the tests anew.
+``DRAWBRIDGE_TEST_RECORD=tests/transcripts/acp pytest tests/agents/gemini/test_real_gemini.py`` records the sessions again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def recorded(request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.
 
 
 async def test_a_prompt(project: Path, model: GeminiStub) -> None:
-    """A prompt is answered, by the model that was asked for, with a look at a directory beside."""
+    """The requested model answers a prompt and sees an additional directory."""
     beside = project.parent / "beside"
     beside.mkdir()
     model.will_say(text("Hello there."))
@@ -67,8 +68,28 @@ async def test_a_prompt(project: Path, model: GeminiStub) -> None:
 
 
 @pytest.mark.thorough
+async def test_stored_messages_are_read(project: Path, model: GeminiStub) -> None:
+    poem, ever = project / "poem.txt", (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    model.will_say(replace(poem, "two", "zwei"), text("Done."))
+    async with session(gemini.agent(model), project) as warm:
+        warm.process.prompt("Translate it")
+        warm.process.answer((await warm.asked()).question_id, Decision(allow=True))
+        await warm.ended()
+        [known] = warm.heard.all(SessionIdentified)
+    kept = gemini.agent(model).sessions
+    found = list(kept.messages_from(project, known.session_id, after=ever[0], before=ever[1], start=0))
+    assert found[0][1].prompt == "Translate it"
+    blocks = [json.loads(one.line)["message"]["content"][0] for _, one in found[1:]]
+    assert [block["type"] for block in blocks] == ["tool_use", "tool_result", "text"]
+    assert (blocks[0]["name"], blocks[0]["input"]["file_path"]) == ("Edit", str(poem))
+    assert blocks[2]["text"] == "Done."
+    last = kept.messages(project, known.session_id, after=ever[0], before=ever[1], end=None, limit=2, size=10_000)
+    assert (list(last.messages), last.before) == ([one for _, one in found[2:]], 2)
+
+
+@pytest.mark.thorough
 async def test_questions(project: Path, model: GeminiStub) -> None:
-    """A change that is denied, one that is allowed, and a command that is to be remembered."""
+    """A change is denied, a change is allowed, and a command is allowed for the rest of the session."""
     poem = project / "poem.txt"
     shell = function_call("run_shell_command", command="touch made", description="Makes it")
     model.will_say(replace(poem, "two", "zwei"), text("Pity."), replace(poem, "two", "zwei"), text("Done."))
@@ -91,14 +112,14 @@ async def test_questions(project: Path, model: GeminiStub) -> None:
         assert json.loads(bytes(asked.input))["title"] == "touch made"
         warm.process.answer(asked.question_id, Decision(allow=True, remember=True))
         assert (await warm.ended()).ok
-        assert (await warm.turn("Once more")).ok, "it does not ask again"
+        assert (await warm.turn("Once more")).ok, "the command was not asked for again"
         assert words(warm.heard) == ["Pity.", "Done.", "Made.", "Again."]
         assert (project / "made2").exists()
 
 
 @pytest.mark.thorough
 async def test_interrupts(project: Path, model: GeminiStub) -> None:
-    """A turn is interrupted while the model is silent, and another while a person is asked."""
+    """A turn is interrupted while the model is silent, and another while an approval request is open."""
     new = project / "new.txt"
     model.will_say(gemini.HOLD, write_file(new, "new\n"), text("Here I am."))
     async with session(gemini.agent(model), project) as warm:
@@ -118,7 +139,7 @@ async def test_interrupts(project: Path, model: GeminiStub) -> None:
 
 @pytest.mark.thorough  # its recording is played in every run
 async def test_modes(project: Path, model: GeminiStub) -> None:
-    """A mode from the start on, another between two prompts, and one that it does not know."""
+    """The session starts in one mode, and another is set between two prompts."""
     new = project / "new.txt"
     model.will_say(write_file(new, "new\n"), text("Done."), write_file(new, "newer\n"), text("Pity."))
     async with session(gemini.agent(model), project, Options(permission_mode="acceptEdits")) as warm:
@@ -129,12 +150,12 @@ async def test_modes(project: Path, model: GeminiStub) -> None:
         warm.process.answer((await warm.asked()).question_id, Decision(allow=False))
         assert (await warm.ended()).ok
         assert new.read_text() == "new\n"
-        assert "[MODE_UPDATE] default" in words(warm.heard), "its way of saying so"
+        assert "[MODE_UPDATE] default" in words(warm.heard), "Gemini CLI reports the mode in its text"
 
 
 @pytest.mark.thorough  # its recording is played in every run
 async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
-    """No login."""
+    """Gemini CLI has no login."""
     environment = gemini_rig.environment(model)
     del environment["GEMINI_API_KEY"]
     agent = Gemini(gemini.agent(model)._command[0], environment)
@@ -146,7 +167,7 @@ async def test_a_missing_login(project: Path, model: GeminiStub) -> None:
 
 @pytest.mark.thorough  # its recording is played in every run
 async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
-    """A conversation that it has forgotten."""
+    """The conversation to resume no longer exists."""
     gone = "00000000-0000-4000-8000-000000000000"
     async with session(gemini.agent(model), project, session_id=gone, resume=True) as warm:
         done = await warm.turn("Hello")
@@ -155,7 +176,7 @@ async def test_a_lost_conversation(project: Path, model: GeminiStub) -> None:
 
 @pytest.mark.thorough  # its recording is played in every run
 async def test_a_conversation_that_goes_on(project: Path, model: GeminiStub) -> None:
-    """In a new process, in the minute in which it began; what it tells again is not heard twice."""
+    """A new process resumes the conversation within its first minute. Replayed messages are not passed on again."""
     model.will_say(text("I am Ada."), text("Ada, as I said."))
     async with session(gemini.agent(model), project) as first:
         assert (await first.turn("Who are you?")).ok
@@ -179,12 +200,12 @@ async def test_a_stored_file_is_read_without_a_question(project: Path, model: Ge
     assert "the stored words" in json.dumps(model.requests[-1].body["contents"])
 
 
-async def test_a_path_with_a_comma_is_none_for_it(project: Path, model: GeminiStub) -> None:
+async def test_a_path_with_a_comma_is_refused(project: Path, model: GeminiStub) -> None:
     launch = Launch(str(project), "", options=Options(add_dirs=("/a,b",)))
     with pytest.raises(AgentUnusable, match="does not accept paths that contain a comma"):
         await gemini.agent(model).start(launch, lambda event: None)
 
 
-def test_conversations_of_a_home_that_is_not_there_are_none(project: Path, model: GeminiStub) -> None:
+def test_without_its_directory_no_conversations_are_listed(project: Path, model: GeminiStub) -> None:
     shutil.rmtree(Path(os.environ["HOME"]) / ".gemini")
     assert gemini.agent(model).sessions.listed(project, 10) == []

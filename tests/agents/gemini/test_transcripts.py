@@ -1,4 +1,4 @@
-"""What Gemini CLI once said, said again: we answer it line by line as we did, and it means the same."""
+"""Replays recorded sessions of Gemini CLI: our lines must be the same, and the turns must end the same way."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Played:
 
 
 def _lines(conversation: AcpConversation) -> Iterator[dict[str, Any] | None]:
-    """What is sent, one by one; None where nothing more is for now."""
+    """Yields the lines that are sent, one by one, and None while there is none."""
     waiting: list[bytes] = []
     while True:
         waiting += conversation.outgoing().splitlines()
@@ -73,7 +73,7 @@ def _lines(conversation: AcpConversation) -> Iterator[dict[str, Any] | None]:
 
 
 def _launch(rest: list[dict[str, Any]]) -> Launch:
-    """What was wanted of this process, by what it was told before its first prompt."""
+    """Reconstructs the launch of this process from the lines before its first prompt."""
     told = [one["line"] for one in rest if one["from"] == "drawbridge"]
     before = told[: next((number for number, line in enumerate(told) if line.get("method") == "session/prompt"), None)]
     params = {line["method"]: line["params"] for line in before}
@@ -92,13 +92,13 @@ def _launch(rest: list[dict[str, Any]]) -> Launch:
         ("a-conversation-that-goes-on", ["ok", "ok"], ["I am Ada.", "Ada, as I said."]),
     ],
 )
-def test_it_means_what_it_meant(name: str, ends: list[str], words: list[str]) -> None:
+def test_a_replayed_session_ends_as_it_did(name: str, ends: list[str], words: list[str]) -> None:
     played = Played(name)
     assert played.ends == ends
-    assert said([json.loads(one.raw) for one in played.said if isinstance(one, AgentLine) and one.durable]) == words
+    assert said(one for one in played.said if isinstance(one, AgentLine)) == words
 
 
 @pytest.mark.parametrize("name", ["a-missing-login", "a-lost-conversation"])
-def test_what_can_not_begin_is_given_up(name: str) -> None:
+def test_a_session_that_cannot_begin_is_reported(name: str) -> None:
     [broken] = [one for one in Played(name).said if isinstance(one, Broken)]
     assert "Gemini CLI" in broken.fault

@@ -1,4 +1,4 @@
-"""Claude proposes, a person decides in Neovim, and the CLI does exactly that. Every program is the real one."""
+"""Claude proposes a change, the user decides in Neovim, and the CLI does exactly that. All programs are real."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_w_accepts_the_proposal_as_it_is(rig: Workstation, program: Path) -> Non
     claude.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("two", "TWO")
-    assert poem.read_text() == POEM, "nothing is written before the person has decided"
+    assert poem.read_text() == POEM, "nothing is written before the user has decided"
 
     neovim.command("w")
 
@@ -58,8 +58,8 @@ def test_an_edited_line_is_what_the_cli_writes(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_a_proposal_opens_once_the_dialog_has_replaced_a_prompt_that_is_being_typed(rig: Workstation) -> None:
-    """The dialog does not show the change, and Enter, meant for the prompt, would accept it."""
+def test_a_proposal_opens_after_a_prompt_that_is_being_typed(rig: Workstation) -> None:
+    """The dialog does not show the change, and an Enter that is meant for the prompt would accept it."""
     poem = rig.file("poem.txt", POEM)
     command = f"{{ '{programs.claude()}', '--permission-mode', 'default' }}"
     neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = {command}, size = 60 }} }}")
@@ -152,7 +152,7 @@ def test_two_edits_come_one_after_the_other(rig: Workstation) -> None:
 
 @pytest.mark.thorough
 def test_a_write_without_asking_is_shown(rig: Workstation) -> None:
-    """A mode of the CLI that does not ask: the file is reloaded, and Neovim shows why no diff opened."""
+    """In a mode of the CLI that does not ask, the file is reloaded, and Neovim shows why no diff opened."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     claude = rig.claude()

@@ -1,4 +1,4 @@
-"""What is accepted is what stands on disk, to the byte, and unsaved work is never lost."""
+"""The file on disk is what was accepted, byte for byte, and unsaved work is never lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the editor tells the model: the selection, mentioned lines, diagnostics."""
+"""What the model receives from the editor: the selection, lines that the user sends, and diagnostics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ vim.api.nvim_create_autocmd({ 'BufReadPost', 'FileChangedShellPost' }, { callbac
   complain(2, 'Now it is too loud')
 end })
 """
-"""A linter: one complaint now, another when Neovim has read the file again."""
+"""A linter: it reports one problem at once, and another when Neovim has reloaded a file."""
 
 
 @pytest.mark.thorough
@@ -101,7 +101,7 @@ def test_the_model_gets_the_diagnostics_it_asks_for(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_what_an_edit_broke_is_in_a_later_request(rig: Workstation) -> None:
+def test_new_diagnostics_after_an_edit_are_in_a_later_request(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     claude = rig.claude(recorded_as=("new-diagnostics", "An Edit after which the editor has a new diagnostic."))
@@ -119,4 +119,4 @@ def test_what_an_edit_broke_is_in_a_later_request(rig: Workstation) -> None:
 
     told = "\n".join(request.told for request in rig.model.requests)
     assert "Now it is too loud" in told
-    assert "This does not rhyme" not in told, "it was there before"
+    assert "This does not rhyme" not in told, "this problem is not new"

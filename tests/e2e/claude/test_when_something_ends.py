@@ -1,4 +1,4 @@
-"""The bridge dies, the CLI dies: the other side lives on, and no view and no lock file is left behind."""
+"""When the bridge or the CLI is killed, the other side keeps running, and no view or lock file is left behind."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_the_person_answers_in_the_bridges_terminal(rig: Workstation, key: str, 
 
 
 @pytest.mark.thorough
-def test_what_the_person_made_of_it_in_their_editor_is_written(rig: Workstation) -> None:
+def test_the_text_edited_in_the_users_editor_is_written(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     bridge = rig.folder(environment={"EDITOR": "sed -i s/TWO/zwei/"})
     claude = rig.claude()

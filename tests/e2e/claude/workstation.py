@@ -1,4 +1,4 @@
-"""A person's workstation: a project, an editor, the CLI beside it, and a model that a test scripts."""
+"""A user's workstation: a project, an editor, the CLI beside it, and a model that the test scripts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.rigs.tmux import Pane, Tmux
 from tests.waiting import PATIENCE
 
 RECORD_INTO = os.environ.get("DRAWBRIDGE_TEST_RECORD")
-"""A directory: sessions that a test names are recorded there by ``tools/record_ide.py``."""
+"""The directory into which ``tools/record_ide.py`` records the sessions that tests have named; None to record nothing."""
 
 
 class Workstation(contextlib.ExitStack):
-    """Everything runs in the test's own home and ends with the test, which scripts ``model`` and inspects its requests."""
+    """Starts programs in the test's own home and ends them with it. The test scripts ``model`` and checks its requests."""
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__()
@@ -35,13 +35,13 @@ class Workstation(contextlib.ExitStack):
         claude_rig.prepare_home(project)
 
     def file(self, name: str, content: str | bytes) -> Path:
-        """A file of the project with exactly this content."""
+        """Write a file with exactly this content into the project."""
         path = self.project / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     def neovim(self, *files: Path, program: Path | None = None, options: str = "{}") -> Neovim:
-        """Neovim with the plugin, and a bridge that is up; the newest version unless told."""
+        """Start Neovim with the plugin, and wait for its bridge. Without ``program``, it is the newest Neovim."""
         neovim = Neovim.start(
             self.tmux,
             program or programs.nvim(),
@@ -51,12 +51,12 @@ class Workstation(contextlib.ExitStack):
             options=options,
         )
         neovim.wait_for("return require('drawbridge.link').state() ~= nil", what="got no bridge")
-        # The CLI shows which file is open: it is connected, and hears what it is told.
+        # Once the CLI shows which file is open, it is connected and handles notifications.
         self._wait_for_connection = lambda claude: claude.pane.wait_for("⧉")
         return neovim
 
     def folder(self, *flags: str, environment: Mapping[str, str] | None = None) -> Pane:
-        """The bridge without an editor, on a terminal of its own; ``environment`` comes on top of the usual."""
+        """Start a bridge without an editor on its own terminal. ``environment`` is added to the usual variables."""
         command = [sys.executable, "-m", "drawbridge", "ide", "--folder", str(self.project), *flags]
         everything = claude_rig.environment(self.model) | dict(environment or {})
         pane = self.tmux.start("bridge", command, cwd=self.project, environment=everything)
@@ -65,7 +65,7 @@ class Workstation(contextlib.ExitStack):
         return pane
 
     def claude(self, *, recorded_as: tuple[str, str] | None = None) -> Claude:
-        """The CLI, connected to the bridge. ``recorded_as``: a name for the transcript and a sentence about it."""
+        """Start the CLI and connect it to the bridge. ``recorded_as`` is a name for the transcript, and its description."""
         lock = claude_rig.wait_for_lock()
         port = int(lock.stem)
         if RECORD_INTO and recorded_as:
@@ -81,7 +81,7 @@ class Workstation(contextlib.ExitStack):
         return claude
 
     def _recorder(self, lock: Path, name: str, what: str) -> int:
-        """Start a recorder before the bridge of ``lock``; the port on which it listens."""
+        """Start a recorder in front of the bridge of ``lock``; return the port on which it listens."""
         said = subprocess.run(
             [programs.claude(), "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE
         )

@@ -1,6 +1,6 @@
-"""Run by the interpreter that has the official MCP client: uses a bridge by it and prints what it got as one line of JSON.
+"""Uses a bridge through the official MCP client and prints the results as one line of JSON.
 
-python mcp_client.py URL TOKEN FILE NEW_TEXT
+It runs in the interpreter in which that client is installed: ``python mcp_client.py URL TOKEN FILE NEW_TEXT``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mcp.shared.exceptions import MCPError  # type: ignore[import-not-found]
 from mcp.types import NotificationParams  # type: ignore[import-not-found]
 from pydantic import ConfigDict
 
-PATIENCE = 60  # seconds, as tests/waiting.py, which this program can't import
-"""Seconds."""
+PATIENCE = 60  # the value in tests/waiting.py, which this program can't import
+"""Seconds that the whole program may take."""
 
 
 class Params(NotificationParams):  # type: ignore[misc]
@@ -70,7 +70,7 @@ async def use(url: str, token: str, file: str, new_text: str) -> dict[str, Any]:
 
 
 async def find_out(url: str, token: str) -> str:
-    """The protocol version that the client settles on when it is not told which kind of server this is."""
+    """The protocol version that the client negotiates when it does not know what kind of server this is."""
     http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     async with http, Client(streamable_http_client(url, http_client=http)) as client:
         await client.list_tools()

@@ -1,4 +1,4 @@
-"""A proxy between a client and a bridge: it cuts the event stream only, records messages, and adds the token to requests."""
+"""A proxy between a client and a bridge. It can cut the event stream, record messages, and add the token to requests."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.waiting import PATIENCE
 from .transcript import Transcript, shown_headers
 
 LONGEST_GAP = 10
-"""Seconds."""
+"""The longest time that a new event stream is held, in seconds."""
 
 HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"}
 
 
 class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
-    """Announces itself with a discovery file beside the bridge's; a CLI takes it when told its port."""
+    """Announces itself with a discovery file beside the bridge's. A CLI uses the proxy when it is given its port."""
 
     def __init__(self, discovery: Path, *, transcript: Transcript | None = None, lends_token: bool = False) -> None:
-        """``discovery``: the bridge's own file. ``lends_token``: to requests that come without one."""
+        """``discovery`` is the bridge's own discovery file. ``lends_token`` adds its token to requests without one."""
         content = json.loads(discovery.read_text())
         self.streams = 0
-        """Event streams that have been opened through it."""
+        """The number of event streams opened through the proxy."""
         self.events: list[Any] = []
-        """The messages that have come by an event stream."""
+        """The messages that have passed on event streams."""
         self.lent = {"Authorization": f"Bearer {content['authToken']}"} if lends_token else {}
         self._bridge_port = int(content["port"])
         self._exchanges = 0
@@ -68,7 +68,7 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
 
     @contextlib.contextmanager
     def gap(self) -> Iterator[None]:
-        """Drops the connection of the event stream only; a new one is held until the context ends."""
+        """Close the connection of the event stream, and no other. A new stream is held until the context ends."""
         self._passable.clear()
         self._cut_stream()
         yield
@@ -85,7 +85,7 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
                 self._stream = None
 
     def wait_for_event(self, fits: Callable[[Any], bool], *, timeout: float = PATIENCE) -> None:
-        """Waits until a message that fits has arrived on an event stream."""
+        """Wait until a message for which ``fits`` is true has passed on an event stream. ``timeout`` is in seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: any(map(fits, self.events)), timeout):
                 raise AssertionError(f"no such event in {timeout} s: {self.events}")
@@ -124,7 +124,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # HTTP/1.0, a connection for each request: cutting that of the event stream cuts nothing else.
+    # HTTP/1.0 has one connection for each request, so cutting the event stream affects no other request.
     server: _Server
 
     @property
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
                 event = {}
 
     def log_message(self, *_: object) -> None:
-        """Silent: what came in is in the transcript."""
+        """Log nothing, since the transcript contains the requests."""
 
 
 def _answer(response: http.client.HTTPResponse) -> dict[str, Any]:

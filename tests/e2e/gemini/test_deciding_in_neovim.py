@@ -1,4 +1,4 @@
-"""Gemini proposes, a person decides in Neovim, and the CLI does exactly that. Every program is the real one."""
+"""Gemini proposes a change, the user decides in Neovim, and the CLI does exactly that. All programs are real."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_w_accepts_the_proposal_as_it_is(rig: Workstation) -> None:
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
     neovim.pane.wait_for("two", "TWO")
-    assert poem.read_text() == POEM, "nothing is written before the person has decided"
+    assert poem.read_text() == POEM, "nothing is written before the user has decided"
 
     neovim.command("w")
 
@@ -83,7 +83,7 @@ def test_a_refused_proposal_is_not_written(rig: Workstation, words: str, name: s
     assert neovim.buffer(poem) == ["one", "two", "three"]
     gemini.prompt("Go on then.")
     gemini.pane.wait_for("I leave it")
-    assert len(rig.model.requests) == 2, "the rejection alone asks the model nothing"
+    assert len(rig.model.requests) == 2, "the rejection alone sends no request to the model"
 
 
 @pytest.mark.thorough
@@ -148,7 +148,7 @@ def test_an_emptied_proposal_is_rejected_and_the_person_is_told(rig: Workstation
 
 
 @pytest.mark.thorough
-def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(rig: Workstation) -> None:
+def test_a_change_to_unsaved_lines_is_left_to_the_cli(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     neovim.command("2s/two/deux/")
@@ -164,7 +164,7 @@ def test_what_meets_unsaved_work_is_left_to_the_dialog_of_the_cli(rig: Workstati
 
     gemini.pane.wait_for("It is done")
     assert poem.read_text() == "one\nTWO\nthree\n"
-    assert neovim.buffer(poem) == ["one", "deux", "three"], "what the person has typed stays"
+    assert neovim.buffer(poem) == ["one", "deux", "three"], "what the user has typed stays"
 
 
 @pytest.mark.thorough
@@ -191,8 +191,8 @@ def test_line_ends_and_final_newline_stay(rig: Workstation, before: bytes, after
 
 
 def of_somebody(home: Path) -> Path:
-    """Neovim for a user who is not root, whose files their group may write. Its processes see themselves as user 1000, and all
-    files of this machine that are root's as their own."""
+    """A script that starts Neovim as a user other than root, with a umask that lets the group write. Its processes see
+    themselves as user 1000, and root's files as their own."""
     user = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
     if subprocess.run([*user, "true"], capture_output=True, check=False).returncode:
         programs.missing("this machine allows no user namespaces")
@@ -207,7 +207,7 @@ def of_somebody(home: Path) -> Path:
 @pytest.mark.parametrize("user", ["root", "somebody"])
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer: str, user: str) -> None:
-    """Gemini CLI's own question, whether to connect, looks for an installer that does not exist for Neovim."""
+    """Gemini CLI's own question about connecting fails, because it looks for an installer that Neovim does not have."""
     home = Path(os.environ["HOME"])
     settings = home / ".gemini" / "settings.json"
     first = json.loads(settings.read_text())
@@ -229,5 +229,5 @@ def test_a_first_start_in_neovim_asks_once_and_connects(rig: Workstation, answer
         assert json.loads(settings.read_text())["ide"]["enabled"] is True
     else:
         neovim.pane.wait_for("Do you want to connect")
-        assert "ide" not in json.loads(settings.read_text()), "the person's own settings are left alone"
+        assert "ide" not in json.loads(settings.read_text()), "the user's own settings are left alone"
     assert "Security Warning" not in neovim.pane.screen

@@ -1,4 +1,4 @@
-"""The CLI's own dialog stays usable while Neovim shows the diff; whatever is decided there closes the view, nothing else."""
+"""The CLI's own dialog stays usable while Neovim shows the diff. A decision there closes the view and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 def propose(rig: Workstation, recorded_as: tuple[str, str]) -> tuple[Neovim, Gemini, dict[str, Any]]:
-    """A proposal for poem.txt is shown in Neovim, beside two windows; with the layout of before."""
+    """Show a proposal for poem.txt in a Neovim with two windows. Returns Neovim, the CLI, and the layout from before."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     neovim.command(f"split {rig.file('notes.txt', 'a note')}")

@@ -1,4 +1,4 @@
-"""Where the CLI is started, and whether it finds the editor."""
+"""Whether the CLI finds the editor, depending on where it is started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 @pytest.mark.thorough
-def test_from_any_terminal_in_the_workspace(rig: Workstation) -> None:
+def test_a_cli_below_the_workspace_is_connected(rig: Workstation) -> None:
     neovim = rig.neovim(rig.file("poem.txt", POEM))
     below = rig.project / "verses"
     below.mkdir()
@@ -27,7 +27,7 @@ def test_from_any_terminal_in_the_workspace(rig: Workstation) -> None:
 
 
 @pytest.mark.thorough
-def test_not_from_a_terminal_elsewhere(rig: Workstation) -> None:
+def test_a_cli_in_another_directory_is_not_connected(rig: Workstation) -> None:
     neovim = rig.neovim(rig.file("poem.txt", POEM))
     elsewhere = rig.project.with_name("elsewhere")
     elsewhere.mkdir()
@@ -36,7 +36,9 @@ def test_not_from_a_terminal_elsewhere(rig: Workstation) -> None:
 
     gemini.prompt("/ide status")
     gemini.pane.wait_for(r"Directory mismatch|Nothing more was scripted")
-    if "Directory mismatch" not in gemini.pane.screen:  # it was still starting, and queued the command as a prompt
+    if (
+        "Directory mismatch" not in gemini.pane.screen
+    ):  # the CLI was still starting, and has sent the command as a prompt
         gemini.prompt("/ide status")
         gemini.pane.wait_for("Directory mismatch")
     neovim.wait_for_agents(0)
@@ -90,7 +92,7 @@ def test_the_person_answers_in_the_bridges_terminal(rig: Workstation) -> None:
     gemini = rig.gemini()
     rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
-    bridge.wait_for(r"-\s*two", r"\+\s*TWO")
+    bridge.wait_for(r"-\s*two", r"\+\s*TWO", "Accept it?")
     assert poem.read_text() == POEM
 
     bridge.press("e", "Enter")

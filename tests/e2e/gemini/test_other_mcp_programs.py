@@ -1,4 +1,4 @@
-"""The bridge is an MCP server to programs that never heard of it: the official client and the conformance suite."""
+"""The bridge works as an MCP server for programs that do not know it: the official client and the conformance suite."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXPECTED_FAILURES = {
     "tools-call-with-logging": NO_SUCH_TOOL,
     "tools-call-with-progress": NO_SUCH_TOOL,
 }
-"""Scenario of the suite → why it does not apply to this server."""
+"""Each scenario of the suite that fails, and why it does not apply to this server."""
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def project(home: Path) -> Path:
 
 @pytest.fixture
 def discovery(project: Path) -> Iterator[Path]:
-    """The discovery file of a bridge that has no editor and accepts everything."""
+    """Runs a bridge that has no editor and accepts everything; returns its discovery file."""
     command = [sys.executable, "-m", "drawbridge", "ide", "--folder", str(project), "--decide", "accept"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as bridge:
         try:
@@ -88,7 +88,7 @@ def test_the_official_python_client_reviews_a_file(discovery: Path, project: Pat
     assert got["unknown_tool"] == -32602
     assert got["tools"]["openDiff"]["required"] == ["filePath", "newContent"]
     assert got["found_out"] == got["protocol"]
-    assert poem.read_text() == "one\n", "the client writes, not the bridge"
+    assert poem.read_text() == "one\n", "the client writes the file, not the bridge"
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Claude and Gemini at one bridge, each with its proposal, each with its own answer."""
+"""Claude and Gemini at one bridge, each with its own proposal and its own answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 @pytest.mark.thorough
-def test_each_has_a_proposal_for_a_file_of_its_own(rig: Workstation) -> None:
+def test_two_agents_propose_changes_to_two_files(rig: Workstation) -> None:
     poem = rig.file("poem.txt", POEM)
     song = rig.file("song.txt", POEM)
     neovim = rig.neovim(poem, song)
@@ -45,7 +45,7 @@ def test_each_has_a_proposal_for_a_file_of_its_own(rig: Workstation) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["replace", "write_file"])
-def test_the_second_for_the_same_file_waits_and_holds_both_changes(rig: Workstation, tool: str) -> None:
+def test_a_second_agents_proposal_waits_and_has_both_changes(rig: Workstation, tool: str) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     claude = rig.claude()

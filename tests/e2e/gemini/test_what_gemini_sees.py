@@ -1,4 +1,4 @@
-"""What the editor tells the model: the open files, the cursor, the selection."""
+"""What the model receives from the editor: the open files, the cursor and the selection."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_open_files_cursor_and_selection_are_in_the_next_request(rig: Workstatio
 
 
 def selected(message: dict[str, Any]) -> str | None:
-    """The selection of which a message tells."""
+    """The selected text in a message; None if it has none."""
     files = message["params"].get("workspaceState", {}).get("openFiles", [])
     return files[0].get("selectedText") if files else None
 

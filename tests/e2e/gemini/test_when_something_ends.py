@@ -1,4 +1,4 @@
-"""The stream, the bridge or the CLI ends: the other side lives on, nothing hangs, nothing is left behind."""
+"""When the event stream, the bridge or the CLI ends, the other side keeps running, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POEM = "one\ntwo\nthree\n"
 
 
 def propose(rig: Workstation, gemini: Gemini, neovim: Neovim, poem: Path) -> None:
-    """A proposal is shown in Neovim, and in the CLI its dialog."""
+    """Have the model change the poem, and wait for the proposal in Neovim and the dialog in the CLI."""
     rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
     neovim.wait_for_proposal()
@@ -62,7 +62,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> Non
     wait_until(renewed)
     after = discovered()
     assert (after["port"], after["authToken"]) == (before["port"], before["authToken"])
-    # Its event stream comes back by itself, but the CLI has given the editor up.
+    # The event stream reconnects by itself, but the CLI itself considers the editor disconnected.
     neovim.wait_for_agents(1)
     gemini.prompt("/ide status")
     gemini.pane.wait_for("IDE connection error")
@@ -80,7 +80,7 @@ def test_a_bridge_that_is_restarted_is_the_same_to_the_cli(rig: Workstation) -> 
     neovim = rig.neovim(poem)
     gemini = rig.gemini()
     gemini.prompt("/ide status")
-    gemini.pane.wait_for("Connected to Neovim")  # it asks for the tools after it has opened its stream
+    gemini.pane.wait_for("Connected to Neovim")  # the CLI requests the tools only after it has opened its stream
     before = discovered()
 
     neovim.command("DrawbridgeRestart")
@@ -121,7 +121,7 @@ def test_a_cli_that_is_killed_takes_its_proposal_with_it(rig: Workstation) -> No
 
     os.kill(gemini.pane.pid, signal.SIGKILL)
 
-    # It might come back: so long its proposal stays.
+    # The proposal stays for a while, because the CLI might reconnect.
     neovim.wait_until_closed()
     assert neovim.layout == before
     assert poem.read_text() == POEM

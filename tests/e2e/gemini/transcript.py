@@ -1,9 +1,10 @@
 """Records the messages between Gemini CLI and a bridge.
 
-A transcript is JSON lines. First what it is: ``{"cli", "recorded", "what"}``. Then ``{"from": "gemini" | "bridge", "at":
-seconds since the first request, "exchange": N, ...}`` with one of ``request`` (method, path, headers, body), ``answer``
-(status, headers, body), ``event`` (id, data: of the event stream) and ``closed``. No secret and nothing of the machine
-gets in: placeholders stand for the token, session ids, ports and paths, and one time for all times of open files.
+A transcript consists of JSON lines. The first describes it: ``{"cli", "recorded", "what"}``. Each other line is ``{"from":
+"gemini" | "bridge", "at": seconds since the first request, "exchange": N, ...}`` with one of ``request`` (method, path,
+headers, body), ``answer`` (status, headers, body), ``event`` (id and data from the event stream) and ``closed``. It
+contains no secret and nothing about the machine: placeholders replace the token, session IDs, ports and paths, and the
+times of open files are all replaced by the same one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SHOWN_TIME = 1_700_000_000_000
 
 
 class Transcript:
-    """A file of recorded lines, without anything of this machine: ``<folder>/<version of the CLI>-<name>.jsonl``."""
+    """A file of recorded lines without anything about this machine: ``<folder>/<version of the CLI>-<name>.jsonl``."""
 
     def __init__(self, folder: Path, name: str, what: str, placeholders: Mapping[str, str]) -> None:
         self._folder = folder
@@ -32,7 +33,7 @@ class Transcript:
         self._lock = threading.Lock()
 
     def hide(self, secret: str, placeholder: str) -> None:
-        """From now on ``secret`` is written as ``placeholder``."""
+        """From now on, write ``placeholder`` instead of ``secret``."""
         self._placeholders.setdefault(secret, placeholder)
 
     def add(self, sender: str, exchange: int, **said: object) -> None:
@@ -56,7 +57,7 @@ class Transcript:
 
 
 def shown_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Those that have a meaning here, with their names in lower case."""
+    """The headers that matter to a transcript, with their names in lower case."""
     lower = {name.lower(): value for name, value in headers}
     return {name: value for name, value in lower.items() if name in SHOWN_HEADERS or name.startswith("mcp-")}
 

@@ -1,4 +1,4 @@
-"""What else than a denial an edit of unsaved work may be answered with, by the setting ``answer``."""
+"""How the guard answers an edit of unsaved work instead of denying it, by the ``answer`` setting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_ask_has_claude_ask_in_its_own_dialog(rig: GuardedWorkstation) -> None:
     rig.model.will_say(read(poem), edit(poem, "two", "TWO"), text("So be it."))
     claude.prompt("Shout.")
 
-    # Its dialog for edits does not show the reason (2.1.329): the editor tells it.
+    # Claude's dialog for edits does not show the reason (2.1.329), but the editor does.
     is_told_in_one_line(neovim, r"Claude Code asks to change poem\.txt, which has unsaved changes")
     assert poem.read_text() == POEM
     claude.answer_dialog(EDIT_DIALOG, YES)

@@ -1,4 +1,4 @@
-"""Claude Code runs a command that changes, or may change, what a person has open."""
+"""Claude Code runs a command that changes, or may change, files that the user has open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .test_claude_edits import MINE, POEM, type_a_line
 from .workstation import GuardedWorkstation, is_told_in_one_line
 
 NO = "2"
-"""In this dialog there is no "yes, always"."""
+"""The key for "No": this dialog has no "Yes, always"."""
 
 ALLOWED = ("--allowedTools", "Bash")
 
@@ -47,7 +47,7 @@ def test_a_command_that_names_unsaved_work_is_asked_about_in_claudes_own_dialog(
     assert neovim.buffer(poem) == MINE
 
 
-def test_without_anybody_to_ask_it_is_not_run(rig: GuardedWorkstation) -> None:
+def test_a_command_is_not_run_when_nobody_can_be_asked(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()
@@ -60,7 +60,7 @@ def test_without_anybody_to_ask_it_is_not_run(rig: GuardedWorkstation) -> None:
 
 
 @pytest.mark.thorough
-def test_a_command_that_names_none_is_run_unasked(rig: GuardedWorkstation) -> None:
+def test_a_command_that_names_no_unsaved_file_runs_unasked(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()
@@ -73,7 +73,7 @@ def test_a_command_that_names_none_is_run_unasked(rig: GuardedWorkstation) -> No
 
 @pytest.mark.parametrize("program", programs.each_nvim())
 def test_what_a_command_changed_is_shown_or_told(rig: GuardedWorkstation, program: Path) -> None:
-    """By its words nobody could know which files it changes; it fails at the end, which changes nothing."""
+    """The command does not name the files that it changes, and its failure at the end makes no difference."""
     poem, clean = rig.file("poem.txt", POEM), rig.file("clean.txt", "two\n")
     neovim = rig.nvim(poem, program=program)
     rig.set_up()
@@ -92,12 +92,12 @@ def test_what_a_command_changed_is_shown_or_told(rig: GuardedWorkstation, progra
 
 
 @pytest.mark.thorough
-def test_what_a_command_changes_while_it_runs_is_shown_at_once_and_told_at_its_end(rig: GuardedWorkstation) -> None:
+def test_changes_by_a_running_command_are_shown_at_once(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem)
     rig.set_up()
     type_a_line(neovim)
-    # The CLI watches the file from some moment on: a change before that is noticed at the end only.
+    # The CLI begins to watch the file only after a while, and an earlier change is noticed only at the end.
     rig.file("write.sh", "for _ in $(seq 60); do echo three >> poem.txt; [ -e noticed ] && exit; sleep 1; done\n")
     pane = rig.start_claude(bash("sh write.sh"), text("It is done."), flags=ALLOWED)
 

@@ -1,4 +1,4 @@
-"""Claude Code wants to change files that a person has open, some of them with unsaved work."""
+"""Claude Code wants to change files that the user has open, some of them with unsaved work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ local view = vim.fn.winsaveview()
 return { vim.fn.getline('.'), view.col, vim.fn.winline(), vim.fn.getline('w0'),
   vim.fn.getline(vim.fn.foldclosed(vim.fn.search('^line 20$', 'nw'))) }
 """
-"""Where the person is, told by the text and not by numbers of lines."""
+"""Where the user is in the file, in terms of the text rather than line numbers."""
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_so_it_is_below_a_directory_that_is_a_link(rig: GuardedWorkstation) -> N
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", ["link/../poem.txt", "gone/../poem.txt"])
-def test_it_is_the_file_that_claude_means_by_two_dots(rig: GuardedWorkstation, path: str) -> None:
-    """Claude Code strikes the step before the dots out, wherever a link leads; the kernel would go there."""
+def test_two_dots_in_a_path_mean_what_claude_takes_them_for(rig: GuardedWorkstation, path: str) -> None:
+    """Claude Code removes the part before the dots, even if it is a link. The kernel would follow the link."""
     poem = rig.file("poem.txt", POEM)
     (rig.project / "other/sub").mkdir(parents=True)
     elsewhere = rig.file("other/poem.txt", POEM)
@@ -192,7 +192,7 @@ def test_an_agent_in_a_sub_directory_is_kept_from_it_too(rig: GuardedWorkstation
     rig.set_up()
     type_a_line(neovim)
 
-    allowed = ("--add-dir", str(rig.project))  # else Claude Code itself would not let it write there
+    allowed = ("--add-dir", str(rig.project))  # otherwise Claude Code itself would not allow the write
     told = rig.ask_claude(read(poem), edit(poem, "two", "TWO"), text("Then not."), flags=allowed, cwd=below)
 
     assert poem.read_text() == POEM
@@ -213,7 +213,7 @@ def test_a_neovim_that_drawbridge_did_not_start_is_found_at_its_own_socket(rig: 
 
 
 class TestTwoNeovimsOfOneDirectory:
-    """Each is judged by itself, and both are told and refreshed."""
+    """The rule applies to each Neovim separately, but both get the notice and are refreshed."""
 
     @pytest.mark.thorough
     def test_clean_in_front_of_one_and_modified_behind_in_the_other_is_nobodys_current_work(
@@ -265,7 +265,7 @@ class TestTwoNeovimsOfOneDirectory:
 
 
 def type_a_line(neovim: Neovim) -> None:
-    """The person writes, and does not save."""
+    """Type a line as the user, without saving."""
     neovim.pane.type("Gomine")
     neovim.pane.press("Escape")
     neovim.wait_for("return vim.bo.modified", what="was not typed into")

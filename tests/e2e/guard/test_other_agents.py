@@ -1,4 +1,4 @@
-"""Gemini CLI and Codex, set up by us, and what a person has open."""
+"""Gemini CLI and Codex, set up with the guard, want to change files that the user has open."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_patch_of_codex_is_denied_as_a_whole_where_one_file_of_it_is_unsaved_w
 
 
 @pytest.mark.thorough
-def test_one_that_has_the_selection_as_an_ide_is_not_told_it_again(rig: GuardedWorkstation) -> None:
+def test_gemini_connected_to_the_editor_gets_the_selection_once(rig: GuardedWorkstation) -> None:
     poem = rig.file("poem.txt", POEM)
     neovim = rig.nvim(poem, plugin=True)
     gemini_rig.prepare_home()

@@ -1,4 +1,4 @@
-"""``drawbridge hook --restore``: what a reload replaced in an editor comes back."""
+"""``drawbridge hook --restore`` restores a text that a reload has replaced in an editor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def poem(rig: GuardedWorkstation) -> Path:
 
 @pytest.fixture
 def neovim(rig: GuardedWorkstation, poem: Path) -> Neovim:
-    """Claude has changed the poem twice, and Neovim has read it anew each time."""
+    """A Neovim that has reloaded the poem twice, after two edits by Claude."""
     neovim = rig.nvim(poem)
     rig.set_up()
     rig.ask_claude(read(poem), edit(poem, "two", "TWO"), edit(poem, "three", "3"), text("It is done."))
@@ -30,7 +30,7 @@ def neovim(rig: GuardedWorkstation, poem: Path) -> Neovim:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("neovim")
-def test_it_lists_what_was_replaced_the_newest_first(rig: GuardedWorkstation, poem: Path) -> None:
+def test_copies_are_listed_with_the_newest_first(rig: GuardedWorkstation, poem: Path) -> None:
     newest, oldest = rig.drawbridge("hook", "--restore").splitlines()
     assert newest.split()[0::5] == ["1", str(poem)]
     assert oldest.split()[0::5] == ["2", str(poem)]
@@ -38,17 +38,17 @@ def test_it_lists_what_was_replaced_the_newest_first(rig: GuardedWorkstation, po
 
 
 @pytest.mark.thorough
-def test_a_number_of_the_list_is_put_back_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+def test_a_copy_chosen_by_number_is_restored_and_shown(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     said = rig.drawbridge("hook", "--restore", "2")
 
     assert said.startswith(f"{poem} was restored to its text from ")
     assert poem.read_text() == POEM
     neovim.wait_for_buffer(poem, ["one", "two", "three"])
-    assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "what it held until then is a copy too"
+    assert len(rig.drawbridge("hook", "--restore").splitlines()) > 2, "the replaced text is a copy, too"
 
 
 @pytest.mark.thorough
-def test_of_a_file_the_newest_copy_is_put_back(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
+def test_the_newest_copy_of_a_file_is_restored(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.drawbridge("hook", "--restore", "poem.txt")
 
     assert poem.read_text() == NEW_POEM
@@ -67,7 +67,7 @@ def test_unsaved_changes_are_not_replaced(rig: GuardedWorkstation, poem: Path, n
     assert neovim.buffer(poem) == ["one", "TWO", "3", "mine"]
 
 
-def test_what_was_never_replaced_can_not_be_put_back(rig: GuardedWorkstation) -> None:
+def test_without_a_copy_nothing_is_restored(rig: GuardedWorkstation) -> None:
     assert "no text in an editor has been replaced yet" in rig.drawbridge("hook", "--restore")
     refused = rig.attempt("hook", "--restore", "poem.txt")
     assert refused.returncode == 2

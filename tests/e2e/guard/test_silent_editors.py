@@ -1,4 +1,4 @@
-"""An editor that can't answer must not hold an agent up, and what is done then is said."""
+"""An editor that can't answer must not hold up an agent. The log says what the guard did instead."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .test_claude_edits import KEPT, MINE, NEW_POEM, POEM, type_a_line
 from .workstation import STUCK, GuardedWorkstation, edit_call, is_told_in_one_line
 
 DEADLINE = ("--deadline", "300")
-"""The usual one, in milliseconds."""
+"""The default deadline, in milliseconds."""
 
 SOON = PATIENCE / 2
-"""Seconds: the deadline, the start of Python, and a busy machine. Without a deadline it would be for ever."""
+"""Seconds that a call may take, for the deadline and the start of Python on a busy machine."""
 
 State = Callable[[Neovim], None]
 
@@ -33,7 +33,7 @@ def at_a_hit_enter_prompt(neovim: Neovim) -> None:
 
 
 def busy(neovim: Neovim) -> None:
-    """With something of its own, for ever."""
+    """Make Neovim run an endless loop."""
     started = Path(os.environ["TMPDIR"]) / "busy"
     neovim.lua(
         "local path = ... vim.defer_fn(function() vim.fn.writefile({}, path) while true do end end, 0)", str(started)
@@ -58,12 +58,12 @@ def poem(rig: GuardedWorkstation) -> Path:
 
 @pytest.fixture(params=programs.each_nvim())
 def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) -> Iterator[Neovim]:
-    """With unsaved work in front."""
+    """A Neovim with unsaved work in front of the user."""
     neovim = rig.nvim(poem, program=request.param)
     pid = neovim.lua("return vim.fn.getpid()")
     type_a_line(neovim)
     yield neovim
-    os.kill(pid, signal.SIGKILL)  # not in each of these states does it end with its terminal
+    os.kill(pid, signal.SIGKILL)  # in some of these states, it does not end with its terminal
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_an_editor_that_can_not_answer_costs_one_deadline_and_a_line_in_the_log(
 
     answer, seconds = rig.hook(**edit_call(poem))
 
-    assert answer == {}, "unknown = allow, and still no opinion rather than a yes"
+    assert answer == {}, "even with unknown = allow, the guard has no opinion and does not approve"
     assert seconds < SOON
     [line] = rig.log.splitlines()
     assert line.endswith(f"{why} (unknown = allow)")
 
 
 @pytest.mark.parametrize("state", [pytest.param(asleep, marks=pytest.mark.thorough), typing])
-def test_one_that_is_asleep_or_typed_into_answers_as_ever(
+def test_an_editor_that_sleeps_or_is_typed_into_answers(
     rig: GuardedWorkstation, poem: Path, neovim: Neovim, state: State
 ) -> None:
     rig.set_up()
@@ -100,9 +100,7 @@ def test_one_that_is_asleep_or_typed_into_answers_as_ever(
 
 
 @pytest.mark.thorough
-def test_at_a_hit_enter_prompt_the_edit_goes_through_and_the_text_is_still_the_persons(
-    rig: GuardedWorkstation, poem: Path, neovim: Neovim
-) -> None:
+def test_at_a_hit_enter_prompt_the_edit_passes(rig: GuardedWorkstation, poem: Path, neovim: Neovim) -> None:
     rig.set_up("claude", *DEADLINE)
     at_a_hit_enter_prompt(neovim)
 

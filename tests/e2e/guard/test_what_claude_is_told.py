@@ -1,4 +1,4 @@
-"""What a prompt, a session and an edit bring along from the editor, each of it once."""
+"""What the model receives from the editor with a prompt, a new session and an edit, each thing once."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_another_program_writes_is_shown_while_claude_runs(rig: GuardedWork
     rig.set_up()
     claude = rig.lonely_claude()
     rig.model.will_say(text("Hello."))
-    claude.prompt("Hello")  # SessionStart's files are watched by now
+    claude.prompt("Hello")  # by now, the files from SessionStart are watched
     claude.pane.wait_for("Hello.")
 
     poem.write_text("new\n")
@@ -141,7 +141,7 @@ def test_an_edit_brings_the_diagnostics_that_are_new(rig: GuardedWorkstation, pr
     told = rig.ask_claude(read(poem), edit(poem, "three", "THREE"), text("It is done."))
 
     assert f"New diagnostics since this edit:\n{poem}:3: error: Now it is too loud [critic]" in told
-    assert "This does not rhyme" not in told, "it was there before"
+    assert "This does not rhyme" not in told, "this problem is not new"
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""A workstation with the guard: editors that ``drawbridge nvim`` has started, agents that ``drawbridge setup`` has set up."""
+"""A workstation with the guard: editors started by ``drawbridge nvim``, and agents set up by ``drawbridge setup``."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ STUCK = "Press ENTER"
 
 
 class GuardedWorkstation(Workstation):
-    """Editors listen in a directory of the test, and the guard looks nowhere else."""
+    """Editors listen in the test's own directory, and the guard looks nowhere else."""
 
     def __init__(self, project: Path, model: MessagesStub, tmux: Tmux) -> None:
         super().__init__(project, model, tmux)
         self.sockets = Path(os.environ["XDG_RUNTIME_DIR"]) / "sockets"
         self.sockets.mkdir(mode=0o700)
         self.guards: dict[str, list[str]] = {}
-        """The words that each agent starts its guard with."""
+        """The command that starts the guard, by agent."""
 
     def set_up(self, agent: str = "claude", *flags: str | Path) -> None:
-        """``drawbridge setup``, as a script calls it. Editors have more time than usual: the machine may be busy."""
+        """Run ``drawbridge setup``. Editors have more time than usual to answer, because the machine may be busy."""
         words = [
             "setup",
             agent,
@@ -51,7 +51,7 @@ class GuardedWorkstation(Workstation):
         self.guards[agent] = json.loads(self.drawbridge(*words))["command"]
 
     def drawbridge(self, *words: str) -> str:
-        """The output of a ``drawbridge`` command that must succeed."""
+        """Run a ``drawbridge`` command that must succeed, and return its output."""
         return self.attempt(*words).stdout
 
     def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -62,7 +62,7 @@ class GuardedWorkstation(Workstation):
         )
 
     def nvim(self, *files: Path, program: Path | None = None, plugin: bool = False, cwd: Path | None = None) -> Neovim:
-        """``drawbridge nvim``; without our plugin, or with it, and a bridge that is up. The newest Neovim unless told."""
+        """Start ``drawbridge nvim``. With the ``plugin``, wait for its bridge. Without ``program``, it is the newest Neovim."""
         directory = cwd or self.project
         environment = claude_rig.environment(self.model) | {
             "DRAWBRIDGE_SOCKET_DIR": str(self.sockets),
@@ -80,23 +80,23 @@ class GuardedWorkstation(Workstation):
         return neovim
 
     def plain_nvim(self, *files: Path) -> Neovim:
-        """``nvim``, at the socket that it makes for itself in the runtime directory where nobody names one."""
+        """Start ``nvim`` without naming a socket: it creates one in the runtime directory."""
         folder = Path(os.environ["XDG_RUNTIME_DIR"])
         command = [str(programs.nvim()), "-n", "-i", "NONE", "-u", "NONE", *map(str, files)]
-        environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # Neovim 0.7 knows no other place
+        environment = claude_rig.environment(self.model) | {"TMPDIR": str(folder)}  # Neovim 0.7 supports no other place
         pane = self.tmux.start("nvim", command, cwd=self.project, environment=environment)
         socket = wait_until(lambda: next(chain(folder.glob("nvim.*.0"), folder.glob("nvim??????/0")), None))
         return Neovim(pane, socket)
 
     def ask_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> str:
-        """One prompt without a dialog, to its end; what the model was told from the prompt on."""
+        """Run one prompt without a terminal until the CLI ends. Returns all text that the model has received."""
         before = len(self.model.requests)
         pane = self.start_claude(*turns, flags=flags, cwd=cwd)
         assert pane.wait_for_exit() == 0
         return "\n".join(request.told for request in self.model.requests[before:])
 
     def start_claude(self, *turns: Block | list[Block], flags: tuple[str, ...] = (), cwd: Path | None = None) -> Pane:
-        """As ``ask_claude``, but returns at once."""
+        """Like ``ask_claude``, but returns at once."""
         self.model.will_say(*turns)
         environment = claude_rig.environment(self.model)
         return self.tmux.start(
@@ -104,12 +104,12 @@ class GuardedWorkstation(Workstation):
         )
 
     def lonely_claude(self, *flags: str) -> Claude:
-        """The CLI on a terminal, connected to no editor; it asks before it writes."""
+        """Start the CLI on a terminal without connecting it to an editor. By default, it asks before it writes."""
         environment = claude_rig.environment(self.model)
         return Claude.start(self.tmux, programs.claude(), *flags, project=self.project, environment=environment)
 
     def hook(self, agent: str = "claude", **payload: Any) -> tuple[dict[str, Any], float]:
-        """The answer of the installed guard to a call, made as the agent makes it, and its seconds."""
+        """Call the installed guard as the agent would. Returns its answer, and the seconds that it took."""
         call = {"session_id": "s", "transcript_path": "/t", "cwd": str(self.project), **payload}
         environment = claude_rig.environment(self.model)
         before = time.monotonic()
@@ -123,27 +123,27 @@ class GuardedWorkstation(Workstation):
 
     @property
     def log(self) -> str:
-        """The guard's log."""
+        """The content of the guard's log; "" if there is no log yet."""
         file = Path(os.environ["XDG_STATE_HOME"], "drawbridge", "guard.log")
         return file.read_text() if file.exists() else ""
 
 
 def edit_call(file: Path, old: str = "two", new: str = "TWO") -> dict[str, Any]:
-    """What an agent hands to its hook before an edit."""
+    """What an agent sends to its hook before an edit."""
     given = {"file_path": str(file), "old_string": old, "new_string": new, "replace_all": False}
     return {"hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": given, "tool_use_id": "toolu_1"}
 
 
 def results(requests: list[ModelRequest]) -> list[str]:
-    """What the tools have answered to the model, in order."""
+    """All tool results that the model has received, in order."""
     return [result for request in requests for result in request.tool_results]
 
 
 def is_told_in_one_line(neovim: Neovim, words: str) -> None:
-    """The person sees these words in one line, and can continue to type."""
+    """Wait for a notice with these words, and check that it does not keep the user from typing."""
     screen = neovim.pane.wait_for(words)
     assert STUCK not in screen
-    neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for the person")
+    neovim.wait_for("return not vim.api.nvim_get_mode().blocking", what="waits for the user")
 
 
 def wait_for_text(file: Path, content: str) -> None:

@@ -1,4 +1,4 @@
-"""Each test with each Neovim there is."""
+"""Runs each test with each installed version of Neovim."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def program(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 async def at(program: Path, tmp_path: Path) -> AsyncIterator[Workstation]:
-    """A Neovim without configuration and a person at it."""
+    """A Neovim without configuration, and a user who works in it."""
     async with workstation(program, tmp_path) as made:
         yield made

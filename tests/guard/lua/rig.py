@@ -1,4 +1,4 @@
-"""A real Neovim, a person in it, and the guard's questions to it, sent as the guard sends them."""
+"""A real Neovim, a user who works in it, and the guard's requests to it, sent as the guard sends them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.waiting import PATIENCE
 T = TypeVar("T")
 
 DEADLINE = int(PATIENCE * 1000)
-"""Milliseconds; the guard's own are far shorter, and not what is tested here."""
+"""Milliseconds that Neovim has to answer. The guard's own deadlines are far shorter, and are not tested here."""
 
 
 QUICK = ("--cmd", "let g:loaded_python3_provider = 0")
-"""For a Python file Neovim would start every Python there is, to see which knows it."""
+"""Without this, Neovim would run every Python on ``PATH`` when it opens a Python file, to find one that supports it."""
 
 WORKED_OFF = "<F12> <Cmd>let g:typed += 1<CR>"
-"""A mapping: a question may overtake the keys that were sent before it."""
+"""A mapping that counts. It shows that Neovim has processed keys, since a request may overtake keys sent before it."""
 
 
 class Workstation:
-    """What the person has open, and ``asks`` for what an agent's hook would ask."""
+    """The Neovim that the user works in. ``asks`` sends what an agent's hook would ask."""
 
     def __init__(self, person: Person, folder: Path, program: Path) -> None:
         self.person = person
@@ -42,19 +42,19 @@ class Workstation:
         return path
 
     async def opened(self, name: str, content: str | bytes = "one\ntwo\nthree\n") -> Path:
-        """A file that the person has in front of them."""
+        """Create a file and open it in front of the user."""
         path = self.file(name, content)
         await self.person.edits(path)
         return path
 
     async def asks(self, method: str, **params: Any) -> Any:
-        """What Neovim answers to one question of the guard."""
+        """Neovim's answer to one request of the guard."""
         (answer,) = await self.asks_unsure(method, **params)
         assert answer.problem == "", answer.problem
         return answer.result
 
     async def asks_unsure(self, method: str, *, milliseconds: int = DEADLINE, **params: Any) -> list[ask.Answer]:
-        """As ``asks``, but Neovim may not answer at all."""
+        """Like ``asks``, but Neovim may fail to answer. Returns all answers, with their problems."""
         given = {name: str(value) if isinstance(value, Path) else value for name, value in params.items()}
         return await asyncio.to_thread(ask.ask, [(self.person.address, find.NEOVIM)], method, given, milliseconds)
 
@@ -63,18 +63,18 @@ class Workstation:
         return (await self.asks("snapshot", paths=[str(path)]))["files"][0]
 
     async def text(self, name: str | Path = "%") -> list[str]:
-        """The lines of a buffer."""
+        """The lines of a buffer, by default of the current one."""
         return list(await self.person.lua("return vim.fn.getbufline(vim.fn.bufnr(...), 1, '$')", str(name)))
 
     async def modified(self, name: str | Path = "%") -> bool:
         return bool(await self.person.lua("return vim.fn.getbufvar(vim.fn.bufnr(...), '&modified') == 1", str(name)))
 
     async def ex(self, command: str) -> None:
-        """Runs an Ex command as the person."""
+        """Run an Ex command as the user."""
         await self.person.lua("vim.cmd(...)", command)
 
     async def keys(self, keys: str) -> None:
-        """Keys that leave no command half typed; returns when Neovim has processed them, in whatever mode it is then."""
+        """Type keys that leave no command unfinished, and return once Neovim has processed them, in whatever mode it is."""
         if not self._typed:
             await self.person.lua("vim.cmd(...)", f"noremap {WORKED_OFF}|noremap! {WORKED_OFF}|let g:typed = 0")
         self._typed += 1
@@ -85,19 +85,19 @@ class Workstation:
         return str((await self.person.call("nvim_get_mode"))["mode"])
 
     async def comes_into(self, mode: str) -> None:
-        """Waits for a mode, also for one in which nothing else is answered."""
+        """Wait for a mode, including modes in which Neovim answers nothing else."""
         await sooner_or_later(self.mode, mode.__eq__, f"mode {mode}")
 
 
 def reloaded(answer: Any) -> list[str]:
-    """The files that a `refresh_buffer` has reloaded; none was kept."""
+    """The names of the files that ``refresh_buffer`` reloaded. Fails if it kept any."""
     assert answer["success"] is True
     assert answer["kept"] == []
     return [file["name"] for file in answer["reloaded"]]
 
 
 def kept(answer: Any) -> list[str]:
-    """The files that a `refresh_buffer` left alone although they changed on disk; none was reloaded."""
+    """The names of the files that ``refresh_buffer`` left alone though they changed on disk. Fails if it reloaded any."""
     assert answer["success"] is True
     assert answer["reloaded"] == []
     return [file["name"] for file in answer["kept"]]
@@ -106,7 +106,7 @@ def kept(answer: Any) -> list[str]:
 async def sooner_or_later(
     look: Callable[[], Awaitable[T]], enough: Callable[[T], bool], what: str = "what was waited for"
 ) -> T:
-    """What ``look`` finds, once it is ``enough``."""
+    """Call ``look`` until ``enough`` is true of its result, and return that result."""
     end = time.monotonic() + PATIENCE
     while not enough(found := await look()):
         assert time.monotonic() < end, f"{what} did not come within {PATIENCE:g} s"
@@ -116,6 +116,6 @@ async def sooner_or_later(
 
 @contextlib.asynccontextmanager
 async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
-    """A Neovim without configuration in ``folder``."""
+    """Start a Neovim without configuration, with ``folder`` as its current directory."""
     async with headless(program, *QUICK, *arguments, cwd=folder) as person:
         yield Workstation(person, folder, program)

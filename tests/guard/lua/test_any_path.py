@@ -1,4 +1,4 @@
-"""However a path is spelled, the guard finds the buffer of that file and no other: Neovim against the file system itself."""
+"""However a path is spelled, the guard finds the buffer of that file and no other. The file system is the reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.guard.lua.rig import Workstation, workstation
 
 COMPOSED, DECOMPOSED = "caf\u00e9.py", "cafe\u0301.py"
 FILES = ("a.py", "A.py", COMPOSED, DECOMPOSED)
-"""In each directory; each is a file of its own here, where names are bytes."""
+"""Files in each directory. Linux compares names byte by byte, so they are four different files."""
 
 DIRECTORIES = ("ws", "ws/sub", "other")
 LINKS = {
@@ -38,7 +38,7 @@ PATHS = some.tuples(some.lists(some.sampled_from(STEPS), max_size=4), some.sampl
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """By the file system where it has them; by where they would be made where it has neither."""
+    """Whether two paths name the same file: on disk if both exist, or where they would be created if neither does."""
     if os.path.exists(one) and os.path.exists(other):
         return os.path.samefile(one, other)
     return not os.path.exists(one) and not os.path.exists(other) and os.path.realpath(one) == os.path.realpath(other)
@@ -84,7 +84,7 @@ def test_any_two_paths(program: Path, tmp_path: Path, runner: asyncio.Runner) ->
 
 
 def is_a_circle(path: str) -> bool:
-    """Nobody can read or write it by that name; `test_links_in_a_circle_are_no_file` has those."""
+    """Whether links in the path form a loop. No file can be opened by such a name; ``test_snapshot`` tests them."""
     try:
         os.path.realpath(path, strict=True)
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def is_a_circle(path: str) -> bool:
 
 
 async def opens(at: Workstation, path: str) -> None:
-    """A buffer of that name as its only one, with unsaved work."""
+    """Open a buffer of that name with unsaved work, and close all others."""
     await at.person.lua(
         """
         vim.cmd('silent! %bwipeout!')

@@ -1,4 +1,4 @@
-"""A Neovim in the middle of something answers, or does not and is none the worse for having been asked."""
+"""A Neovim in the middle of something may or may not answer, but a request never disturbs it."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ WAITS = {
 
 
 @pytest.mark.parametrize(("keys", "out"), WAITS.values(), ids=WAITS)
-async def test_a_neovim_that_waits_for_a_key_is_none_the_worse_for_being_asked(
+async def test_requests_do_not_disturb_a_neovim_that_waits_for_a_key(
     program: Path, tmp_path: Path, keys: str, out: str
 ) -> None:
-    """Whether it answers, then or later, is its affair; the guard does not wait."""
+    """The guard does not wait, so Neovim may answer now, later or not at all."""
     path = tmp_path / "a.py"
     path.write_text("one\n")
     async with on_screen(program, *QUICK, "a.py", cwd=tmp_path) as (person, _):
@@ -81,7 +81,7 @@ async def test_a_neovim_that_waits_for_a_key_is_none_the_worse_for_being_asked(
 
 
 async def test_a_pending_global_command_is_not_disturbed(at: Workstation) -> None:
-    """`:global` works on marked lines; here it lets questions in while it runs."""
+    """`:global` works on lines that it has marked. The command waits at each line, so that requests arrive meanwhile."""
     path = await at.opened("a.py", "".join(f"{number}\n" for number in range(1, 41)))
     other = await at.opened("other.py", "one\n")
     await at.person.edits(path)

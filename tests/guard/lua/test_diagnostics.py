@@ -1,4 +1,4 @@
-"""`diagnostics`: what an edit of an agent has newly broken, as the language servers of the person's own Neovim see it."""
+"""`diagnostics`: new problems after an agent's edit, as the language servers in the user's own Neovim report them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATTACH = """
 
 
 async def reports(at: Workstation, *problems: tuple[int, int, str], name: str = "linter") -> None:
-    """A linter of the person's reports: row from 0, severity from 1, message."""
+    """A linter in the user's Neovim reports problems: row (from 0), severity (from 1), message."""
     found = [{"lnum": row, "col": 0, "severity": severity, "message": text} for row, severity, text in problems]
     await at.person.lua(
         "local name, found = ... vim.diagnostic.set(vim.api.nvim_create_namespace(name), 0, found)", name, found
@@ -32,7 +32,7 @@ async def reports(at: Workstation, *problems: tuple[int, int, str], name: str = 
 
 
 async def remembers(at: Workstation, path: Path) -> None:
-    """What the guard asks before an edit."""
+    """Send what the guard asks before an edit, so that Neovim remembers the problems of now."""
     await at.asks("snapshot", paths=[str(path)], remember=True)
 
 
@@ -130,7 +130,7 @@ async def test_nothing_is_loaded_for_a_person_without_language_servers(at: Works
 
 @pytest.fixture
 async def served(at: Workstation) -> Any:
-    """A file that a language server serves."""
+    """An open file to which a language server is attached, with one problem reported."""
     path = await at.opened("a.py", "fine\nbad\n")
     await at.person.lua(ATTACH, [sys.executable, str(SERVER), str(at.folder / "release")])
     await at.person.until("return #vim.diagnostic.get(0) == 1")
@@ -138,13 +138,11 @@ async def served(at: Workstation) -> Any:
 
 
 async def answer_at_last(at: Workstation, path: Path) -> Any:
-    """As the guard asks: again, as long as something is pending."""
+    """Ask like the guard: again as long as something is pending. Returns the last answer."""
     return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 
-async def test_the_language_server_gets_what_was_written_and_its_answer_is_waited_for(
-    at: Workstation, served: Path
-) -> None:
+async def test_the_language_server_gets_the_edit_and_is_waited_for(at: Workstation, served: Path) -> None:
     await remembers(at, served)
     served.write_text("new\nfine\nbad\nodd hint\nbad\n")
     await at.asks("refresh_buffer", file_path=served)

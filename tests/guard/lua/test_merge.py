@@ -1,4 +1,4 @@
-"""`buffer_text` and `merge_buffer`: an agent's change of a file goes into the unsaved text of the person, or nothing does."""
+"""`buffer_text` and `merge_buffer`: an agent's change to a file is merged into the user's unsaved text, or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 101))
 
 
 def edits(old: str, new: str) -> list[dict[str, Any]]:
-    """As the guard makes them."""
+    """The edits from ``old`` to ``new``, computed as the guard does."""
     before, after = text.split(old)[0], text.split(new)[0]
     return [
         {"start": hunk.old_start, "end": hunk.old_end, "lines": after[hunk.new_start : hunk.new_end]}
@@ -26,7 +26,7 @@ def edits(old: str, new: str) -> list[dict[str, Any]]:
 
 
 async def merged(at: Workstation, path: Path, new: str) -> Any:
-    """Puts the text ``new`` into the buffer."""
+    """Merge what differs in ``new`` into the buffer, and return Neovim's answer."""
     found = await at.asks("buffer_text", file_path=path)
     return await at.asks(
         "merge_buffer", file_path=path, version=found["version"], edits=edits(found["text"], new)
@@ -181,7 +181,7 @@ async def test_undo_back_to_what_was_saved_before_is_no_saved_text_any_more(at: 
     await at.keys("uu")
 
     assert await at.text() == ["one"]
-    assert await at.modified(), "the file holds something else now"
+    assert await at.modified(), "the file contains something else now"
 
 
 async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Workstation) -> None:
@@ -200,7 +200,7 @@ async def test_a_merge_while_the_person_types_is_a_step_of_its_own(at: Workstati
         assert await at.text() == ["zero", "one", "two before"]
         await at.keys("u")
         assert await at.text() == ["one", "two before"]
-    else:  # 0.7 does not close the step while somebody types on
+    else:  # 0.7 does not close the undo step while the user keeps typing
         assert await at.text() == ["one", "two before and after"]
 
 
@@ -286,7 +286,7 @@ async def test_crlf_stays_crlf_when_the_change_comes_without(at: Workstation) ->
     assert path.read_bytes() == b"ONE\r\nnew\r\nmine\r\ntwo\r\n"
 
 
-# All or nothing.
+# A merge that fails changes nothing.
 
 
 async def refused(at: Workstation, path: Path, reason: str, *, version: int | None = None, change: Any = None) -> None:
@@ -350,8 +350,8 @@ async def test_a_text_that_a_plugin_saves_is_left_alone(at: Workstation) -> None
     assert await at.person.lua("return vim.g.written") is None
 
 
-async def test_what_fails_half_way_is_taken_back(at: Workstation) -> None:
-    """The edits are made from below; no line can hold a line end."""
+async def test_a_merge_that_fails_halfway_is_undone(at: Workstation) -> None:
+    """The edits are applied from the bottom up, and the topmost fails: no line can contain a line end."""
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     await at.keys("Gomine<Esc>")
     version = (await at.asks("buffer_text", file_path=path))["version"]

@@ -1,4 +1,4 @@
-"""`send_message`: a notice of one line that never waits for a key, whatever is in it and whatever the person does."""
+"""`send_message`: a notice of one line that never waits for a key, whatever it contains and whatever the user does."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_neither_a_long_message_nor_many_end_in_press_enter(program: Path,
         assert "Press ENTER" not in pane.screen
 
 
-async def test_what_the_person_is_typing_goes_on(program: Path, tmp_path: Path) -> None:
+async def test_a_notice_does_not_disturb_typing(program: Path, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one\n")
     async with on_screen(program, *QUICK, "a.py", cwd=tmp_path, columns=60, rows=12) as (person, _):
         at = Workstation(person, tmp_path, program)

@@ -1,4 +1,4 @@
-"""The permission mode that Claude Code's hook reports is shown in the Neovim that it is connected to."""
+"""Neovim shows the permission mode that the hook of the connected Claude Code reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECTED = ("Claude Code",)
 
 @pytest.fixture
 async def at(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workstation]:
-    """A Neovim with a bridge, to which the process above the hook's is connected."""
+    """A Neovim with a bridge, to which the hook's parent process is connected as the agent."""
     async with workstation(program, tmp_path, *QUICK) as made:
         monkeypatch.setenv("NVIM", made.person.address)
         await made.editor.announce(BridgeState(4711, "token", CONNECTED, (os.getpid(),)))
@@ -29,17 +29,17 @@ async def at(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def hooked(at: Workstation, payload: dict[str, Any], mode: str | None) -> None:
-    """The hook as a process, called by the agent in ``mode``."""
+    """Run the hook as a process, as the agent would in ``mode``."""
     given = {name: value for name, value in payload.items() if name != "permission_mode"}
     words = processes.command("--deadline=5000")
-    # As an agent starts it: with a shell between.
+    # Agents start the hook through a shell.
     shell = ["/bin/sh", "-c", '"$@"; exit $?', "-", *words]
     ended = await asyncio.to_thread(processes.run, shell, given | ({"permission_mode": mode} if mode else {}))
     assert isinstance(ended.answer, dict)
 
 
 async def shown(at: Workstation) -> tuple[str, Any]:
-    """The status line, and what ``:DrawbridgeStatus`` says after "asks"."""
+    """The status line, and what ``:DrawbridgeStatus`` shows after "asks"."""
     line, asks = await at.person.lua(
         "local status = require('drawbridge.status'); return { status.line(), status.asking() or '' }"
     )
@@ -56,7 +56,7 @@ async def test_a_mode_that_does_not_ask_is_shown(at: Workstation) -> None:
 
 
 async def test_a_write_in_a_mode_that_asks(at: Workstation) -> None:
-    """A rule of the person's settings may allow it."""
+    """A rule in the user's settings may have allowed it, so the status is "possibly not"."""
     await hooked(at, recorded("claude", "UserPromptSubmit"), "default")
     state = BridgeState(4711, "token", CONNECTED, (os.getpid(),), unasked=CONNECTED)
     await at.editor.announce(state)
@@ -64,7 +64,7 @@ async def test_a_write_in_a_mode_that_asks(at: Workstation) -> None:
 
 
 async def test_the_mode_of_another_agent_is_not_shown(at: Workstation) -> None:
-    """It calls its hook, but is not the one that is connected; and one that has gone is forgotten."""
+    """An agent that is not connected here calls its hook, too. The mode of one that has disconnected is forgotten."""
     await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")
     await at.editor.announce(BridgeState(4711, "token", CONNECTED, (os.getpid() + 1_000_000,)))
     await hooked(at, recorded("claude", "UserPromptSubmit"), "auto")

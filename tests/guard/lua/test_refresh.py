@@ -1,4 +1,4 @@
-"""`refresh_buffer`: what an agent has written is shown, and the person's view, marks and unsaved work stay as they are."""
+"""`refresh_buffer` shows what an agent has written, and keeps the user's view, marks and unsaved work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_file_that_did_not_change_is_not_reloaded(at: Workstation) -> No
     assert await at.person.lua(ticks) == before
 
 
-async def test_a_file_that_nobody_has_open_is_no_problem(at: Workstation) -> None:
+async def test_a_file_that_is_not_open_is_not_reloaded(at: Workstation) -> None:
     assert reloaded(await at.asks("refresh_buffer", file_path=at.file("a.py"))) == []
 
 
@@ -72,10 +72,10 @@ async def test_autoread_or_not(at: Workstation, autoread: str) -> None:
     assert await at.person.lua("return vim.o.autoread") is (autoread == "autoread")
 
 
-# Every file.
+# All open files at once.
 
 
-async def test_without_a_path_every_open_file_that_changed_is_read_anew(at: Workstation) -> None:
+async def test_without_a_path_every_changed_open_file_is_reloaded(at: Workstation) -> None:
     await at.ex("set hidden")
     first, second, unchanged = await at.opened("1.py"), await at.opened("2.py"), await at.opened("3.py")
     gone = await at.opened("gone.py")
@@ -113,7 +113,7 @@ async def test_unsaved_work_is_reported_once_for_each_change_when_no_file_is_nam
     assert kept(await at.asks("refresh_buffer", file_path=path)) == [str(path)]
 
 
-async def test_a_change_that_the_agent_only_noticed_is_reported_once_more_when_it_can_be_informed(
+async def test_a_watched_change_is_reported_again_to_inform_the_agent(
     at: Workstation,
 ) -> None:
     path = await at.opened("a.py", "old\n")
@@ -171,7 +171,7 @@ async def test_saving_by_hand_is_no_change_by_others(at: Workstation) -> None:
     assert kept(await at.asks("refresh_buffer", file_path=path)) == []
 
 
-async def test_a_file_that_changed_after_unsaved_work_began_is_reported_even_at_the_first_question(
+async def test_a_later_file_is_reported_at_the_first_request(
     at: Workstation,
 ) -> None:
     path = await at.opened("a.py")
@@ -204,7 +204,7 @@ async def test_the_view_is_kept_in_every_window(at: Workstation) -> None:
     assert await at.person.lua(look, windows) == before
 
 
-async def test_what_the_person_looks_at_stays_in_place_when_lines_come_and_go_above(at: Workstation) -> None:
+async def test_the_view_stays_in_place_when_lines_above_it_change(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.keys("150G3l")
     await at.ex("call winrestview({'topline': 140})")
@@ -324,7 +324,7 @@ async def test_visual_mode_over_lines_that_vanish_does_no_harm(at: Workstation) 
 # Undo.
 
 
-async def test_one_undo_brings_the_former_text_back_as_unsaved(at: Workstation) -> None:
+async def test_one_undo_restores_the_previous_text_as_unsaved(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\nthree\n")
     path.write_text("zero\nONE\nthree\nfour\n")
     await at.asks("refresh_buffer", file_path=path)
@@ -332,13 +332,13 @@ async def test_one_undo_brings_the_former_text_back_as_unsaved(at: Workstation) 
     await at.keys("u")
 
     assert await at.text() == ["one", "two", "three"]
-    assert await at.modified(), "it is not what is on disk"
+    assert await at.modified(), "the text differs from the file on disk"
     await at.keys("<C-r>")
     assert await at.text() == ["zero", "ONE", "three", "four"]
     assert not await at.modified()
 
 
-async def test_undo_goes_on_behind_a_reload(at: Workstation) -> None:
+async def test_undo_continues_past_a_reload(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("omine<Esc>")
     await at.ex("silent write")
@@ -377,7 +377,7 @@ async def test_the_undo_file_fits_what_is_on_disk(program: Path, tmp_path: Path)
         assert await at.text() == ["one"]
 
 
-async def test_typing_goes_on_after_a_reload_in_insert_mode(at: Workstation) -> None:
+async def test_typing_continues_after_a_reload_in_insert_mode(at: Workstation) -> None:
     path = await at.opened("a.py", "one\ntwo\n")
     await at.keys("jA")
     await at.comes_into("i")
@@ -395,7 +395,7 @@ async def test_typing_goes_on_after_a_reload_in_insert_mode(at: Workstation) -> 
     assert await at.text() == ["one", "two"]
 
 
-# Neovim afterwards.
+# Neovim after a reload.
 
 
 async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Workstation) -> None:
@@ -412,7 +412,7 @@ async def test_neovim_does_not_warn_when_the_person_saves_afterwards(at: Worksta
 
 
 async def test_saves_reach_the_disk_again_afterwards(at: Workstation) -> None:
-    """What makes Neovim believe that it has saved is taken away: in 0.7 a rest of it used to swallow all that followed."""
+    """The autocommand that makes Neovim believe it has saved is removed. In 0.7, a leftover swallowed all later saves."""
     path = await at.opened("a.py", "one\n")
     for number in range(3):
         path.write_text(f"agent {number}\n")
@@ -435,7 +435,7 @@ async def test_options_of_the_buffer_and_of_neovim_are_as_before(at: Workstation
 
     assert await at.person.lua(look) == before
     assert await at.text() == ["two"]
-    assert await at.person.messages() == "", "no W10 and no second of waiting for changing a read-only buffer"
+    assert await at.person.messages() == "", "no warning W10 about a read-only buffer, and no wait of a second for it"
 
 
 COUNT = """
@@ -448,7 +448,7 @@ COUNT = """
 """
 
 
-async def test_other_peoples_autocommands_hear_of_a_reload_and_are_never_asked(at: Workstation) -> None:
+async def test_autocommands_run_after_a_reload_and_are_never_asked(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     other = at.file("other.py", "one\n")
     await at.ex("split other.py")
@@ -478,7 +478,7 @@ async def test_an_autocommand_that_fails_does_no_harm(at: Workstation) -> None:
     assert await at.person.lua("return vim.o.eventignore") == ""
 
 
-async def test_whoever_is_attached_to_the_buffer_gets_the_change(at: Workstation) -> None:
+async def test_plugins_attached_to_the_buffer_get_the_change(at: Workstation) -> None:
     path = await at.opened("a.py", LINES)
     await at.person.lua(
         "_G.heard = {} vim.api.nvim_buf_attach(0, false, { on_lines = function(_, _, _, first, old, new) "
@@ -491,7 +491,7 @@ async def test_whoever_is_attached_to_the_buffer_gets_the_change(at: Workstation
     assert await at.person.lua("return heard") == [[100, 100, 101]], "and nothing but the change"
 
 
-# What is left as it is.
+# What is not reloaded.
 
 
 async def test_a_file_that_is_gone_is_left_as_it_is(at: Workstation) -> None:
@@ -551,7 +551,7 @@ async def test_a_file_of_many_megabytes_is_kept_with_the_reason(at: Workstation)
     assert await at.text() == ["one", "two", "three"]
 
 
-async def test_what_a_plugin_reads_for_neovim_is_left_to_it(at: Workstation) -> None:
+async def test_a_buffer_that_a_plugin_reads_is_not_reloaded(at: Workstation) -> None:
     path = at.file("a.secret", "scrambled\n")
     await at.ex("autocmd BufReadCmd *.secret call setline(1, 'clear') | setlocal nomodified")
     await at.person.edits(path)

@@ -1,4 +1,4 @@
-"""`refresh_buffer`, the bytes: what the agent wrote is what a later save writes, and a copy is kept of what it replaced."""
+"""`refresh_buffer`, byte by byte: a later save writes what the agent wrote, and what it replaced is kept as a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize(("before", "after", "saved"), FORMATS.values(), ids=FORMATS)
-async def test_what_was_not_changed_by_hand_is_saved_as_the_agent_wrote_it(
+async def test_a_later_save_keeps_the_agents_format_and_encoding(
     at: Workstation, before: bytes, after: bytes, saved: bytes
 ) -> None:
     path = await at.opened("a.txt", before)
@@ -104,7 +104,7 @@ async def test_a_new_empty_buffer_is_nothing_to_copy(at: Workstation) -> None:
 
 
 async def test_a_copy_can_not_land_elsewhere(at: Workstation) -> None:
-    """The name of a buffer may hold `..`, where its directory came only later."""
+    """The name of a buffer may contain `..` if its directory was created only after it was opened."""
     await at.ex("edit sub/../../a.py")
     (at.folder / "sub").mkdir()
     path = at.folder.parent / "a.py"

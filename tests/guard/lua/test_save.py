@@ -1,4 +1,4 @@
-"""`save_buffer`: saved as the person would, or a reason; Neovim's questions are never raised and no newer file is lost."""
+"""`save_buffer` saves as the user would, or returns a reason. Neovim never shows a prompt, and no newer file is lost."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_newer_file_is_not_overwritten_after_the_person_has_saved(at: Wo
 
 
 async def test_a_newer_file_is_not_overwritten_by_the_very_first_question(at: Workstation) -> None:
-    """Nothing of ours has run in this Neovim before: it alone knows what it read."""
+    """None of our code has run in this Neovim before, so only Neovim itself knows what it read."""
     path = await at.opened("a.py", "one\n")
     path.write_text("agent's\n")
     await at.ex("call append(1, 'mine')")
@@ -139,7 +139,7 @@ async def test_neovims_own_warning_is_still_there_after_a_refusal(at: Workstatio
     assert await at.modified()
 
 
-async def test_where_neovim_can_not_be_asked_without_asking_others_nothing_is_saved(at: Workstation) -> None:
+async def test_nothing_is_saved_if_an_autocommand_would_be_asked(at: Workstation) -> None:
     path = await at.opened("a.py", "one\n")
     await at.keys("omine<Esc>")
     await at.ex("autocmd FileChangedShell * let g:asked = 1")
@@ -178,8 +178,8 @@ vim.api.nvim_buf_set_lines(0, 1, 1, false, { 'mine' })
 
 
 async def test_a_change_right_after_the_file_was_written_is_saved(at: Workstation) -> None:
-    """Linux gives a file the exact time, and Neovim's changes the time of the last tick: a second earlier, here."""
-    await at.opened("b.py")  # the first file of a kind takes longer to open than a tick
+    """A file's time is exact, but Neovim dates a change by the last clock tick: here, in the previous second."""
+    await at.opened("b.py")  # the first file of a type takes longer to open than a clock tick
     path = at.folder / "a.py"
     await at.person.lua(CHANGED_AS_A_SECOND_BEGINS, str(path))
 
@@ -225,7 +225,7 @@ async def test_a_file_that_may_not_be_written_is_not_saved(program: Path, tmp_pa
 
 
 def under_the_rules(program: Path, folder: Path) -> Path:
-    """The program as it is to anyone; root, whom a file's mode does not stop, has that taken away."""
+    """The program, bound by file modes: if the tests run as root, it starts without the capability to ignore them."""
     if os.geteuid() != 0:
         return program
     wrapped = folder / "nvim-under-the-rules"

@@ -1,4 +1,4 @@
-"""`snapshot` with a selection: what the person has selected, as long as that means anything, and once for each session."""
+"""`snapshot` with a selection: what the user has selected, as long as it is current, and once for each session."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ async def selection(at: Workstation, session: str = "s") -> Any:
 
 
 async def content(at: Workstation) -> str | None:
-    """Of a session of its own, so that it was never given before."""
+    """The text of the selection, asked for in a new session, so that it has not been given before."""
     found = await selection(at, f"session {id(asyncio.current_task())} {asyncio.get_running_loop().time()}")
     return None if found is None else str(found["content"])
 
 
 async def starts(at: Workstation, text: str = TEXT, name: str = "a.py") -> None:
-    """A session of an agent has begun: the first question is what makes Neovim watch."""
+    """Open a file and begin an agent's session. Its first request makes Neovim watch the selection."""
     await at.opened(name, text)
     await at.asks("snapshot", paths=[], want=["unsaved"])
 
@@ -55,14 +55,14 @@ async def test_without_a_selection_there_is_none(at: Workstation) -> None:
     assert await selection(at) is None
 
 
-async def test_marks_of_a_selection_from_before_the_session_are_none(at: Workstation) -> None:
+async def test_a_selection_from_before_the_session_does_not_count(at: Workstation) -> None:
     await at.opened("a.py", TEXT)
     await at.keys("Vj<Esc>")
 
     assert await selection(at) is None
 
 
-# Exactly what is selected: Neovim's own yank is the judge.
+# Exactly what is selected: Neovim's own yank is the reference.
 
 KEYS = {
     "charwise": "lvjh",
@@ -95,7 +95,7 @@ async def is_yanked(at: Workstation, keys: str, *, left: bool) -> None:
     await at.keys("gvy" if left else "<C-g>y" if keys.startswith("lgh") else "y")
     yanked = await at.person.lua("return vim.fn.getreg('\"')")
     assert found is not None, keys
-    # A yank fills a block up with blanks.
+    # A yank pads a block with spaces.
     assert [line.rstrip(" ") for line in found.splitlines()] == [line.rstrip(" ") for line in yanked.splitlines()], keys
 
 
@@ -118,7 +118,7 @@ async def test_a_block_is_what_a_yank_would_take(at: Workstation, inclusive: str
 
 
 async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Workstation) -> None:
-    """A yank fills with blanks what it cuts off of them."""
+    """A yank would replace the part of a character that it cuts off with spaces."""
     await starts(at, "12345678\n\tin\n1日本語\n")
     await at.ex("set tabstop=4")
     await at.keys("gg02l<C-v>jjl<Esc>")
@@ -126,7 +126,7 @@ async def test_a_tab_or_wide_character_that_a_block_cuts_is_given_whole(at: Work
     assert await content(at) == "345\n\tin"[:6] + "\n日本"
 
 
-# As long as it is live.
+# How long a selection counts.
 
 
 async def test_a_selection_is_given_once_for_each_session(at: Workstation) -> None:
@@ -140,7 +140,7 @@ async def test_a_selection_is_given_once_for_each_session(at: Workstation) -> No
     assert await selection(at, "two") is not None
 
 
-async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selected_again(at: Workstation) -> None:
+async def test_a_selection_made_again_is_given_again(at: Workstation) -> None:
     await starts(at)
     await at.keys("V")
     assert (await selection(at))["content"] == "first line"
@@ -150,7 +150,7 @@ async def test_another_selection_is_given_and_so_is_the_first_when_it_is_selecte
     assert (await selection(at))["content"] == "first line"
 
 
-async def test_a_selection_that_was_left_two_minutes_ago_is_none(at: Workstation) -> None:
+async def test_a_selection_left_two_minutes_ago_does_not_count(at: Workstation) -> None:
     await starts(at)
     await at.keys("V<Esc>")
     await at.person.lua("__drawbridge_guard.left.at = __drawbridge_guard.left.at - 119e9")
@@ -170,7 +170,7 @@ async def test_a_selection_is_live_as_long_as_visual_mode_lasts(at: Workstation)
 
 
 @pytest.mark.parametrize("change", ["x", "ihello<Esc>", "jjdd"])
-async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Workstation, change: str) -> None:
+async def test_a_selection_in_a_text_changed_since_does_not_count(at: Workstation, change: str) -> None:
     await starts(at)
     await at.keys(f"V<Esc>{change}")
 
@@ -178,7 +178,7 @@ async def test_a_selection_in_a_text_that_has_changed_since_is_none(at: Workstat
 
 
 @pytest.mark.parametrize("operator", ["d", "cnew<Esc>", "rx", ">", "gU", "J", "p"])
-async def test_a_selection_that_was_worked_on_is_none(at: Workstation, operator: str) -> None:
+async def test_a_selection_that_was_edited_does_not_count(at: Workstation, operator: str) -> None:
     await starts(at)
     await at.ex("let @\" = 'put'")
     await at.keys(f"vj{operator}")
@@ -214,7 +214,7 @@ async def test_a_selection_counts_from_the_terminal_beside_it(at: Workstation) -
     assert await content(at) == "second line"
 
 
-async def test_a_selection_in_a_terminal_or_a_nameless_buffer_is_none(at: Workstation) -> None:
+async def test_a_selection_outside_a_file_does_not_count(at: Workstation) -> None:
     await starts(at)
     await at.ex("new | call setline(1, 'secret')")
     await at.keys("V")
@@ -242,7 +242,7 @@ async def test_a_selection_in_a_buffer_that_is_hidden_since(at: Workstation) -> 
     assert await content(at) is None
 
 
-# Large ones.
+# Large selections.
 
 
 async def test_a_long_selection_is_cut(at: Workstation) -> None:

@@ -1,4 +1,4 @@
-"""`snapshot`: how things stand in a Neovim, whatever the person has in front of them and however an agent spells a path."""
+"""`snapshot`: the state of a Neovim, whatever the user has in front of them and however an agent spells a path."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_the_lists_are_lists_when_nothing_is_open(at: Workstation) -> None
     assert answer["selection"] is None
 
 
-# What the person works on.
+# Which file counts as the current one.
 
 
 async def test_modified_but_hidden_is_not_current(at: Workstation) -> None:
@@ -135,7 +135,7 @@ async def test_a_special_buffer_in_front_leaves_the_last_file_current(at: Workst
     assert other["current"] is False
 
 
-async def test_a_terminal_that_fills_the_tab_page_leaves_the_file_behind_it_current(at: Workstation) -> None:
+async def test_a_full_screen_terminal_leaves_the_last_file_current(at: Workstation) -> None:
     await at.ex("set hidden")
     path = await at.opened("a.py")
     await at.keys("x")
@@ -147,7 +147,7 @@ async def test_a_terminal_that_fills_the_tab_page_leaves_the_file_behind_it_curr
 
 
 async def next_second(at: Workstation) -> None:
-    """Neovim counts in whole ones when a buffer was last used."""
+    """Wait for the next second: Neovim records when a buffer was last used in whole seconds."""
     await at.person.until("return os.time() > ...", await at.person.lua("return os.time()"))
 
 
@@ -165,7 +165,7 @@ async def test_of_several_files_beside_a_terminal_the_last_used_is_current(at: W
     assert (await at.stands(old))["current"] is False
 
 
-async def test_files_used_in_the_same_second_are_all_current_beside_special_buffers(at: Workstation) -> None:
+async def test_files_used_in_the_same_second_are_all_current(at: Workstation) -> None:
     await at.person.until("return vim.loop.gettimeofday and select(2, vim.loop.gettimeofday()) < 3e5")
     first = await at.opened("1.py")
     await at.ex("split 2.py")
@@ -310,7 +310,7 @@ async def test_a_file_in_two_buffers_is_modified_if_one_of_them_is(at: Workstati
     await at.ex("set hidden")
     path = await at.opened("a.py")
     await at.keys("x")
-    # Neovim keeps one buffer a file, but not for one that got another name in the meantime.
+    # Neovim keeps one buffer for each file, unless the file has been renamed in the meantime.
     path.rename(at.folder / "b.py")
     await at.ex("edit b.py")
     (at.folder / "a.py").symlink_to("b.py")
@@ -366,4 +366,4 @@ async def test_with_a_hundred_open_files_it_takes_about_a_millisecond(program: P
             assert ask.ask([socket], "snapshot", params, 1_000)[0].problem == ""
             times.append(time.perf_counter() - begin)
 
-    assert statistics.median(times) < 0.005, "0.7 ms measured with connecting and all, 0.43 ms of it in Neovim"
+    assert statistics.median(times) < 0.005, "measured: 0.7 ms including the connection, 0.43 ms of it in Neovim"

@@ -68,7 +68,10 @@ function made(places) {
   const decided = [];
   const parts = places.map((_, n) => ({ key: `p${n}`, path: 'f', hunk: { id: `p${n}` } }));
   const standing = { unopened: { peek: () => 0 }, isSeen: false };
-  const review = { parts: { peek: () => parts }, of: () => standing, back: () => false };
+  const saw = () => {
+    standing.isSeen = true;
+  };
+  const review = { parts: { peek: () => parts }, of: () => standing, back: () => false, saw };
   const act = (name) => (part) => decided.push(`${name} ${part.key}`);
   const acts = { keep: act('keep'), undo: act('undo'), edit: act('edit'), leave: () => decided.push('leave') };
   const board = new Board(review, acts);

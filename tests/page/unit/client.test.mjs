@@ -452,7 +452,7 @@ test('a list that asks for older records while the first ones are on their way d
   assert.equal(pagesAsked(asked).length, 1);
 });
 
-test('of a project whose session changes while it is joined the new session is shown', async () => {
+test('if the session changes while a project is joined, the new session is shown', async () => {
   const { client, asked, hear } = withSession({
     project_join: () => undefined,
     session_messages: ({ data }) => pageOf(data.session_id, data.session_id === 's' ? [199] : [200]),
@@ -472,7 +472,7 @@ test('of a project whose session changes while it is joined the new session is s
   );
 });
 
-test('an earlier session whose records a lost connection has kept is requested again', async () => {
+test('an earlier session is requested again if the connection was lost before its records arrived', async () => {
   let page;
   const { client, asked, breaks } = withSession({ session_messages: () => page });
   client.choose('p', 'earlier');
@@ -518,7 +518,7 @@ async function queues(more = {}) {
   return { ...one, accepts };
 }
 
-/** A window that is opened afterwards, at a history of 300 records. @param records those behind the prompt's */
+/** Opens another window, with a history of 300 records. @param records the records after the prompt's */
 async function returns(records, queue = []) {
   const one = world({
     ...server(
@@ -557,7 +557,7 @@ test('a prompt that was removed while the page was closed is known to the next w
   assert.ok(!asked.some(({ data }) => data?.after_seq === 7));
 });
 
-test('a prompt that still waits, has run, or is not in the history any more was not removed', async () => {
+test('a prompt that waits, has run, or is no longer in the history is not reported as removed', async () => {
   const { accepts } = await queues();
   await accepts();
   const { client } = await returns([], [{ run_id: 'run_2', position: 1, prompt: 'a fine idea' }]);

@@ -379,7 +379,7 @@ test('changes that come while the review is loaded are loaded once after it', as
   assert.deepEqual(keysOf(found), ['c']);
 });
 
-test('a review of a directory that is gone is closed, and what was typed is there again with it', async () => {
+test('a review is closed if its directory is gone, and shows the drafts again once it is back', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B]), file('g', [hunk('c')])], 'gone');
   const [first, , last] = found.parts.value;
   for (const part of [first, last]) {

@@ -34,6 +34,9 @@ test('a mode shows that its agent does not ask', () => {
   assert.equal(modeWords({ asks: false }, 'default'), 'default · doesn’t ask');
   assert.equal(modeWords({}, 'default'), 'Ask first');
   assert.equal(modeWords({ modes: ['workspace-write'] }, 'workspace-write'), 'workspace-write');
+  const own_modes = [{ name: 'review', title: 'Review only', text: 'Reads.' }];
+  assert.equal(modeWords({ own_modes }, 'review'), 'Review only');
+  assert.equal(modeWords({ own_modes }, 'plan'), 'Plan');
 });
 
 test('a limit has the time at which it resets', () => {

@@ -1,4 +1,4 @@
-"""A server of the test's own process: the real HTTP server, clients and dispatch, with a core that tests script."""
+"""A server in the test's process: the real HTTP server, clients and dispatch, with a core that tests script."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def info(id: str, path: str) -> messages.ProjectInfo:
 
 
 class FakeCore:
-    """A core in memory: records its calls, answers as the real one does, and can be made to wait or to fail."""
+    """A core in memory. It records its calls and answers as the real one does; a test can make it wait or fail."""
 
     def __init__(self) -> None:
         self.modes: list[str] = ["default"]
@@ -67,7 +67,7 @@ class FakeCore:
         self.go_on.set()
         self.fault: Exception | None = None
         self.then: Callable[[], None] | None = None
-        """What follows from a prompt, after its reply."""
+        """Called after the reply to a prompt."""
         self.records: dict[int, bytes] = {}
         self.questions: dict[str, ApprovalRequested] = {}
 
@@ -163,7 +163,7 @@ class FakeCore:
 
 
 class Server:
-    """Listens on 127.0.0.1; ``url`` is where."""
+    """A server that listens on 127.0.0.1, at ``url``."""
 
     def __init__(self, directory: Path, *, token: str | None, tls: ssl.SSLContext | None, terms: ServerOptions) -> None:
         self.core = FakeCore()

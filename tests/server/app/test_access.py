@@ -1,4 +1,4 @@
-"""Nobody without the token gets anything; nobody comes by a web page of another place or by a name that is not ours."""
+"""Clients without the token get nothing. Requests from other origins or for unknown host names are refused."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from drawbridge.server.protocol.commands import Execute
 from tests.protocols.bytes_of import close, frame, request, text
 from tests.server.app.rig import TOKEN, Server, serving
 from tests.server.wire_client import connected
-from tests.transport.rig import Client
+from tests.transport.rig import Client, one_network
 from tests.waiting import PATIENCE, until
 
 
 async def status_of(server: Server, path: str = "/ws", **headers: str | list[str]) -> int:
-    """How the handshake is answered."""
+    """The status code that answers the handshake."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(request({"Host": f"127.0.0.1:{server.port}", **fields}, line=f"GET {path} HTTP/1.1"))
@@ -68,7 +68,7 @@ async def test_a_client_that_can_not_send_a_header_sends_the_token_first(server:
         assert (await client.ask("project_list"))["type"] == "project_list"
 
 
-async def test_nothing_is_said_before_the_first_message(server: Server) -> None:
+async def test_nothing_is_sent_before_the_first_message(server: Server) -> None:
     async with connect(server.url, proxy=None) as silent, connected(server.url, TOKEN) as other:
         await other.ask("health_check")
         with pytest.raises(TimeoutError):
@@ -86,6 +86,7 @@ async def test_nothing_is_said_before_the_first_message(server: Server) -> None:
         "nonsense",
         "[" * 3_000,
         '{"type":"auth","data":{"token":"' + TOKEN + '"},"x":"' + "x" * AUTH_BYTES + '"}',
+        '{"type":"auth","data":{"token":"' + TOKEN + '"},"x":"' + "é" * (AUTH_BYTES - 200) + '"}',
     ],
 )
 async def test_any_other_first_message_ends_the_connection_and_does_nothing(server: Server, message: str) -> None:
@@ -102,13 +103,13 @@ async def test_any_other_first_message_ends_the_connection_and_does_nothing(serv
 
 
 async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
-    """Of one message of 200 kB; the server has read each before the next one is sent."""
+    """One message of 200 kB in pieces; the server has read each before the next one is sent."""
     for _ in range(10):
         yield "x" * 20_000
         await (await connection.ping())
 
 
-async def test_little_of_a_strangers_message_is_kept(server: Server) -> None:
+async def test_little_is_stored_of_a_message_without_a_token(server: Server) -> None:
     async with connect(server.url, proxy=None) as stranger:
         with pytest.raises(ConnectionClosed):
             await stranger.send(pieces(stranger))
@@ -125,7 +126,7 @@ async def test_the_token_lifts_that_limit(server: Server) -> None:
 
 
 async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> None:
-    """Among them one that is too large for a client without a token; the client does not wait for any answer."""
+    """One of them is too large for a client without a token. The client doesn't wait for any answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     client = Client(reader, writer)
     client.send(request({"Host": "localhost"}, line="GET /ws HTTP/1.1"))
@@ -144,7 +145,7 @@ async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> 
     client.cut()
 
 
-async def test_what_follows_a_wrong_token_is_not_heard(server: Server) -> None:
+async def test_requests_after_a_wrong_token_are_ignored(server: Server) -> None:
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send('{"type":"auth","data":{"token":"wrong"}}')
         await stranger.send(f'{{"type":"auth","data":{{"token":"{TOKEN}"}}}}')
@@ -164,7 +165,7 @@ async def test_who_shows_no_token_in_time_is_closed_without_a_word(
         assert stranger.close_reason == "the token did not arrive in time"
 
 
-async def test_who_has_shown_it_is_not_timed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_with_a_token_has_no_time_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.5)
     async with connected(server.url) as client:
         await client.ask("auth", {"token": TOKEN})
@@ -178,9 +179,9 @@ async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: 
         assert (await client.ask("auth", {"token": TOKEN, "client": "pad"}))["data"]["client"] == "pad"
 
 
-async def stranger(server: Server, number: int) -> ClientConnection:
-    """A client without a token, from an address of its own for each number."""
-    return await connect(server.url, proxy=None, local_addr=(f"127.0.0.{number}", 0))
+async def stranger(server: Server, number: int, network: str = "127.0.0") -> ClientConnection:
+    """A client without a token, with its own address for each number."""
+    return await connect(server.url, proxy=None, local_addr=(f"{network}.{number}", 0))
 
 
 async def close_code(stranger: ClientConnection) -> int | None:
@@ -197,13 +198,13 @@ async def signs_in(stranger: ClientConnection) -> bool:
 
 @pytest.fixture
 def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most four, and two from one address."""
+    """At most four clients without a token, and two from one address."""
     monkeypatch.setattr(clients_module, "STRANGERS", 4)
     monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 2)
 
 
 @pytest.mark.usefixtures("few_strangers")
-async def test_strangers_give_way_the_oldest_of_the_largest_crowd_first(
+async def test_the_oldest_stranger_of_the_largest_group_is_closed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients_module, "GRACE_SECONDS", 0.0)
@@ -218,7 +219,7 @@ async def test_strangers_give_way_the_oldest_of_the_largest_crowd_first(
 
 
 @pytest.mark.usefixtures("few_strangers")
-async def test_no_stranger_gives_way_in_its_first_second(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_stranger_is_closed_in_its_first_second(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients_module, "GRACE_SECONDS", 3_600.0)
     mine = [await stranger(server, 2) for _ in range(2)]
     assert await close_code(await stranger(server, 2)) == 1013, "its address has its share"
@@ -226,6 +227,18 @@ async def test_no_stranger_gives_way_in_its_first_second(server: Server, monkeyp
     for number in range(5, 15):
         assert await close_code(await stranger(server, number)) == 1013
     for one in (*mine, *others):
+        assert await signs_in(one)
+        await one.close()
+    await until(lambda: not server.door.connections)
+
+
+@pytest.mark.usefixtures("few_strangers")
+async def test_strangers_of_one_network_share_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients_module, "place", one_network)
+    monkeypatch.setattr(clients_module, "GRACE_SECONDS", 3_600.0)
+    mine = [await stranger(server, number, "127.1.0") for number in (1, 2)]
+    assert await close_code(await stranger(server, 3, "127.1.0")) == 1013
+    for one in (*mine, await stranger(server, 2)):
         assert await signs_in(one)
         await one.close()
     await until(lambda: not server.door.connections)
@@ -244,10 +257,10 @@ async def test_the_token_is_never_logged(server: Server, caplog: pytest.LogCaptu
         assert shown not in caplog.text
 
 
-# without one
+# without a token
 
 
-async def test_without_tokens_everybody_of_the_right_place_is_let_in(tmp_path: Path) -> None:
+async def test_without_tokens_host_and_origin_are_still_checked(tmp_path: Path) -> None:
     async with serving(tmp_path, token=None) as server:
         async with connected(server.url) as client:
             assert (await client.ask("project_list"))["type"] == "project_list"
@@ -266,7 +279,7 @@ async def test_a_web_page_of_another_place_is_refused_even_with_the_token(server
 @pytest.mark.parametrize("place", ["/ws", "/"])
 @pytest.mark.parametrize("second", ["own", "https://evil.example"])
 async def test_an_origin_that_is_sent_twice_is_refused(server: Server, place: str, second: str) -> None:
-    """It is not known which of them the browser meant. Even both the same are nothing that a browser sends."""
+    """It is unknown which of them the browser meant. Even the same one twice is nothing that a browser sends."""
     own = f"http://127.0.0.1:{server.port}"
     origins = [own, own if second == "own" else second]
     for order in (origins, origins[::-1]):
@@ -281,11 +294,11 @@ async def test_the_servers_own_page_is_let_in(server: Server) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "8.8.8.8", "[2001:db8::1]", "localhost.evil"]
 )
-async def test_a_name_that_is_not_ours_is_refused_even_with_the_token(server: Server, host: str) -> None:
+async def test_another_host_name_is_refused_even_with_the_token(server: Server, host: str) -> None:
     assert await status_of(server, Host=f"{host}:{server.port}", Authorization=f"Bearer {TOKEN}") == 403
 
 
-async def test_our_names_are_ours(server: Server) -> None:
+async def test_the_servers_own_names_are_accepted(server: Server) -> None:
     names = ["localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.0.0.5", "[::1]", "public.example"]
     for host in [*names, socket.gethostname()]:
         assert await status_of(server, Host=f"{host}:{server.port}") == 101, host
@@ -307,10 +320,10 @@ def test_what_is_loopback() -> None:
 # other paths
 
 
-async def test_there_is_nothing_else_but_a_word_of_health(server: Server) -> None:
+async def test_the_only_other_path_is_health(server: Server) -> None:
     assert await status_of(server, "/") == 404
     assert await status_of(server, "/ws/x") == 404
-    assert await status_of(server, "/health") == 404, "it is no WebSocket"
+    assert await status_of(server, "/health") == 404, "it is not a WebSocket"
 
     def get(path: str, **headers: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
@@ -326,10 +339,10 @@ async def test_there_is_nothing_else_but_a_word_of_health(server: Server) -> Non
     assert (await asyncio.to_thread(get, "/projects"))[0] == 404
 
 
-# the file
+# the token file
 
 
-def test_the_token_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:
+def test_the_token_is_made_once_and_only_the_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "data" / "token"
     token = owner_token(path)
     assert len(token) >= 43
@@ -339,7 +352,7 @@ def test_the_token_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:
     assert owner_token(tmp_path / "other" / "token") != token
 
 
-def test_a_token_that_others_could_read_is_taken_from_them(tmp_path: Path) -> None:
+def test_a_readable_token_file_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token = owner_token(path)
     path.chmod(0o644)
@@ -348,7 +361,7 @@ def test_a_token_that_others_could_read_is_taken_from_them(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 40, b"two words " * 5])
-def test_a_file_that_holds_no_token_is_named_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_token_is_reported_and_kept(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(BadSetting, match="does not contain a token"):
@@ -356,7 +369,7 @@ def test_a_file_that_holds_no_token_is_named_and_left_as_it_is(tmp_path: Path, c
     assert path.read_bytes() == content
 
 
-def test_a_place_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotPrivate):
         owner_token(tmp_path / "file" / "token")

@@ -1,4 +1,4 @@
-"""What follows from a command: after the reply, and without one where no reply can be sent."""
+"""What follows from a command happens after its reply, and happens even if no reply can be sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def project(server: Server, owner: WireClient) -> str:
 
 
 def kinds(messages: list[Message]) -> list[str]:
-    """The type of each message, or what it updates."""
+    """The type of each message; for an update, the type of update."""
     return [one["data"]["update_type"] if one["type"] == "update" else one["type"] for one in messages]
 
 
@@ -58,7 +58,7 @@ async def test_a_new_session_is_shown_after_its_reply(owner: WireClient, project
     assert kinds(owner.received[before:]) == ["session_reset", "project_state"]
 
 
-async def test_a_prompt_runs_although_its_audit_fails(
+async def test_a_prompt_runs_even_if_its_audit_fails(
     owner: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails() -> None:
@@ -74,7 +74,7 @@ async def test_a_prompt_runs_although_its_audit_fails(
     assert found.count("run_started") == 1
 
 
-async def test_a_prompt_runs_although_its_client_is_gone(
+async def test_a_prompt_runs_even_if_its_client_is_gone(
     server: Server, owner: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection ends between the record in the history and the reply."""

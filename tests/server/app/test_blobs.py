@@ -1,4 +1,4 @@
-"""What is too large for a message: up in pieces, down in pieces, bounded, gone after an hour."""
+"""Data too large for a message is uploaded and downloaded in pieces, within limits, and deleted after an hour."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-# up
+# uploads
 
 
-async def test_a_blob_goes_up_in_pieces_and_comes_down_again(server: Server, client: WireClient) -> None:
+async def test_a_blob_is_uploaded_and_downloaded_in_pieces(server: Server, client: WireClient) -> None:
     whole = os.urandom(PIECE_BYTES + 1_000)
     first = {"blob_id": "b1", "offset": 0, "data": encoded(whole[:PIECE_BYTES])}
     assert (await client.ask("blob_put", first))["data"] == {"blob_id": "b1", "size": PIECE_BYTES, "complete": False}
@@ -98,15 +98,15 @@ async def test_a_blob_is_written_in_a_thread(
     assert threading.get_ident() not in threads
 
 
-async def test_pieces_that_come_at_once_do_not_exceed_the_room(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is checked against what the one before it has used, however long that took to write."""
+async def test_simultaneous_pieces_do_not_exceed_the_limit(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece is checked against the room that the one before it has used, however long writing it took."""
     monkeypatch.setattr(blobs_module, "MOST", 2)
     puts = (blobs.put(name, 0, b"x", True) for name in "abcd")
     refused = [one for one in await asyncio.gather(*puts, return_exceptions=True) if isinstance(one, ClientError)]
     assert [one.code for one in refused] == ["RESOURCE_LIMIT", "RESOURCE_LIMIT"]
 
 
-async def test_a_blob_that_is_not_there_or_not_finished_can_not_be_had(server: Server, client: WireClient) -> None:
+async def test_a_missing_or_unfinished_blob_can_not_be_read(server: Server, client: WireClient) -> None:
     await server.blobs.put("half", 0, b"x", False)
     for blob_id in (
         "half",
@@ -124,7 +124,7 @@ async def test_a_blob_that_is_not_there_or_not_finished_can_not_be_had(server: S
         assert answer["data"]["code"] == "BLOB_NOT_FOUND", blob_id
 
 
-async def test_a_piece_that_does_not_go_on_is_refused_and_nothing_is_added(blobs: Blobs) -> None:
+async def test_a_piece_with_a_wrong_offset_is_refused(blobs: Blobs) -> None:
     await blobs.put("b", 0, b"one", False)
     for offset in (1, 2, 4, 2**40):
         with pytest.raises(ClientError) as refused:
@@ -138,20 +138,18 @@ async def test_a_piece_that_does_not_go_on_is_refused_and_nothing_is_added(blobs
     assert blobs.take("b", None) == b"onetwo"
 
 
-async def test_an_unfinished_blob_begins_anew_at_its_beginning(blobs: Blobs) -> None:
+async def test_an_unfinished_blob_can_be_restarted(blobs: Blobs) -> None:
     await blobs.put("b", 0, b"long one", False)
     await blobs.put("b", 0, b"new", True)
     assert blobs.take("b", None) == b"new"
 
 
-async def test_an_empty_blob_is_one(blobs: Blobs) -> None:
+async def test_a_blob_may_be_empty(blobs: Blobs) -> None:
     await blobs.put("b", 0, b"", True)
     assert blobs.take("b", None) == b""
 
 
-async def test_size_and_number_are_bounded_and_what_is_there_stays(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_size_and_number_are_limited_and_old_blobs_stay(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs_module, "MOST", 3)
     monkeypatch.setattr(blobs_module, "ALTOGETHER", BLOB_BYTES + 10)
     await blobs.put("a", 0, bytes(BLOB_BYTES), True)
@@ -186,7 +184,7 @@ async def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) ->
 
 
 async def test_a_blob_belongs_to_the_device_that_has_uploaded_it(blobs: Blobs) -> None:
-    """Nobody reads another's, or changes what its id stands for."""
+    """Nobody can read another device's blob, or change the content of its id."""
     await blobs.put("b", 0, b"mine", False)
     await blobs.put("b", 0, b"theirs", True, "one")
     await blobs.put("b", 4, b" too", True)
@@ -197,7 +195,7 @@ async def test_a_blob_belongs_to_the_device_that_has_uploaded_it(blobs: Blobs) -
     assert refused.value.code == "BLOB_NOT_FOUND"
 
 
-async def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
+async def test_an_unused_blob_is_deleted_after_an_hour(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
@@ -214,7 +212,7 @@ async def test_after_an_hour_untouched_it_is_gone_from_the_disk_too(
     assert blobs.take("used", None) == b"y"
 
 
-async def test_files_are_private_and_what_an_earlier_server_left_is_removed(tmp_path: Path) -> None:
+async def test_files_are_private_and_old_ones_are_removed(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path / "blobs")
     await blobs.put("secret", 0, b"x", True)
     assert (tmp_path / "blobs").stat().st_mode & 0o777 == 0o700
@@ -223,7 +221,7 @@ async def test_files_are_private_and_what_an_earlier_server_left_is_removed(tmp_
     assert list((tmp_path / "blobs").iterdir()) == []
 
 
-async def test_a_disk_that_takes_nothing_is_said_and_the_blob_begins_anew(
+async def test_a_full_disk_is_reported_and_the_blob_restarted(
     blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await blobs.put("b", 0, b"one", False)
@@ -239,10 +237,10 @@ def full(file: int, data: bytes) -> int:
     raise OSError(28, "No space left on device")
 
 
-# down
+# downloads
 
 
-async def test_a_record_of_the_history_comes_in_pieces_and_is_read_once(server: Server, client: WireClient) -> None:
+async def test_a_large_record_is_downloaded_in_pieces(server: Server, client: WireClient) -> None:
     await client.ask("project_create", {"path": "/a"})
     line = b'{"seq":7,"message":"' + b"x" * 1_200_000 + b'"}'
     server.core.records[7] = line
@@ -255,7 +253,7 @@ async def test_a_record_of_the_history_comes_in_pieces_and_is_read_once(server: 
     assert [piece["last"] for piece in (first, second, third)] == [False, False, True]
 
 
-def test_a_line_over_the_limit_becomes_a_preview_that_names_where_all_of_it_is() -> None:
+def test_a_line_over_the_limit_becomes_a_preview() -> None:
     text = json.dumps({"type": "user", "message": {"content": [{"type": "tool_result", "content": "y" * 3_000_000}]}})
     said = json.loads(messages.agent_message(text.encode(), project_id="p1", session_id="s", seq=9))
     assert said["seq"] == 9

@@ -1,4 +1,4 @@
-"""Large messages are compressed for clients on other machines, once for all of them, and for nobody else."""
+"""Large messages are compressed once for all clients on other machines, and not for clients on this machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def extensions(connection: ClientConnection) -> list[str]:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    """Behind a proxy on this machine."""
+    """A server behind a proxy on this machine."""
     async with serving(tmp_path, proxies=["127.0.0.1"]) as server:
         yield server
 
@@ -81,7 +81,7 @@ async def test_a_large_frame_is_compressed_once_for_all(monkeypatch: pytest.Monk
 
 
 async def test_small_frames_are_not_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages with a token are small."""
+    """Messages with a token are small, and must not be compressed."""
     monkeypatch.setattr(outbox_module, "compressed", None)
     writers = Writers()
     remote = Remote(writers)

@@ -1,4 +1,4 @@
-"""Choosing a directory: what lies inside the allowed roots is shown, of the rest nothing, not even whether it is there."""
+"""Choosing a directory: only those inside the allowed roots are shown. Nothing reveals whether others exist."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refusal(path: str, root: Path) -> tuple[str, str]:
     return refused.value.code, refused.value.text
 
 
-def test_directories_are_shown_by_name_and_nothing_else(root: Path) -> None:
+def test_only_directories_are_shown_by_name(root: Path) -> None:
     assert listed(str(root), [root]).directories == [".hidden", "alpha", "Beta", "with space", "ümlaut"]
     assert listed(str(root / "alpha"), [root]).directories == ["inner"]
 
@@ -47,7 +47,7 @@ def test_in_the_home_directory_hidden_ones_are_not_shown(home: Path) -> None:
         listed(str(home / ".ssh"), [home])
 
 
-def test_what_is_outside_is_answered_like_what_is_not_there(root: Path, tmp_path: Path) -> None:
+def test_outside_paths_are_refused_like_missing_ones(root: Path, tmp_path: Path) -> None:
     (root / "out").symlink_to(tmp_path / "outside")
     (root / "loop").symlink_to(root / "loop")
     paths = [
@@ -73,7 +73,7 @@ def test_path_tricks_are_refused(root: Path, path: str) -> None:
     assert refusal(path, root)[0] == "INVALID_PATH"
 
 
-def test_a_link_that_leads_outside_is_not_shown_and_one_that_stays_is(root: Path, tmp_path: Path) -> None:
+def test_only_links_that_stay_inside_are_shown(root: Path, tmp_path: Path) -> None:
     (root / "out").symlink_to(tmp_path / "outside")
     (root / "within").symlink_to(root / "alpha")
     (root / "broken").symlink_to(root / "nowhere")
@@ -83,12 +83,12 @@ def test_a_link_that_leads_outside_is_not_shown_and_one_that_stays_is(root: Path
     assert "broken" not in shown
 
 
-def test_names_that_no_message_can_carry_are_left_out(root: Path) -> None:
+def test_names_that_are_not_text_are_left_out(root: Path) -> None:
     (root / "bad\udcff").mkdir()
     assert all(name.encode() for name in listed(str(root), [root]).directories)
 
 
-def test_a_directory_with_very_many_is_shown_in_part_and_says_so(tmp_path: Path) -> None:
+def test_a_huge_directory_is_listed_in_part(tmp_path: Path) -> None:
     for number in range(MOST + 5):
         (tmp_path / f"{number:05}").mkdir()
     shown = listed(str(tmp_path), [tmp_path])

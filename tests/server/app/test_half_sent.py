@@ -1,4 +1,4 @@
-"""Requests that nobody finishes, against a real server: the owner gets in at each try, and they cost little memory."""
+"""Requests that are never completed, sent to a real server: the owner can always connect, and they take little memory."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.waiting import until
 
 CROWD = 400
 RENEWALS = 5
-"""How often each of the crowd connects again after the server has closed its connection."""
+"""How often each member of the crowd reconnects after the server has closed its connection."""
 
 TRIES = 5
 PROMPT_SECONDS = 15.0
 LITTLE = 10 * 1024 * 1024
-"""Bytes of resident memory."""
+"""In bytes of resident memory."""
 
 BODY = b"x" * 900_000
-"""Most of what the heads below promise."""
+"""Most of the bytes that the heads below announce."""
 
 HANDSHAKE = (
     b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + b"A" * 22 + b"=="
@@ -59,12 +59,12 @@ REQUESTS = [
 ]
 
 HALF_A_MESSAGE = giant_frame_head(917_504) + b"x" * 900_000
-"""Sent to the server that has accepted the WebSocket and waits for the token."""
+"""Sent once the server has accepted the WebSocket and waits for the token."""
 
 
 @contextlib.asynccontextmanager
 async def crowd(server: Server, words: bytes, tls: ssl.SSLContext | None, at_once: int) -> AsyncIterator[None]:
-    """Is complete when the block begins; each member that is cut off comes again while it runs, ``at_once`` of them."""
+    """All members have connected when the block begins. While it runs, ``at_once`` of those that are cut off reconnect."""
     address = urlsplit(server.url)
     came: set[int] = set()
     few = asyncio.Semaphore(at_once)
@@ -100,7 +100,7 @@ def trusting_all() -> ssl.SSLContext:
 
 
 async def gets_in(server: Server, until: float | None) -> None:
-    """``until``: when to give up. None for the first try."""
+    """Connects as the owner. ``until``: when to give up; None allows one try."""
     while True:
         try:
             async with server.client() as owner:
@@ -112,8 +112,8 @@ async def gets_in(server: Server, until: float | None) -> None:
 
 
 async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
-    """``most``: bytes that the server may grow by. ``shaken`` false: ``words`` replace a TLS handshake. Then the owner
-    tries again, as the page and ``attach`` do: a new handshake is refused while the crowd at its address has
+    """``most``: bytes that the server's memory may grow by. ``shaken`` false: ``words`` replace a TLS handshake. The
+    owner then retries, as the web UI and ``attach`` do: a new handshake is refused while the crowd at its address has
     all those that an address may have (docs/access.md).
     """
     async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
@@ -138,12 +138,12 @@ async def test_half_sent_requests_block_nobody(tmp_path: Path, tls: bool, words:
 
 @pytest.mark.thorough
 async def test_half_sent_tls_handshakes_block_nobody(tmp_path: Path) -> None:
-    """From the owner's own address, and again as soon as one is cut off."""
+    """They come from the owner's own address, and reconnect as soon as they are cut off."""
     await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_half_sent_first_messages_block_nobody(tmp_path: Path, tls: bool) -> None:
-    """64 of one address may wait for their token at once; each is read in pieces of up to 256 kB."""
+    """64 clients of one address may wait for their token at once; each is read in pieces of up to 256 kB."""
     await check(tmp_path, tls, sent(b"GET /ws", HANDSHAKE + b"\r\n\r\n"), 2 * LITTLE)

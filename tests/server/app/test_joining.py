@@ -1,4 +1,4 @@
-"""A client that joins, leaves, comes back: every record once, in order, whatever happens meanwhile."""
+"""A client that joins, leaves and returns gets every record once and in order, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_client_that_comes_back_gets_what_it_missed_once(tmp_path: Path)
         assert page.seqs + back.seqs == list(range(page.seqs[0], records(server, project)[-1]["seq"] + 1))
 
 
-async def test_the_frames_of_a_replay_are_those_of_the_live_stream(tmp_path: Path) -> None:
+async def test_a_replay_has_the_same_frames_as_the_live_stream(tmp_path: Path) -> None:
     phone, live = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -73,7 +73,7 @@ async def test_the_frames_of_a_replay_are_those_of_the_live_stream(tmp_path: Pat
 
 
 class SlowReader(Client):
-    """Takes one page, and the next when it is told to."""
+    """Reads one page of the history, and the next one when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__("slow")
@@ -83,10 +83,10 @@ class SlowReader(Client):
         await asyncio.wait_for(self.reads_on.wait(), PATIENCE)
 
 
-async def test_who_still_reads_what_was_before_is_told_nothing_out_of_turn(
+async def test_a_client_that_catches_up_gets_nothing_out_of_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by a topic that it follows, nor by the answer to what it asks for itself: its cursor would pass over records."""
+    """Neither a topic that it follows nor the answer to its own request: its cursor would skip records."""
     monkeypatch.setattr(joining, "PAGE", 3)
     phone, slow = Client(), SlowReader()
     async with serving(tmp_path) as server:
@@ -116,12 +116,10 @@ async def test_who_still_reads_what_was_before_is_told_nothing_out_of_turn(
         own = [one["data"]["messages"][0] for one in slow.of_type("agent_message") if "client" in str(one["data"])]
         assert [one["message"]["prompt"] for one in own] == ["go", "and then"]
         now = phone.updates("project_state")[-1]
-        await until(lambda: slow.updates("project_state") == [now], "how it stands now, once")
+        await until(lambda: slow.updates("project_state") == [now], "the current state, once")
 
 
-async def test_a_client_that_reads_while_its_project_is_deleted_hears_of_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_that_catches_up_learns_of_a_deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "PAGE", 3)
     phone, slow = Client(), SlowReader()
     async with serving(tmp_path) as server:
@@ -155,7 +153,7 @@ async def test_a_deleted_project_has_no_clients_that_catch_up(tmp_path: Path) ->
 
 
 async def test_a_record_written_during_an_empty_page_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last records of the history are damaged, so nothing follows the cursor; then another one is written."""
+    """The last records of the history are damaged, so the page after the cursor is empty. Then a record is written."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -201,7 +199,7 @@ async def test_a_snapshot_fits_a_message_however_much_is_asked(tmp_path: Path) -
         process.ends()
 
 
-async def test_nothing_that_an_agent_says_makes_a_message_too_large(tmp_path: Path) -> None:
+async def test_no_output_of_an_agent_makes_a_message_too_large(tmp_path: Path) -> None:
     phone, back = Client(), Client()
     huge = "x" * 900_000
     async with serving(tmp_path) as server:
@@ -221,7 +219,7 @@ async def test_nothing_that_an_agent_says_makes_a_message_too_large(tmp_path: Pa
         assert max(len(json.dumps(said)) for said in (listed, joined, page)) <= FRAME_BYTES
 
 
-async def test_a_client_hears_nothing_after_it_left(tmp_path: Path) -> None:
+async def test_a_client_receives_nothing_after_it_has_left(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -258,7 +256,7 @@ async def test_history_by_every_cursor(cursor: dict[str, object], tmp_path: Path
             assert (answer["data"]["next"], answer["data"]["has_more"]) == (2, True)
 
 
-async def test_a_history_that_fits_no_message_comes_in_pages(tmp_path: Path) -> None:
+async def test_a_large_history_is_sent_in_pages(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -283,7 +281,7 @@ async def until_quiet(client: Client, seq: int) -> None:
 @pytest.mark.parametrize(
     "failure", [HistoryUnreadable("The disk fails."), OSError("no such device"), RuntimeError("a defect")]
 )
-async def test_a_history_that_can_not_be_read_is_said_and_not_passed_over(
+async def test_an_unreadable_history_is_reported_and_not_skipped(
     failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(*_: object, **__: object) -> None:
@@ -305,8 +303,8 @@ async def test_a_history_that_can_not_be_read_is_said_and_not_passed_over(
         assert page.seqs == list(range(1, page.seqs[-1] + 1))
 
 
-async def test_a_cursor_of_another_history_gets_the_snapshot_and_what_follows(tmp_path: Path) -> None:
-    """As where the data was restored from an older copy: ``last_seq`` is below the client's, which tells it so."""
+async def test_a_cursor_of_another_history_gets_the_snapshot(tmp_path: Path) -> None:
+    """For example, the data was restored from an older copy. The client sees that ``last_seq`` is below its cursor."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -333,7 +331,7 @@ def test_whatever_a_client_does_it_gets_each_record_once(
 
 
 async def _wander(steps: list[str], folder: Path) -> None:
-    """Reconnects one client repeatedly while an agent works and the client acts; it gets every record in order."""
+    """Reconnects one client repeatedly while an agent works and clients act; it gets every record in order."""
     owner = Client("owner")
     async with serving(folder) as server:
         project = await server.project(owner)
@@ -391,7 +389,7 @@ async def _acts(what: str, server: Server, client: Client, project: str) -> None
         "prompt": {"prompt": "mine"},
         "answer": {"approval_id": waiting[0].approval_id if waiting else "none", "decision": "allow"},
     }
-    with contextlib.suppress(ClientError):  # as where nothing runs
+    with contextlib.suppress(ClientError):  # for example, if nothing runs
         await server.does(client, types.get(what, "agent_new_session"), project, **data.get(what, {}))
 
 
@@ -404,7 +402,7 @@ async def _comes_to_rest(server: Server, project: str) -> None:
 
 
 async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:
-    """Of what the history does not contain: the queue, and what the agent reports about itself."""
+    """The history does not contain the queue, or what the agent reports about itself."""
     phone, late = Client(), Client("late")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -424,6 +422,6 @@ async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: 
         last_seq = server.core.projects.get(project).history.last_seq
         await until(lambda: last_seq in again.seqs, "the history")
         await settled()
-        assert [*again.updates("queue_changed"), *again.updates("agent_state")] == [], "nothing has changed"
+        assert [*again.updates("queue_changed"), *again.updates("agent_state")] == [], "nothing has changed since"
         process.ends()
         await settled()

@@ -1,4 +1,4 @@
-"""What waits for a client: bounded, in order, one write a turn; what is of no use later goes first, then the client."""
+"""What waits for a client: bounded, in order, one write a turn. Ephemeral frames are dropped first, then the client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE, until
 
 
 class Socket:
-    """Takes what it is given, in pieces that it remembers; ``congested`` when the test says so."""
+    """A socket that keeps the pieces it is given, and is ``congested`` when the test wants it."""
 
     address = "192.0.2.1"
     compressed = False
@@ -35,7 +35,7 @@ class Socket:
         self.congested = False
 
     def send(self, data: bytes) -> None:
-        raise AssertionError("frames are made once for all")
+        raise AssertionError("frames are encoded once for all")
 
     def send_framed(self, data: bytes) -> None:
         self.writes.append(data)
@@ -51,7 +51,7 @@ class Socket:
 
     @property
     def got(self) -> list[bytes]:
-        """The messages."""
+        """The messages in what was written."""
         rest, found = b"".join(self.writes), []
         while rest:
             short = rest[1]
@@ -79,7 +79,7 @@ class Rig:
         self.writers.collect((self,), Frame(text.encode(), ephemeral=ephemeral))
 
     def release(self) -> None:
-        """The peer takes more again."""
+        """The peer accepts more again."""
         self.socket.congested = False
         self.outbox.drained()
 
@@ -108,7 +108,7 @@ async def test_frames_of_one_turn_share_a_write_and_keep_their_order(rig: Rig) -
     assert rig.socket.writes[1:] == [framed(b"d")]
 
 
-async def test_a_broadcast_is_made_into_bytes_once_however_many_clients_there_are(
+async def test_a_broadcast_is_encoded_once_for_all_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[bytes] = []
@@ -128,7 +128,7 @@ async def test_a_broadcast_is_made_into_bytes_once_however_many_clients_there_ar
     assert len({id(rig.socket.writes[0]) for rig in rigs}) == 1, "they all share the same bytes"
 
 
-async def test_what_is_told_to_one_and_to_many_keeps_its_order_for_each() -> None:
+async def test_single_messages_and_broadcasts_keep_their_order() -> None:
     writers = Writers()
     one, other = Rig(writers), Rig(writers)
     one.send("1")
@@ -141,7 +141,7 @@ async def test_what_is_told_to_one_and_to_many_keeps_its_order_for_each() -> Non
     assert other.socket.got == [b"2", b"3", b"5"]
 
 
-async def test_a_lot_goes_out_in_pieces_of_which_the_rest_can_still_be_left_out(rig: Rig) -> None:
+async def test_many_frames_go_out_in_pieces_and_some_can_be_dropped(rig: Rig) -> None:
     for _ in range(10):
         rig.send("x" * (BATCH // 2))
     await turn()
@@ -150,7 +150,7 @@ async def test_a_lot_goes_out_in_pieces_of_which_the_rest_can_still_be_left_out(
     assert all(len(write) <= 2 * BATCH for write in rig.socket.writes)
 
 
-async def test_to_a_congested_peer_nothing_is_written_until_it_takes_more(rig: Rig) -> None:
+async def test_nothing_is_written_to_a_congested_peer(rig: Rig) -> None:
     rig.socket.congested = True
     rig.send("a")
     await turn()
@@ -159,21 +159,21 @@ async def test_to_a_congested_peer_nothing_is_written_until_it_takes_more(rig: R
     assert rig.socket.writes == [framed(b"a")]
 
 
-async def test_what_is_new_never_overtakes_what_waits(rig: Rig) -> None:
+async def test_new_frames_never_overtake_waiting_ones(rig: Rig) -> None:
     rig.socket.congested = True
     rig.send("a")
     await turn()
-    rig.socket.congested = False  # and it was not told yet
+    rig.socket.congested = False  # and the outbox does not know yet
     rig.send("b")
     await turn()
     await turn()
     assert rig.socket.got == [b"a", b"b"]
 
 
-# slow ones
+# slow clients
 
 
-async def test_what_is_of_no_use_later_is_left_out_first_and_nothing_else(rig: Rig) -> None:
+async def test_ephemeral_frames_are_dropped_first_and_no_others(rig: Rig) -> None:
     rig.socket.congested = True
     rig.send("p" * EPHEMERAL_LIMIT, ephemeral=True)
     rig.send("d" * 1_000)
@@ -183,7 +183,7 @@ async def test_what_is_of_no_use_later_is_left_out_first_and_nothing_else(rig: R
     rig.send("f" * 200_000)
     await turn()
     assert rig.slow == 0
-    assert rig.outbox.left_out == 2, "the later one never got in, the first one made room"
+    assert rig.outbox.left_out == 2, "the later frame was never queued, and the first one was dropped"
     rig.release()
     await until(lambda: rig.socket.got[-1:] == [b"f" * 200_000])
     assert rig.socket.got[0] == b"d" * 1_000
@@ -207,7 +207,7 @@ async def test_one_frame_goes_out_however_large_it_is(rig: Rig) -> None:
     assert rig.slow == 0
 
 
-async def test_room_is_there_when_most_has_left_or_the_client_is_gone(rig: Rig) -> None:
+async def test_room_returns_when_frames_or_the_client_have_left(rig: Rig) -> None:
     await asyncio.wait_for(rig.outbox.room(), 1)
     rig.socket.congested = True
     rig.send("x" * (ROOM + 1))
@@ -225,7 +225,7 @@ async def test_room_is_there_when_most_has_left_or_the_client_is_gone(rig: Rig) 
     await asyncio.wait_for(rig.outbox.room(), 1)
 
 
-async def test_a_waiter_that_was_given_up_harms_nobody(rig: Rig) -> None:
+async def test_a_canceled_waiter_affects_nobody(rig: Rig) -> None:
     rig.socket.congested = True
     given_up, kept = (asyncio.create_task(rig.outbox.room()) for _ in range(2))
     await turn()
@@ -243,7 +243,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_happens_durable_frames_arrive_whole_and_in_order_or_the_client_goes(steps: list[Any]) -> None:
+def test_durable_frames_arrive_in_order_or_the_client_is_closed(steps: list[Any]) -> None:
     async def run() -> None:
         rig, sent = Rig(), []
         for number, (step, value, ephemeral) in enumerate(steps):
@@ -275,7 +275,7 @@ def test_whatever_happens_durable_frames_arrive_whole_and_in_order_or_the_client
 
 
 class Slow:
-    """A client that is let in and then reads nothing until it is told to."""
+    """A client that is let in and then reads nothing until the test allows it."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -313,7 +313,7 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
             await client.receive("agent_message")
             if len(server.clients) == 1:
                 break
-    assert seq * len(line) < 2 * LIMIT + 20_000_000, "it was kept far too long"
+    assert seq * len(line) < 2 * LIMIT + 20_000_000, "the client was kept far too long"
     assert [message["seq"] for message in client.received] == list(range(1, seq + 1))
     stalled.read_again()
     codes: list[tuple[int, str]] = []
@@ -328,7 +328,7 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
 
 
 async def test_a_client_that_is_closed_is_removed_at_once(server: Server, client: WireClient) -> None:
-    """Also in the middle of a broadcast, to which the removal adds nothing."""
+    """Even during a broadcast, to which the removal adds nothing."""
     await join_all(server)
     await server.site.connections[0].done()
     (one,) = server.clients
@@ -365,7 +365,7 @@ async def test_a_slow_client_misses_partial_text_and_nothing_else(server: Server
     await until(lambda: not list(server.clients))
 
 
-async def test_requests_of_a_client_that_reads_slowly_are_still_heard(server: Server) -> None:
+async def test_requests_of_a_slow_client_are_still_executed(server: Server) -> None:
     slow = await Slow.of(server)
     await join_all(server)
     line = json.dumps({"type": "assistant", "text": "x" * 100_000}).encode()
@@ -373,7 +373,7 @@ async def test_requests_of_a_client_that_reads_slowly_are_still_heard(server: Se
         server.core.say_line(line, seq)
     [there] = server.clients
     await until(lambda: there._websocket.congested)
-    assert there.outbox._bytes > 1_000_000, "it is behind"
+    assert there.outbox._bytes > 1_000_000, "the client is behind"
     slow.client.send(text('{"type":"agent_kill","project_id":"p1"}'))
     await until(lambda: server.core.asked)
     slow.read_again()

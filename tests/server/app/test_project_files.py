@@ -1,4 +1,4 @@
-"""Files of a project over the socket: for every device that may see the project, and for no other."""
+"""A project's files over the socket: available to every device that may see the project, and to no other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def project(server: Server, owner: WireClient) -> str:
 
 
 async def whole(client: WireClient, blob_id: str) -> bytes:
-    """The blob, in as many pieces as it takes."""
+    """The whole blob, downloaded in pieces."""
     data = b""
     while True:
         piece = (await client.ask("blob_get", {"blob_id": blob_id, "offset": len(data)}))["data"]
@@ -55,7 +55,7 @@ async def test_a_device_that_only_views_sees_files(server: Server, project: str)
 
 
 async def test_a_device_that_only_views_sees_changes(server: Server, project: str) -> None:
-    """Of what the privacy list names it sees none, of the last commit neither."""
+    """It doesn't see changes to private files, nor their text in the last commit."""
     code = server.roots / "code"
     (code / ".env").write_text("secret")
     git(code, "init", "-q")
@@ -74,7 +74,7 @@ async def test_a_device_that_only_views_sees_changes(server: Server, project: st
 
 
 async def test_the_owner_chooses_what_is_private(tmp_path: Path) -> None:
-    """The real program. git's own files stay private."""
+    """This runs the real program. git's own files stay private."""
     (tmp_path / "code" / ".git").mkdir(parents=True)
     for name in (".env", "notes.secret", ".git/config"):
         (tmp_path / "code" / name).write_text("text")
@@ -90,7 +90,7 @@ async def test_the_owner_chooses_what_is_private(tmp_path: Path) -> None:
 
 
 async def test_a_device_of_another_project_sees_none(server: Server, owner: WireClient, project: str) -> None:
-    """With the id of a blob that another client was given, neither."""
+    """Not even with the id of a blob that another client was given."""
     (server.roots / "other").mkdir()
     image = (await owner.ask("file_read", {"path": "a.png"}, project))["data"]
     token = server.token("tv", "admin", projects=[str(server.roots / "other")])

@@ -1,4 +1,4 @@
-"""What clients ask: in order, each answered once and by its name; what can't be understood harms nothing."""
+"""Requests of clients are executed in order, and each is answered once with its id. An invalid one has no effect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
 async def raw(server: Server, *messages: str | bytes) -> list[dict[str, Any]]:
-    """What each of the messages is answered on one connection, which must still be usable afterwards."""
+    """The answer to each message on one connection, which must still be usable afterwards."""
     async with connect(server.url, additional_headers=HEADERS, proxy=None) as connection:
         answers = []
         for message in messages:
@@ -40,10 +40,10 @@ async def raw(server: Server, *messages: str | bytes) -> list[dict[str, Any]]:
         return answers
 
 
-# who is who
+# hello, health and topics
 
 
-async def test_hello_tells_what_this_server_is(client: WireClient) -> None:
+async def test_hello_describes_the_server(client: WireClient) -> None:
     said = (await client.ask("hello", {"client": "my phone", "version": "2.0"}))["data"]
     assert said["server"] == "drawbridge"
     assert said["version"] == "1.2.3"
@@ -53,7 +53,7 @@ async def test_hello_tells_what_this_server_is(client: WireClient) -> None:
     assert set(said["features"]) == {row.name for row in COMMANDS}
 
 
-async def test_a_client_goes_by_the_name_that_it_gives_itself_and_by_its_address_until_then(client: WireClient) -> None:
+async def test_a_client_is_named_by_its_address_until_it_gives_a_name(client: WireClient) -> None:
     assert (await client.ask("execute", {"prompt": "x"}, "p1"))["data"]["run_id"] == "run_127.0.0.1"
     await client.ask("hello", {"client": "my phone"})
     assert (await client.ask("execute", {"prompt": "x"}, "p1"))["data"]["run_id"] == "run_my phone"
@@ -85,7 +85,7 @@ async def test_every_answer_carries_the_id_of_its_request(client: WireClient) ->
         assert (await client.next())["request_id"] == f"mine-{type}"
 
 
-async def test_who_gives_no_id_gets_answers_without_one_and_no_empty_ones(client: WireClient) -> None:
+async def test_a_request_without_an_id_gets_an_answer_without_one(client: WireClient) -> None:
     await client.send("set_mode", {"mode": "plan"}, "p1")
     await client.send("project_list")
     answer = await client.next()
@@ -93,7 +93,7 @@ async def test_who_gives_no_id_gets_answers_without_one_and_no_empty_ones(client
     assert "request_id" not in answer
 
 
-async def test_requests_are_worked_on_in_their_order(server: Server, client: WireClient) -> None:
+async def test_requests_are_executed_in_their_order(server: Server, client: WireClient) -> None:
     for number in range(300):
         await client.send("project_create", {"path": f"/{number}"}, request_id=str(number))
     await until(lambda: len(client.received) == 300)
@@ -101,7 +101,7 @@ async def test_requests_are_worked_on_in_their_order(server: Server, client: Wir
     assert [command.path for command in server.core.asked] == [f"/{number}" for number in range(300)]  # type: ignore[attr-defined]
 
 
-async def test_what_takes_long_keeps_nothing_else_waiting(server: Server, client: WireClient) -> None:
+async def test_a_slow_request_does_not_delay_others(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
     await client.send("agent_kill", project_id="p1", request_id="slow")
     assert (await client.ask("project_list"))["type"] == "project_list"
@@ -110,7 +110,7 @@ async def test_what_takes_long_keeps_nothing_else_waiting(server: Server, client
     await client.receive("ok")
 
 
-async def test_so_many_may_take_long_at_once_and_no_more(server: Server, client: WireClient) -> None:
+async def test_the_number_of_slow_requests_is_limited(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
     for number in range(100):
         await client.send("agent_kill", project_id="p1", request_id=str(number))
@@ -123,7 +123,7 @@ async def test_so_many_may_take_long_at_once_and_no_more(server: Server, client:
     await until(lambda: len(client.received) == 101)
 
 
-async def test_who_asks_faster_than_it_is_answered_is_not_read_from(server: Server, client: WireClient) -> None:
+async def test_a_client_that_asks_too_fast_is_not_read_from(server: Server, client: WireClient) -> None:
     server.core.go_on.clear()
     for number in range(2_000):
         await client.send("agent_kill", project_id="p1", request_id=str(number))
@@ -135,18 +135,18 @@ async def test_who_asks_faster_than_it_is_answered_is_not_read_from(server: Serv
     assert not there._held
 
 
-async def test_what_was_asked_before_a_client_left_is_still_done(server: Server) -> None:
+async def test_requests_sent_before_a_client_left_are_executed(server: Server) -> None:
     async with connect(server.url, additional_headers=HEADERS, proxy=None) as connection:
         for number in range(5):
             await connection.send(f'{{"type":"project_create","data":{{"path":"/{number}"}}}}')
         await connection.send('{"type":"project_join","project_id":"p1"}')
     await until(lambda: server.core.left)
     assert len(server.core.asked) == 6
-    assert server.core.subscribers == {}, "it has joined and is gone"
+    assert server.core.subscribers == {}, "the client has joined and left"
     assert not list(server.clients)
 
 
-# bad ones
+# bad requests
 
 
 WRONG = [
@@ -224,7 +224,7 @@ async def test_what_can_not_be_understood_is_said_with_its_field_and_changes_not
     assert error["error"] == error["message"]
     assert error["retryable"] is False
     assert error["correlation_id"].startswith("client_")
-    assert len(json.dumps(answer)) < 1_000, "it does not repeat what it was sent"
+    assert len(json.dumps(answer)) < 1_000, "the answer does not repeat the message"
     assert [type(command) for command in server.core.asked] == [say.ProjectList]
 
 
@@ -252,7 +252,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE)
 async def test_a_request_with_unreadable_text_keeps_its_id(server: Server, message: str) -> None:
-    """Its client waits for an answer to just this request."""
+    """The client waits for an answer to exactly this request."""
     [answer] = await raw(server, message)
     assert (answer["type"], answer["data"]["code"]) == ("error", "JSON_PARSING")
     assert answer["request_id"] == answer["data"]["request_id"] == "a"
@@ -266,8 +266,8 @@ async def test_an_id_that_can_not_be_read_is_not_repeated(server: Server, reques
     assert "request_id" not in answer
 
 
-async def test_what_the_specifications_own_client_sends_is_understood(server: Server) -> None:
-    """Its Go structs always have ``data``, null where there is nothing, and the project where each message likes it."""
+async def test_messages_of_the_specifications_client_are_understood(server: Server) -> None:
+    """Its Go structs always have ``data``, null if it is empty, and put the project where each message expects it."""
     await raw(
         server,
         '{"type":"project_list","data":null}',
@@ -295,7 +295,7 @@ SPECIFICATIONS_OPTIONS = {
 }
 
 
-async def test_every_option_of_the_specification_arrives_as_it_was_said(server: Server) -> None:
+async def test_every_option_of_the_specification_arrives_unchanged(server: Server) -> None:
     await raw(
         server,
         json.dumps({"type": "execute", "project_id": "p1", "data": {"prompt": "x", "options": SPECIFICATIONS_OPTIONS}}),
@@ -331,10 +331,10 @@ async def test_a_binary_message_ends_the_connection_with_1003(server: Server, cl
     assert (await client.ask("health_check"))["type"] == "health"
 
 
-# faults of the core
+# errors of the core
 
 
-async def test_an_error_of_the_core_is_told_to_who_asked(server: Server, client: WireClient) -> None:
+async def test_an_error_of_the_core_is_sent_to_its_client(server: Server, client: WireClient) -> None:
     server.core.fault = ClientError("PROCESS_ACTIVE", "Busy.", details={"run_id": "r1"})
     answer = await client.ask("set_mode", {"mode": "x"}, "p1")
     assert answer["project_id"] == "p1"
@@ -373,7 +373,7 @@ async def test_what_the_disk_refuses_is_said_without_a_path(
     assert (await client.ask("project_list"))["type"] == "project_list"
 
 
-async def test_while_the_server_ends_nothing_is_begun(server: Server, client: WireClient) -> None:
+async def test_nothing_is_started_while_the_server_stops(server: Server, client: WireClient) -> None:
     server.dispatch.end()
     answer = await client.ask("project_create", {"path": "/a"})
     assert (answer["data"]["code"], answer["data"]["retryable"]) == ("SHUTTING_DOWN", True)
@@ -386,7 +386,7 @@ def test_every_code_says_what_it_means() -> None:
         ClientError("NO_SUCH_CODE", "x")
 
 
-# any
+# any input
 
 
 JSON = st.recursive(
@@ -428,7 +428,7 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
 async def test_an_unexpected_error_costs_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error outside of the handler: the reply can't be encoded. The requests that were sent after it are executed."""
+    """The error is outside of the handler: the reply can't be encoded. The requests sent after it are executed."""
 
     def failing(answer: Any, request_id: str | None) -> bytes:
         if answer.type == "project_list":
@@ -462,7 +462,7 @@ async def test_an_unexpected_error_beside_others_costs_one_request(
 
 
 async def test_an_unexpected_error_after_the_reply_names_no_request(server: Server, client: WireClient) -> None:
-    """The request has had its answer; the client is told nevertheless, and its next request is executed."""
+    """The request has had its answer. The client is informed nevertheless, and its next request is executed."""
 
     def fails() -> None:
         raise RuntimeError("a defect of the run")
@@ -474,14 +474,12 @@ async def test_an_unexpected_error_after_the_reply_names_no_request(server: Serv
     assert (await client.ask("project_list"))["type"] == "project_list"
 
 
-async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_closed_by_an_error_is_counted_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise RuntimeError("a fault")
 
-    disconnected: list[str] = []
-    monkeypatch.setattr(server.site._entrance, "disconnected", disconnected.append)
+    left: list[str] = []
+    monkeypatch.setattr(server.site._entrance, "left", lambda identity, address: left.append(address))
     async with connected(server.url, TOKEN) as client:
         await until(lambda: list(server.clients))
         monkeypatch.setattr(server.dispatch, "parse", fails)
@@ -489,11 +487,11 @@ async def test_a_connection_that_a_fault_of_ours_has_ended_is_counted_once(
         await client.send("hello")
         assert await client.close_code() == 1011
     await until(lambda: not list(server.clients))
-    assert disconnected == ["127.0.0.1"]
+    assert left == ["127.0.0.1"]
 
 
-async def test_who_is_dismissed_has_nothing_more_done(server: Server) -> None:
-    """Its token was revoked while its requests waited for others of its own."""
+async def test_requests_of_a_revoked_device_are_not_executed(server: Server) -> None:
+    """Its token was revoked while its requests waited for earlier ones."""
     server.core.go_on.clear()
     async with connected(server.url, TOKEN) as client:
         for _ in range(ASIDE + 1):

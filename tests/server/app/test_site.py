@@ -1,4 +1,4 @@
-"""A server without a page: it runs, and what is in the page's place says why there is none."""
+"""A server without a web UI: it runs, and shows in its place why it is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shown(folder: Path) -> str:
     return answer.body.decode()
 
 
-def test_a_page_that_could_not_be_built_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_could_not_be_built_shows_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(site.FAILED, raising=False)
     assert "make page" in shown(tmp_path)
     assert "npm ci" not in shown(tmp_path)

@@ -1,4 +1,4 @@
-"""A question of an agent: the first answer counts, everybody hears of it, the agent hears it once."""
+"""An agent asks: the first answer counts, all clients see it, and the agent gets it once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(tmp_pa
         server.agent.latest.ends()
 
 
-async def test_a_late_answer_is_told_what_became_of_the_question_after_a_restart_too(tmp_path: Path) -> None:
+async def test_a_late_answer_gets_the_decision_after_a_restart(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -107,7 +107,7 @@ EDITED = [
 async def test_an_edited_answer_is_marked_for_every_client(
     tmp_path: Path, given: dict[str, object], told: dict[str, object]
 ) -> None:
-    """In the moment, and to a client that reads the history later."""
+    """The client that answers, one that is connected, and one that reads the history later."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -128,7 +128,7 @@ async def test_an_edited_answer_is_marked_for_every_client(
     ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
 )
 async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
-    """Control characters take six bytes each in JSON. The agent gets all of it."""
+    """Each control character takes six bytes in JSON. The agent gets the complete answer."""
     phone, page = Client("phone"), Client("page")
     edited, message = "\x01" * 149_000, "m" * letters
     async with serving(tmp_path) as server:
@@ -154,7 +154,7 @@ async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: b
         server.agent.latest.ends()
 
 
-def test_a_message_that_fits_into_no_frame_is_cut() -> None:
+def test_a_message_that_is_too_long_is_cut() -> None:
     resolved = ApprovalResolved(approval_id="a", by="phone", decision="deny", message="m" * FRAME_BYTES)
     assert resolved.shown.message is not None
     assert resolved.shown.message.endswith("…")
@@ -176,7 +176,7 @@ async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:
 
 
 async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a file, for a file in a linked directory, and for one that does not exist yet."""
+    """It is sent for a file, for a file in a linked directory, and for a file that does not exist yet."""
     phone = Client()
     (tmp_path / "data").mkdir()
     (tmp_path / "work").mkdir()
@@ -217,7 +217,7 @@ async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.
         process.ends()
 
 
-async def test_an_edited_input_that_is_too_large_for_a_message_comes_as_a_blob(tmp_path: Path) -> None:
+async def test_a_large_edited_input_is_a_blob(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -238,7 +238,7 @@ async def test_an_edited_input_that_is_too_large_for_a_message_comes_as_a_blob(t
         process.ends()
 
 
-async def test_a_question_with_a_number_that_is_out_of_range_is_one_like_any_other(tmp_path: Path) -> None:
+async def test_a_question_may_contain_any_number(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -259,9 +259,7 @@ async def test_a_question_with_a_number_that_is_out_of_range_is_one_like_any_oth
 
 @pytest.mark.parametrize("given", ['{"n":1e999}', '{"n":' + "1" * 5_000 + "}", '{"n":' + "[" * 600 + "]" * 600 + "}"])
 @pytest.mark.parametrize("how", ["updated_input", "updated_input_blob"])
-async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_question_stays_open(
-    tmp_path: Path, given: str, how: str
-) -> None:
+async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, given: str, how: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -282,8 +280,8 @@ async def test_an_edited_input_that_no_agent_could_read_is_refused_and_the_quest
         server.agent.latest.ends()
 
 
-async def test_a_changed_input_is_refused_where_the_agent_takes_none(tmp_path: Path) -> None:
-    """It would do what it has asked for, without the change."""
+async def test_an_agent_that_takes_no_edits_gets_none(tmp_path: Path) -> None:
+    """The agent would do what it asked for, without the change."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -302,7 +300,7 @@ async def test_a_changed_input_is_refused_where_the_agent_takes_none(tmp_path: P
 
 @pytest.mark.parametrize("more", [{}, {"questions": []}, {"answers": {}}, {"answers": "Right"}], ids=str)
 async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: dict[str, Any]) -> None:
-    """Claude Code would ignore that, or continue as if nobody had answered (2.1.329)."""
+    """Claude Code would ignore an approval without answers, or continue as if nobody had answered (2.1.329)."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -321,7 +319,7 @@ async def test_questions_are_not_allowed_without_answers(tmp_path: Path, more: d
         process.ends()
 
 
-async def test_a_question_that_the_agent_takes_back_is_withdrawn_for_all(tmp_path: Path) -> None:
+async def test_a_question_that_the_agent_cancels_is_withdrawn(tmp_path: Path) -> None:
     from drawbridge.agents.base import QuestionCancelled
 
     phone = Client()
@@ -359,8 +357,8 @@ async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
         assert info["approvals"] == []
 
 
-async def test_a_question_between_two_prompts_is_answered_that_nobody_is_asked(tmp_path: Path) -> None:
-    """An agent may begin a turn by itself, when a command in the background has ended; without an answer it would wait."""
+async def test_a_question_between_two_prompts_is_denied(tmp_path: Path) -> None:
+    """An agent may begin a turn itself when a background command has ended. Without an answer it would wait."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -375,7 +373,7 @@ async def test_a_question_between_two_prompts_is_answered_that_nobody_is_asked(t
         assert phone.of_type("permission_request") == []
 
 
-async def test_a_question_that_comes_before_the_prompt_is_given_holds_nothing_up(tmp_path: Path) -> None:
+async def test_a_question_before_the_prompt_delays_nothing(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -389,7 +387,7 @@ async def test_a_question_that_comes_before_the_prompt_is_given_holds_nothing_up
         process.ends()
 
 
-async def test_who_follows_all_approvals_hears_of_one_in_a_project_that_it_has_not_joined(tmp_path: Path) -> None:
+async def test_followers_see_approvals_of_other_projects(tmp_path: Path) -> None:
     phone, watch = Client("phone"), Client("watch")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -1,4 +1,4 @@
-"""The parts of a call that a person should look at twice."""
+"""The parts of a call that a person should check closely."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROOT = "/home/ada/blog"
 
 
 def utf16(text: str, start: int, end: int) -> str:
-    """The part of the text, as JavaScript cuts it."""
+    """The part of the text between two offsets, as JavaScript counts them."""
     return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le")
 
 
 def marked(command: str, root: str = ROOT) -> list[tuple[str, str]]:
-    """The code and the part of each mark."""
+    """The code of each mark, and the part of the command that it marks."""
     found = in_command(command, root, os.path.normpath, "command")
     assert all((risk.field, risk.text) == ("command", TEXTS[risk.code]) for risk in found)
     return [(risk.code, utf16(command, risk.start, risk.end)) for risk in found]
@@ -108,7 +108,7 @@ def test_settings_that_run_commands_are_marked(path: str) -> None:
     assert [risk.code for risk in in_path(f"{ROOT}/{path}", ROOT, os.path.normpath, "")] == ["settings"]
 
 
-def test_a_long_command_is_said_to_be_unchecked() -> None:
+def test_a_long_command_is_marked_as_unchecked() -> None:
     command = "echo " + "a" * SCANNED + "; sudo ls"
     [risk] = in_command(command, ROOT, os.path.normpath, "command")
     assert risk == Risk("unchecked", TEXTS["unchecked"], "command", SCANNED, len(command))

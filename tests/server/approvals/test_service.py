@@ -1,4 +1,4 @@
-"""One approval on several surfaces: the first decision is recorded, and reaches the agent once."""
+"""One approval request on several surfaces: the first decision is recorded, and reaches the agent once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHONE, EDITOR = Person("phone"), Person("Neovim")
 
 
 class Surface:
-    """Keeps what it was told."""
+    """A surface that records the decisions it is sent."""
 
     pid: int | None = None
     in_editor = False
@@ -35,7 +35,7 @@ class Surface:
 
 
 class Service:
-    """The approvals of one session; ``recorded`` is its history, which can be full."""
+    """The approval requests of one session. ``recorded`` is its history, which can be full."""
 
     def __init__(self) -> None:
         self.recorded: list[Recorded] = []
@@ -55,7 +55,7 @@ class Service:
         return len(self.recorded)
 
     def requested(self) -> PendingApproval:
-        """An approval that the agent has asked for on two surfaces."""
+        """A request that the agent has sent, on two surfaces."""
         approval = PendingApproval(ApprovalRequested("appr_1", "run_1", "Bash", Raw(b"{}"), Raw(b"[]")), "q1", "")
         self.approvals.request(approval, "claude", self.asking)
         self.approvals.add(approval, self.other)
@@ -75,7 +75,7 @@ def test_the_asking_surface_passes_a_decision_on(service: Service) -> None:
     assert [type(event) for event in service.recorded] == [ApprovalRequested, ApprovalResolved]
 
 
-def test_a_surface_that_decides_is_not_told(service: Service) -> None:
+def test_a_surface_that_decides_is_not_notified(service: Service) -> None:
     service.requested()
     *_, asking = service.approvals.decide("appr_1", DENY, EDITOR, service.other)
     assert asking is service.other

@@ -1,4 +1,4 @@
-"""A whole server in the test's own process: real projects, the scripted agent, devices; clients come by real sockets."""
+"""A whole server in the test's process: real projects, the scripted agent, devices, and clients on real sockets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
 
 
 class Server:
-    """Listens on 127.0.0.1. Projects may be in ``roots``; ``devices`` is another process's view of the same file."""
+    """Listens on 127.0.0.1. Projects may be in ``roots``. ``devices`` uses the server's file as another process would."""
 
     def __init__(
         self, directory: Path, tls: ssl.SSLContext | None, crowd: ClientLimits, rows: Sequence[AnyRow], **access: Any
@@ -88,7 +88,7 @@ class Server:
         self.door = HttpServer(site, self.listener, terms(64), tls)
 
     def token(self, name: str = "phone", scope: Scope = "approve", **more: Any) -> str:
-        """The token of a new device, which the owner adds in another process."""
+        """Adds a device, as the owner would in another process. Returns its token."""
         return self.devices.add(name, scope, **more)[1]
 
     @contextlib.asynccontextmanager
@@ -97,7 +97,7 @@ class Server:
             yield client
 
     async def project(self, owner: WireClient, name: str = "code") -> str:
-        """Creates a project of the scripted agent; returns its id."""
+        """Creates a project of the scripted agent. Returns its id."""
         (self.roots / name).mkdir()
         made = await owner.ask("project_create", {"path": str(self.roots / name), "agent": "demo"})
         id: str = made["project_id"]

@@ -1,4 +1,4 @@
-"""The owner can read who came, was refused, ran and approved what; no client can touch it, and no secret is in it."""
+"""The audit log: who connected, was refused, ran and approved what. No client can change it, and it has no secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drawbridge.server.auth import audit as audit_module
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.audit import FILE, Audit
 from drawbridge.server.auth.devices import TOKEN, Devices, new_code
-from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, ClientLimits, Entrance
+from drawbridge.server.auth.entrance import CHANGES, CONNECTS, DENIALS, LIMITED_SECONDS, ClientLimits, Entrance
 from drawbridge.server.events import Announced, ApprovalRequested, DoneInEditor, RunContinued
 from drawbridge.server.protocol.commands import PermissionResponse, ReviewDecide
 from tests.server.auth.rig import Server
@@ -37,10 +37,10 @@ def events(data: Path, *names: str) -> list[dict[str, Any]]:
     return [line for line in read(data) if line["event"] in names]
 
 
-# what is in it
+# what it contains
 
 
-async def test_who_ran_and_who_approved_what_is_written_down(server: Server, owner: WireClient) -> None:
+async def test_runs_and_approvals_are_audited_with_their_device(server: Server, owner: WireClient) -> None:
     async with asking(server, owner, "please change") as question, server.client(server.token("phone")) as phone:
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow", "message": "a private word"}
         await phone.ask("permission_response", given, question["project_id"])
@@ -59,7 +59,7 @@ async def test_who_ran_and_who_approved_what_is_written_down(server: Server, own
         assert content not in text
 
 
-async def test_what_is_done_to_a_session_names_it(server: Server, owner: WireClient) -> None:
+async def test_changes_to_a_session_are_audited_with_its_id(server: Server, owner: WireClient) -> None:
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": "/quick"}, project)
@@ -75,15 +75,15 @@ async def test_what_is_done_to_a_session_names_it(server: Server, owner: WireCli
     assert "a private name" not in (server.data / FILE).read_text()
 
 
-def test_a_run_that_continues_by_itself_is_written_down(tmp_path: Path) -> None:
+def test_a_run_that_resumes_automatically_is_audited(tmp_path: Path) -> None:
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
     entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
     [line] = events(tmp_path, "went_on")
     assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")
 
 
-def test_what_is_decided_in_an_editor_is_written_down(tmp_path: Path) -> None:
-    """As if a client had sent it, with the editor's name; without what was written."""
+def test_a_decision_in_an_editor_is_audited(tmp_path: Path) -> None:
+    """The entry is like one of a client, with the editor's name and without contents."""
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
     asked = ApprovalRequested("perm_1", "run_1", "Write", Raw(b"{}"), Raw(b"[]"), Proposal("/code/a.py", "", "secret"))
     answer = PermissionResponse(project_id="proj_1", approval_id="perm_1", decision="allow", updated_input={})
@@ -135,7 +135,7 @@ async def test_who_comes_is_refused_or_sent_away_is_written_down_with_address_an
     ]
 
 
-async def test_an_option_above_the_ceiling_is_written_down(server: Server, owner: WireClient) -> None:
+async def test_an_option_above_the_ceiling_is_audited(server: Server, owner: WireClient) -> None:
     project = await server.project(owner)
     await owner.ask("execute", {"prompt": "x", "options": {"dangerously_skip_permissions": True}}, project)
     [denied] = events(server.data, "denied")
@@ -143,7 +143,7 @@ async def test_an_option_above_the_ceiling_is_written_down(server: Server, owner
     assert denied["field"] == "data.options.dangerously_skip_permissions"
 
 
-def test_the_owners_commands_are_written_down(tmp_path: Path) -> None:
+def test_the_owners_commands_are_audited(tmp_path: Path) -> None:
     data = tmp_path / "data"
     made(data, "phone")
     drawbridge("token", "revoke", "phone", "--data-dir", data)
@@ -154,7 +154,7 @@ def test_the_owners_commands_are_written_down(tmp_path: Path) -> None:
     assert (data / FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_whatever_changes_something_is_in_the_table() -> None:
+def test_every_command_that_changes_something_is_audited() -> None:
     only_read = {row.name for row in COMMANDS if row.scope == "view"}
     of_others = {"blob_put", "session_list", "dir_list", "place_list", "device_list"}
     audited = {row.name for row in COMMANDS if row.audit is not None}
@@ -164,7 +164,7 @@ def test_whatever_changes_something_is_in_the_table() -> None:
 # the file
 
 
-def test_a_full_file_is_put_aside_and_the_oldest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_file_is_rotated_and_the_oldest_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_module, "FILE_BYTES", 300)
     monkeypatch.setattr(audit_module, "FILES_KEPT", 3)
     audit = Audit(tmp_path)
@@ -182,9 +182,7 @@ def _write_many(directory: Path, who: int) -> None:
         Audit(directory).write("written", who=who, number=number)
 
 
-def test_several_processes_write_it_and_nothing_is_lost_or_torn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_processes_lose_and_tear_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_module, "FILE_BYTES", 20_000)
     monkeypatch.setattr(audit_module, "FILES_KEPT", 100)
     context = multiprocessing.get_context("fork")
@@ -199,21 +197,21 @@ def test_several_processes_write_it_and_nothing_is_lost_or_torn(
     assert len(found) == 600
 
 
-def test_a_disk_that_takes_nothing_stops_nobody_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_stops_nobody_and_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).mkdir()
     Audit(tmp_path).write("connected", by="phone")
     assert "the audit log can't be written" in caplog.text
     assert "phone" in caplog.text
 
 
-def test_what_comes_from_outside_is_bounded_and_one_line(tmp_path: Path) -> None:
+def test_values_of_clients_are_limited_to_one_short_line(tmp_path: Path) -> None:
     Audit(tmp_path).write("refused", by="x\n" * 1_000)
     assert len((tmp_path / FILE).read_bytes().splitlines()) == 1
     assert len(read(tmp_path)[0]["by"]) == 300
 
 
 def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
-    """However its owner has named it, and whatever the files are called that it decides on."""
+    """Whatever name its owner has given it, and whatever the files are called that it decides about."""
     far = {"by": "\U0001f30d" * 60, "path": "€" * 4_096, "device_id": "f2b7c0cd", "client": "client_12345678_100"}
     ids = {
         "project_id": "proj_1000",
@@ -223,13 +221,13 @@ def test_a_device_needs_hours_to_rotate_out_what_it_did(tmp_path: Path) -> None:
     }
     Audit(tmp_path).write("answered", tool="MultiEdit", **far, **ids)
     longest = (tmp_path / FILE).stat().st_size
-    # A connection is two lines.
-    lines_a_second = CHANGES[1] + ClientLimits().prompts / 60 + 2 * CONNECTS[1] + DENIALS[1]
+    # A connection is two lines. Commands, prompts, denials and connections have limits, each of which is reported.
+    lines_a_second = CHANGES[1] + ClientLimits().prompts / 60 + 2 * CONNECTS[1] + DENIALS[1] + 4 / LIMITED_SECONDS
     seconds = (audit_module.FILES_KEPT + 1) * audit_module.FILE_BYTES / (lines_a_second * longest)
     assert seconds > 4 * 3_600
 
 
-async def test_no_client_reaches_it_by_making_a_project_of_the_data(tmp_path: Path) -> None:
+async def test_the_data_directory_can_not_become_a_project(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--allow", tmp_path) as server, server.client() as owner:
         (tmp_path / "code").mkdir()
         (tmp_path / "link").symlink_to(server.data)
@@ -245,7 +243,7 @@ async def test_no_client_reaches_it_by_making_a_project_of_the_data(tmp_path: Pa
 
 
 async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
-    """Everything that has a secret is done with known ones, at the most talkative level; then they are looked for."""
+    """Everything that involves a secret is done with known ones at the most verbose log level. No output contains them."""
     data, code = tmp_path / "data", tmp_path / "roots" / "code"
     code.mkdir(parents=True)
     arguments = ("--allow", code.parent, "--log-level", "debug", "--log-format", "json")
@@ -284,7 +282,7 @@ async def test_no_secret_is_in_any_log_audit_or_error(tmp_path: Path) -> None:
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever can put one there would have the server write into any file of the owner's."""
+    """Whoever can create a link there could make the server write to any file of the owner."""
     (tmp_path / "notes").write_text("mine\n")
     (tmp_path / FILE).symlink_to(tmp_path / "notes")
     Audit(tmp_path).write("connected", by="Ada")

@@ -1,4 +1,4 @@
-"""A phone trusts this server's authority once: certificates come and go, and it speaks for nobody else."""
+"""A phone trusts this server's certificate authority once: it covers renewed certificates, and no other server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def authority(made: Certificate) -> Authority:
 
 
 def trusting_the_authority(made: Certificate) -> ssl.SSLContext:
-    """As a phone on which it was installed: the authority, and nothing else of this server."""
+    """Trusts only the authority, as a phone on which it was installed."""
     return ssl.create_default_context(cadata=authority(made).pem.decode())
 
 
@@ -54,9 +54,7 @@ async def asks_as(server: Server, context: ssl.SSLContext, name: str) -> str:
         return str((await client.ask("project_list"))["type"])
 
 
-async def test_who_trusts_the_authority_is_served_by_every_name_before_and_after_a_renewal(
-    tmp_path: Path, made: Certificate
-) -> None:
+async def test_the_authority_is_trusted_before_and_after_a_renewal(tmp_path: Path, made: Certificate) -> None:
     context, phone = made.context(), trusting_the_authority(made)
     async with serving(tmp_path, context) as server:
         for name in ("localhost", "my-laptop", "agents.example", "127.0.0.1"):
@@ -69,8 +67,8 @@ async def test_who_trusts_the_authority_is_served_by_every_name_before_and_after
         assert await asks_as(server, phone, "localhost") == "project_list"
 
 
-async def test_it_can_not_speak_for_anybody_else(tmp_path: Path, made: Certificate) -> None:
-    """A certificate for another host is rejected even when signed with the authority's stolen key."""
+async def test_the_authority_is_not_valid_for_other_hosts(tmp_path: Path, made: Certificate) -> None:
+    """A certificate for another host is rejected even if it is signed with the authority's stolen key."""
     theirs = authority(made)
     for number, name in enumerate(["bank.example", "example", "8.8.8.8", "agents.example.evil.example"]):
         key = ec.generate_private_key(ec.SECP256R1())
@@ -89,7 +87,7 @@ async def test_it_can_not_speak_for_anybody_else(tmp_path: Path, made: Certifica
                 await asks_as(server, trusting_the_authority(made), name)
 
 
-def test_it_makes_no_other_authorities_and_serves_servers_alone(made: Certificate) -> None:
+def test_the_authority_signs_only_server_certificates(made: Certificate) -> None:
     certificate = authority(made).certificate
     basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
     assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, True, 0)
@@ -98,7 +96,7 @@ def test_it_makes_no_other_authorities_and_serves_servers_alone(made: Certificat
     assert list(usage) == [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]
 
 
-def test_its_key_is_the_owners_alone(made: Certificate) -> None:
+def test_only_the_owner_can_read_the_authoritys_key(made: Certificate) -> None:
     key = made.certificate.with_name("ca-key.pem")
     assert key.stat().st_mode & 0o777 == 0o600
     key.chmod(0o644)
@@ -115,7 +113,7 @@ def test_a_new_address_in_a_private_network_needs_no_new_authority(tmp_path: Pat
     assert authority(made).pem == before
 
 
-def test_a_name_that_it_can_not_speak_for_makes_a_new_one_and_says_so(
+def test_a_name_outside_the_authority_needs_a_new_one(
     tmp_path: Path, made: Certificate, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = authority(made).pem
@@ -125,7 +123,7 @@ def test_a_name_that_it_can_not_speak_for_makes_a_new_one_and_says_so(
 
 
 @pytest.mark.parametrize("days", [3250, 3700, -5])
-def test_it_is_made_anew_long_before_it_ends(tmp_path: Path, made: Certificate, days: int) -> None:
+def test_the_authority_is_renewed_long_before_it_expires(tmp_path: Path, made: Certificate, days: int) -> None:
     before = authority(made).pem
     own_certificate(tmp_path / "tls", NAMES, datetime.now(UTC) + timedelta(days=days))
     assert authority(made).pem != before
@@ -134,18 +132,18 @@ def test_it_is_made_anew_long_before_it_ends(tmp_path: Path, made: Certificate, 
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "ca-key.pem"])
-def test_a_damaged_one_is_made_anew_and_the_certificate_with_it(tmp_path: Path, made: Certificate, name: str) -> None:
+def test_a_damaged_authority_is_replaced_with_its_certificate(tmp_path: Path, made: Certificate, name: str) -> None:
     (tmp_path / "tls" / name).write_bytes(b"rubbish")
     again = own_certificate(tmp_path / "tls", NAMES)
     assert authority(again).made(x509.load_pem_x509_certificate(again.certificate.read_bytes()))
     again.context()
 
 
-# what an earlier Drawbridge has left
+# certificates of an earlier version
 
 
 def signs_itself(directory: Path, days: int) -> Certificate:
-    """As version 0.1.0 made them, with so many days to go."""
+    """A certificate as version 0.1.0 created it, which is valid for another ``days`` days."""
     directory.mkdir(mode=0o700)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Drawbridge")])
@@ -169,14 +167,14 @@ def signs_itself(directory: Path, days: int) -> Certificate:
     return Certificate(directory / "cert.pem", directory / "key.pem")
 
 
-def test_a_certificate_that_signs_itself_goes_on_until_it_is_renewed(tmp_path: Path) -> None:
+def test_a_self_signed_certificate_is_used_until_its_renewal(tmp_path: Path) -> None:
     old = signs_itself(tmp_path / "tls", days=200)
     before, key = old.fingerprint, old.key.read_bytes()
     assert own_certificate(tmp_path / "tls", NAMES).fingerprint == before
     assert authority_of(tmp_path / "tls") is None
     later = own_certificate(tmp_path / "tls", NAMES, datetime.now(UTC) + timedelta(days=180))
     assert later.fingerprint != before
-    assert later.key.read_bytes() == key, "who pinned the key need not pin again"
+    assert later.key.read_bytes() == key, "a client that pinned the key keeps its pin"
     assert authority_of(tmp_path / "tls") is not None
 
 
@@ -195,7 +193,7 @@ def get(port: int, path: str, context: ssl.SSLContext | None) -> tuple[int, str 
     return found
 
 
-async def test_everybody_is_told_the_public_part_and_trusts_the_server_with_it(tmp_path: Path) -> None:
+async def test_everybody_can_download_the_authority_and_trust_it(tmp_path: Path) -> None:
     async with process_serving(tmp_path / "data", "--host", "0.0.0.0") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         status, kind, body = await asyncio.to_thread(get, port, "/ca.crt", server.tls)
@@ -209,7 +207,7 @@ async def test_everybody_is_told_the_public_part_and_trusts_the_server_with_it(t
         assert told["authority"] is True
 
 
-async def test_where_there_is_none_that_is_said(tmp_path: Path) -> None:
+async def test_a_missing_authority_is_reported(tmp_path: Path) -> None:
     async with process_serving(tmp_path / "data", "--no-tls") as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         assert (await asyncio.to_thread(get, port, "/ca.crt", None))[0] == 404

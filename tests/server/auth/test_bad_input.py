@@ -1,6 +1,7 @@
-"""Whoever comes with what is wrong gets a code of its own; the owner reads of it, with who it was; the door stays open.
+"""Each kind of bad input has its own code. The owner finds it in the log and the audit log with its sender, and the
+server stays available.
 
-One row for each way. No secret that was shown is in the audit, in the log or in an answer.
+There is one row for each kind. No secret that a client sent appears in the audit log, in the log, or in an answer.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
+from drawbridge.protocols.gate import Head
 from drawbridge.server.auth import entrance
-from drawbridge.server.auth.entrance import DENIALS, ClientLimits
+from drawbridge.server.auth.access import Access, OwnNames
+from drawbridge.server.auth.audit import Audit
+from drawbridge.server.auth.entrance import DENIALS, ClientLimits, Entrance
+from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.auth.ssh_keys import Keys, challenge
+from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Budgets
 from drawbridge.server.sessions.disk import Disk, Sizes
 from tests.server.auth.rig import OWNER, Server, code_of, serving
@@ -30,11 +36,11 @@ from tests.waiting import until
 PHONE = "Ada's phone"
 
 Shown = tuple[str, set[str]]
-"""The code that was answered, and the secrets that were shown."""
+"""The code of the answer, and the secrets that the client has sent."""
 
 
 class Guest:
-    """Somebody at a server with one project; who comes, comes from SOMEWHERE."""
+    """A client of a server with one project. It connects from the address SOMEWHERE."""
 
     def __init__(self, server: Server, project: str) -> None:
         self.server = server
@@ -191,9 +197,7 @@ async def test_each_has_its_code_is_written_down_and_leaves_the_door_open(
         assert [secret for secret in secrets | {OWNER} if secret in kept] == []
 
 
-async def test_nobody_drowns_the_record_of_what_it_did_in_what_it_may_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refusals_do_not_push_out_older_audit_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entrance, "now", Clock())
     async with serving(tmp_path) as server, server.client(server.token(PHONE, "view")) as phone:
         for _ in range(DENIALS[0] + 50):
@@ -203,7 +207,7 @@ async def test_nobody_drowns_the_record_of_what_it_did_in_what_it_may_not(
         assert (limited["what"], limited["device"]) == ("denials", PHONE)
 
 
-async def test_a_device_can_not_push_older_lines_out_by_what_it_may(
+async def test_allowed_commands_do_not_push_out_older_audit_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entrance, "now", Clock())
@@ -223,7 +227,7 @@ async def test_a_device_can_not_push_older_lines_out_by_what_it_may(
             assert code_of(await owner.ask("set_mode", {"mode": "plan"}, project)) == "ok"
 
 
-async def test_nor_by_connecting_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connecting_does_not_push_out_older_audit_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     monkeypatch.setattr(entrance, "CONNECTS", (5, 1.0))
@@ -253,7 +257,7 @@ async def test_refusals_of_many_addresses_are_counted_together(tmp_path: Path, m
         assert limited["what"] == "refusals"
 
 
-async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_refused_connections_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     async with (
@@ -268,7 +272,7 @@ async def test_a_crowd_that_is_turned_away_is_one_line(tmp_path: Path, monkeypat
         assert len(events(server.data, "refused")) == 2
 
 
-async def test_a_foreign_page_or_name_is_written_down(tmp_path: Path) -> None:
+async def test_a_foreign_origin_or_host_is_audited(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
             assert (await status(server, SOMEWHERE, OWNER, **headers))[0] == 403
@@ -276,3 +280,54 @@ async def test_a_foreign_page_or_name_is_written_down(tmp_path: Path) -> None:
         assert (refused["code"], refused["address"]) == ("FOREIGN_REQUEST", "127.0.0.1")
         async with connect(server.url, proxy=None, additional_headers={"Authorization": f"Bearer {OWNER}"}):
             pass
+
+
+def at_a_server(tmp_path: Path) -> Entrance:
+    return Entrance(Access(OWNER, OwnNames(), secure=False), audit=Audit(tmp_path))
+
+
+def test_addresses_above_a_limit_cause_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each attempt that is allowed in between would lead to another line about the next one that is not."""
+    clock = Clock()
+    monkeypatch.setattr(entrance, "now", clock)
+    monkeypatch.setattr(entrance, "REQUESTS", (5, 1.0))
+    monkeypatch.setattr(entrance, "HANDSHAKES", (5, 1.0))
+    gate = at_a_server(tmp_path)
+    addresses = [f"198.51.100.{number}" for number in range(10)]
+    for _ in range(2 * 600):
+        clock.time += 0.5
+        for address in addresses:
+            for upgrade in (False, True):
+                gate.refusal(Head("GET", "/", (("host", "localhost"),), address), upgrade)
+    lines = events(tmp_path, "limited")
+    assert {(line["what"], line["address"]) for line in lines} == {
+        (what, address) for what in ("requests", "handshakes") for address in addresses
+    }
+    assert len(lines) <= 2 * 2 * len(addresses)
+
+
+def test_a_device_above_a_limit_causes_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(entrance, "now", clock)
+    gate = at_a_server(tmp_path)
+    phone = Identity(name=PHONE, scope="run", device_id="phone")
+    for _ in range(8 * 600):
+        clock.time += 0.125
+        for count in (gate.count_change, gate.count_prompt):
+            with contextlib.suppress(ClientError):
+                count(phone, SOMEWHERE)
+        gate.denied(phone, by=PHONE, address=SOMEWHERE, code="OUT_OF_SCOPE")
+    lines = events(tmp_path, "limited")
+    assert {line["what"] for line in lines} == {"commands", "prompts", "denials"}
+    assert len(lines) <= 2 * 3
+
+
+def test_limits_of_very_many_addresses_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrance, "now", Clock())
+    monkeypatch.setattr(entrance, "REQUESTS", (1, 1.0))
+    monkeypatch.setattr(entrance, "REFUSALS", (5, 1.0))
+    gate = at_a_server(tmp_path)
+    for number in range(20):
+        for _ in range(2):
+            gate.refusal(Head("GET", "/", (("host", "localhost"),), f"198.51.100.{number}"), False)
+    assert [line["what"] for line in events(tmp_path, "limited")] == ["requests"] * 5 + ["refusals"]

@@ -1,4 +1,4 @@
-"""``drawbridge token``, and the real server that is told by it."""
+"""The ``drawbridge token`` command, and a real server that notices its changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def listed(data: Path) -> list[dict[str, object]]:
     return found
 
 
-def test_a_token_is_made_shown_once_listed_and_revoked(data: Path, tmp_path: Path) -> None:
+def test_a_token_is_created_shown_once_listed_and_revoked(data: Path, tmp_path: Path) -> None:
     assert "No device has a token" in drawbridge("token", "list", "--data-dir", data).stderr
     token = made(data, "Ada's phone", "--scope", "approve", "--project", tmp_path, "--expires", "30d")
     [device] = listed(data)
@@ -66,7 +66,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(data: Path, tmp_path: Pat
         (["revoke", "nobody"], "NAME: no device 'nobody' has a token"),
     ],
 )
-def test_what_can_not_be_is_said_and_nothing_is_changed(data: Path, arguments: list[str], expected: str) -> None:
+def test_invalid_arguments_are_reported_and_change_nothing(data: Path, arguments: list[str], expected: str) -> None:
     done = drawbridge("token", *arguments, "--data-dir", data)
     assert done.returncode == 2
     assert expected in done.stderr
@@ -74,9 +74,7 @@ def test_what_can_not_be_is_said_and_nothing_is_changed(data: Path, arguments: l
     assert not (data / "devices.json").exists()
 
 
-async def test_a_server_that_runs_lets_a_new_device_in_and_cuts_a_revoked_one_off_within_five_seconds(
-    data: Path, tmp_path: Path
-) -> None:
+async def test_a_running_server_notices_new_and_revoked_devices(data: Path, tmp_path: Path) -> None:
     async with serving(data, "--allow", tmp_path) as server:
         token = await asyncio.to_thread(made, data, "phone", "--scope", "view")
         async with connected(server.url, token, server.tls) as phone:

@@ -1,4 +1,4 @@
-"""However many come, however often: each is told why it is not let in, the others notice nothing, and nothing grows."""
+"""However many clients connect: each learns why it is refused, others notice nothing, and memory stays limited."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from drawbridge.core.addresses import place
 from drawbridge.protocols.gate import Head
+from drawbridge.server.app import clients as clients_module
 from drawbridge.server.auth import devices, entrance
 from drawbridge.server.auth.access import Access, OwnNames
 from drawbridge.server.auth.entrance import (
@@ -37,6 +38,7 @@ from drawbridge.server.auth.entrance import (
     Entrance,
 )
 from drawbridge.server.auth.rate_limits import Buckets
+from drawbridge.server.auth.ssh_keys import Keys
 from drawbridge.server.auth.tls import own_certificate
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.transport import tls_acceptor
@@ -49,7 +51,7 @@ SOMEWHERE, ELSEWHERE = "203.0.113.5", "203.0.113.6"
 
 
 class Clock:
-    """The entrance's, which the test moves."""
+    """The clock of the entrance, which the test sets."""
 
     def __init__(self) -> None:
         self.time = 1_000.0
@@ -67,7 +69,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 async def server(tmp_path: Path, clock: Clock) -> AsyncIterator[Server]:
-    """Behind a proxy on this machine that says where clients come from."""
+    """A server behind a proxy on this machine that reports the clients' addresses."""
     async with serving(tmp_path, proxies=["127.0.0.1"]) as server:
         yield server
 
@@ -75,7 +77,7 @@ async def server(tmp_path: Path, clock: Clock) -> AsyncIterator[Server]:
 async def status(
     server: Server, address: str, token: str | None = None, **headers: str
 ) -> tuple[int, http.client.HTTPMessage, str]:
-    """How a handshake from there is answered."""
+    """The status, headers and body that answer a handshake from this address."""
     fields = {"X-Forwarded-For": address, "Upgrade": "websocket", "Connection": "Upgrade", **headers}
     fields |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     fields |= {"Authorization": f"Bearer {token}"} if token is not None else {}
@@ -92,7 +94,7 @@ async def status(
 
 
 async def first_words(server: Server, address: str, message: dict[str, Any]) -> tuple[str, int | None]:
-    """The code that a first message from there is answered with, and the close code."""
+    """The code that answers a first message from this address, and the close code."""
     async with connect(server.url, proxy=None, additional_headers={"X-Forwarded-For": address}) as stranger:
         await stranger.send(json.dumps(message))
         said = json.loads(await stranger.recv())
@@ -108,9 +110,7 @@ def auth(token: str) -> dict[str, Any]:
 # failed logins
 
 
-async def test_after_so_many_wrong_tokens_an_address_is_told_to_wait_and_others_are_not(
-    server: Server, clock: Clock
-) -> None:
+async def test_wrong_tokens_slow_down_only_their_address(server: Server, clock: Clock) -> None:
     for number in range(FAILURES[0]):
         if number % 2:
             assert (await status(server, SOMEWHERE, "wrong"))[0] == 401
@@ -127,7 +127,7 @@ async def test_after_so_many_wrong_tokens_an_address_is_told_to_wait_and_others_
     assert await first_words(server, SOMEWHERE, auth("wrong")) == ("RATE_LIMITED", 4429)
 
 
-async def test_nobody_is_locked_out_by_the_guesses_of_a_neighbour(server: Server, clock: Clock) -> None:
+async def test_wrong_tokens_do_not_lock_out_others_at_the_address(server: Server, clock: Clock) -> None:
     code = devices.new_code(server.devices, "view")
     for _ in range(FAILURES[0]):
         await status(server, SOMEWHERE, "wrong")
@@ -138,7 +138,7 @@ async def test_nobody_is_locked_out_by_the_guesses_of_a_neighbour(server: Server
     assert (await first_words(server, ELSEWHERE, pair))[0] == "paired"
 
 
-async def test_who_logs_in_rightly_is_never_counted(server: Server) -> None:
+async def test_successful_logins_are_never_counted(server: Server) -> None:
     for _ in range(2 * FAILURES[0]):
         assert (await status(server, SOMEWHERE, OWNER))[0] == 101
 
@@ -155,7 +155,7 @@ def pair(code: str) -> dict[str, Any]:
 
 
 async def test_wrong_pairing_codes_block_only_their_address(server: Server, clock: Clock) -> None:
-    """However long somebody continues."""
+    """However long the guessing continues."""
     code = devices.new_code(server.devices, "admin")
     said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
     assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
@@ -178,7 +178,7 @@ async def test_wrong_codes_at_the_same_moment_are_counted_one_by_one(server: Ser
     server.access.pair = noted  # type: ignore[method-assign]
     outcomes = await asyncio.gather(*(outcome(crowd, "AAAA-0000", SOMEWHERE) for _ in range(3 * WRONG_CODES[0])))
     assert outcomes.count("PAIRING_WRONG") == WRONG_CODES[0]
-    assert len(checked) == WRONG_CODES[0], "the others were not even compared with the codes"
+    assert len(checked) == WRONG_CODES[0], "the others are not even compared with the codes"
 
 
 async def outcome(entrance: Entrance, code: str, address: str) -> str:
@@ -190,12 +190,12 @@ async def outcome(entrance: Entrance, code: str, address: str) -> str:
 
 
 async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, clock: Clock) -> None:
-    """While a code is valid, they can try so few of 2**40 codes that none is found."""
+    """While a code is valid, clients can try so few of 2**40 codes that they find none."""
     at_once, a_second = ALL_WRONG_CODES
     lifetime = devices.CODE_LIFETIME.total_seconds()
     assert (at_once + a_second * lifetime) / len(devices.CODE_LETTERS) ** devices.CODE_LENGTH < 1e-8
     assert at_once >= 100 * WRONG_CODES[0], "many addresses are needed to keep the others out"
-    assert a_second >= 300 * WRONG_CODES[1], "and go on with it"
+    assert a_second >= 300 * WRONG_CODES[1], "and have to continue"
     code = devices.new_code(server.devices, "admin")
     crowd = Entrance(server.access)
     said = [
@@ -210,7 +210,7 @@ async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, c
 # handshakes and connections
 
 
-async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, clock: Clock) -> None:
+async def test_the_handshakes_of_an_address_are_limited(server: Server, clock: Clock) -> None:
     for _ in range(HANDSHAKES[0]):
         assert (await status(server, SOMEWHERE))[0] == 101
     refused, headers, body = await status(server, SOMEWHERE)
@@ -221,7 +221,7 @@ async def test_after_so_many_handshakes_an_address_has_to_wait(server: Server, c
     assert (await status(server, SOMEWHERE))[0] == 101
 
 
-async def test_nobody_is_locked_out_by_the_handshakes_of_a_neighbour(server: Server) -> None:
+async def test_handshakes_do_not_lock_out_others_at_the_address(server: Server) -> None:
     for number in range(HANDSHAKES[0]):
         assert (await status(server, SOMEWHERE, "wrong" if number == 0 else None))[0] in (101, 401)
     assert (await status(server, SOMEWHERE))[0] == 429
@@ -249,7 +249,7 @@ async def test_plain_requests_of_one_address_are_limited(server: Server, clock: 
     assert await get(SOMEWHERE, REQUESTS[0]) == {200}
     assert await get(SOMEWHERE, 1) == {429}
     assert await get(ELSEWHERE, 1) == {200}
-    assert await get("127.0.0.1", REQUESTS[0] + 1) == {200}, "this machine's own are not counted"
+    assert await get("127.0.0.1", REQUESTS[0] + 1) == {200}, "requests from this machine are not counted"
     clock.time += 1
     assert await get(SOMEWHERE, 1) == {200}
 
@@ -267,7 +267,7 @@ async def many(server: Server, *addresses: str) -> AsyncIterator[list[ClientConn
 
 @contextlib.asynccontextmanager
 async def many_devices(server: Server, number: int) -> AsyncIterator[list[ClientConnection]]:
-    """One client of each of so many new devices, from different addresses."""
+    """One client of each of ``number`` new devices, from different addresses."""
     async with contextlib.AsyncExitStack() as stack:
         clients = []
         for one in range(number):
@@ -293,7 +293,68 @@ async def test_only_so_many_clients_come_from_one_address(tmp_path: Path, clock:
             pass
 
 
-async def test_only_so_many_clients_come_at_all(tmp_path: Path, clock: Clock) -> None:
+async def test_a_whole_ipv6_network_has_the_clients_of_one_address(tmp_path: Path, clock: Clock) -> None:
+    network = [f"2001:db8::{number}" for number in range(4)]
+    async with (
+        serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
+        many(server, *network[:3]) as clients,
+    ):
+        assert (await status(server, network[3], OWNER))[0] == 429
+        assert (await status(server, "2001:db8:0:1::1", OWNER))[0] == 101
+        await clients[0].close()
+        await until(lambda: len(server.clients) == 2)
+        async with many(server, network[3]):
+            pass
+
+
+@contextlib.asynccontextmanager
+async def strangers(server: Server, number: int, *, sign: bool) -> AsyncIterator[None]:
+    """``number`` WebSockets from ``SOMEWHERE`` without a token. ``sign``: whether they request a challenge for an SSH
+    key, which gives them a minute.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(number):
+            opened = connect(server.url, proxy=None, additional_headers={"X-Forwarded-For": SOMEWHERE})
+            stranger = await stack.enter_async_context(opened)
+            if sign:
+                await stranger.send('{"type":"ssh_challenge","data":{}}')
+                assert json.loads(await stranger.recv())["type"] == "ssh_challenge"
+        yield
+
+
+@pytest.mark.parametrize("sign", [False, True], ids=["silent", "with a challenge"])
+async def test_strangers_at_its_address_do_not_keep_a_device_out(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, sign: bool
+) -> None:
+    """Strangers fill their own limit, whatever limit the clients of an address have."""
+    monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 5)
+    monkeypatch.setattr(clients_module, "AUTH_SECONDS", PATIENCE)
+    (tmp_path / "keys").touch(mode=0o600)
+    async with (
+        serving(
+            tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"], keys=Keys(tmp_path / "keys")
+        ) as server,
+        strangers(server, 4, sign=sign),
+    ):
+        token = server.token("phone", "view")
+        assert (await status(server, SOMEWHERE, token))[0] == 101
+        assert (await status(server, SOMEWHERE, OWNER))[0] == 101
+        assert await first_words(server, SOMEWHERE, auth(token)) == ("auth", None)
+
+
+async def test_a_full_address_refuses_first_messages_too(tmp_path: Path, clock: Clock) -> None:
+    """A pairing code stays unused."""
+    async with (
+        serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
+        many(server, *[SOMEWHERE] * 3),
+    ):
+        code = devices.new_code(server.devices, "view")
+        for message in (auth(OWNER), auth(server.token("phone", "view")), pair(code)):
+            assert await first_words(server, SOMEWHERE, message) == ("RESOURCE_LIMIT", 1013)
+        assert await first_words(server, ELSEWHERE, pair(code)) == ("paired", None)
+
+
+async def test_the_total_number_of_clients_is_limited(tmp_path: Path, clock: Clock) -> None:
     addresses = [f"198.51.100.{number}" for number in range(4)]
     async with (
         serving(tmp_path, crowd=ClientLimits(clients=4), proxies=["127.0.0.1"]) as server,
@@ -308,7 +369,7 @@ async def test_only_so_many_clients_come_at_all(tmp_path: Path, clock: Clock) ->
 
 
 async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -> None:
-    """However many connections it opens: another device and the owner get in."""
+    """However many connections it opens, another device and the owner can connect."""
     async with serving(tmp_path, crowd=ClientLimits(clients=16), proxies=["127.0.0.1"]) as server:
         token = server.token("phone", "view")
         async with contextlib.AsyncExitStack() as stack:
@@ -323,7 +384,7 @@ async def test_a_device_does_not_keep_others_out(tmp_path: Path, clock: Clock) -
             assert (await status(server, SOMEWHERE, OWNER))[0] == 101
 
 
-async def test_places_are_kept_for_the_owner(tmp_path: Path, clock: Clock) -> None:
+async def test_connections_are_reserved_for_the_owner(tmp_path: Path, clock: Clock) -> None:
     async with (
         serving(tmp_path, crowd=ClientLimits(clients=8), proxies=["127.0.0.1"]) as server,
         many_devices(server, 7),
@@ -346,7 +407,7 @@ async def test_a_full_server_leaves_a_pairing_code_unused(tmp_path: Path, clock:
         again = devices.new_code(server.devices, "view", name="tablet")
         await clients[1].send(json.dumps(pair(again)))
         async with asyncio.timeout(PATIENCE):
-            while json.loads(await clients[1].recv())["type"] != "paired":  # it has its place
+            while json.loads(await clients[1].recv())["type"] != "paired":  # the connection counts by now
                 pass
         await clients[0].close()
         await until(lambda: len(server.clients) == 3)
@@ -355,10 +416,10 @@ async def test_a_full_server_leaves_a_pairing_code_unused(tmp_path: Path, clock:
             assert code_of(await phone.ask("hello")) == "hello"
 
 
-async def test_a_place_is_kept_while_a_device_is_paired(
+async def test_a_connection_is_reserved_during_a_pairing(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody takes the last place between the moment when its code is used up and the moment when it is let in."""
+    """Nobody takes the last place after its code is used up and before it is let in."""
     paired, goes_on = threading.Event(), threading.Event()
     async with (
         serving(tmp_path, crowd=ClientLimits(clients=4), proxies=["127.0.0.1"]) as server,
@@ -391,7 +452,7 @@ async def test_a_device_gives_so_many_prompts_in_a_minute_and_another_one_its_ow
     async with serving(tmp_path, crowd=ClientLimits(prompts=2)) as server, server.client() as owner:
         project = await server.project(owner)
         async with server.client(server.token("one", "run")) as one, server.client(server.token("two", "run")) as two:
-            two._numbers = count(1_000)  # a project knows a request_id again, whoever it comes from
+            two._numbers = count(1_000)  # a project recognizes a request_id, whichever client sends it
             await two.ask("project_join", project_id=project)
             for _ in range(2):
                 assert code_of(await one.ask("execute", {"prompt": "/quick"}, project)) == "accepted"
@@ -462,14 +523,12 @@ async def test_a_storm_of_refusals_is_one_line_in_the_log(server: Server, caplog
         ("", ["203.0.113.5"], ""),
     ],
 )
-def test_whom_a_proxy_brings_is_believed_of_those_that_are_trusted_alone(
-    peer: str, said: list[str], expected: str
-) -> None:
+def test_only_trusted_proxies_report_a_clients_address(peer: str, said: list[str], expected: str) -> None:
     access = Access(OWNER, OwnNames(), secure=True, proxies=["127.0.0.1", "10.0.0.0/8"])
     assert access.address(Head("GET", "/ws", tuple(("x-forwarded-for", one) for one in said), peer)) == expected
 
 
-async def test_where_no_proxy_is_trusted_nobody_can_pass_for_another(tmp_path: Path, clock: Clock) -> None:
+async def test_without_a_proxy_no_client_can_fake_its_address(tmp_path: Path, clock: Clock) -> None:
     async with serving(tmp_path) as server:
         for number in range(FAILURES[0]):
             assert (await status(server, f"198.51.100.{number}", "wrong"))[0] == 401
@@ -491,7 +550,7 @@ async def test_a_proxy_that_is_not_named_is_reported_once(
 # pages from other origins
 
 
-async def test_a_web_page_that_the_owner_allows_may_connect_and_no_other(tmp_path: Path) -> None:
+async def test_only_allowed_origins_may_connect(tmp_path: Path) -> None:
     async with serving(tmp_path, origins=["https://Agents.example/"]) as server:
         for origin, expected in [
             ("https://agents.example", 101),
@@ -517,21 +576,21 @@ def test_a_bucket_fills_again_and_never_beyond_its_burst() -> None:
     assert [buckets.take("a", 1_000.0) is None for _ in range(3)] == [True, True, False]
 
 
-def test_a_clock_that_goes_back_gives_nothing() -> None:
+def test_a_clock_that_is_set_back_gives_no_tokens() -> None:
     buckets = Buckets(1, 1.0)
     assert buckets.take("a", 100.0) is None
     assert buckets.take("a", 0.0) is not None
     assert buckets.take("a", 0.5) is not None
 
 
-def test_the_table_is_bounded_and_who_is_known_is_not_crowded_out() -> None:
+def test_the_table_is_limited_and_keeps_known_addresses() -> None:
     buckets = Buckets(2, 0.01, table=100)
     buckets.take("known", 0.0)
     buckets.take("known", 0.0)
     for number in range(10_000):
         buckets.take(f"stranger {number}", 1.0)
     assert len(buckets) <= 101
-    assert buckets.take("known", 2.0) is not None, "it can't have itself forgotten"
+    assert buckets.take("known", 2.0) is not None, "it can't make the table forget it"
     for number in range(50):
         buckets.take(f"later {number}", 10_000.0)
     assert len(buckets) == 50
@@ -539,7 +598,7 @@ def test_the_table_is_bounded_and_who_is_known_is_not_crowded_out() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 5)), max_size=200))
-def test_nobody_gets_more_than_burst_and_rate_together(steps: list[tuple[str, float]]) -> None:
+def test_nobody_gets_more_than_burst_and_rate_allow(steps: list[tuple[str, float]]) -> None:
     buckets, now, taken = Buckets(3, 0.5), 0.0, {"a": 0, "b": 0, "c": 0}
     for key, pause in steps:
         now += pause
@@ -557,7 +616,7 @@ def test_who_is_counted_as_one() -> None:
 
 
 async def newcomer(server: Server) -> ClientConnection:
-    """The owner, who tries again where a crowd that comes in the same moment had it cut."""
+    """A connection of the owner, who retries if it was cut because of others that connect at the same moment."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -567,10 +626,8 @@ async def newcomer(server: Server) -> ClientConnection:
 
 
 @pytest.mark.thorough
-async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Of three one says nothing, one shakes hands and says nothing, one tries a wrong token."""
+async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A third of them send nothing, a third complete the handshake and send nothing, and a third send a wrong token."""
     caplog.set_level("ERROR", "drawbridge")
     head = "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -587,7 +644,9 @@ async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
 
         coming = asyncio.create_task(asyncio.to_thread(come))
         waits: list[float] = []
-        while not coming.done() or len(waits) < 50:  # the crowd stays connected: it may have come within one answer
+        while (
+            not coming.done() or len(waits) < 50
+        ):  # the crowd stays connected, and may be complete before the first answer
             began = time.monotonic()
             assert code_of(await client.ask("project_list")) == "project_list"
             waits.append(time.monotonic() - began)
@@ -607,9 +666,7 @@ async def test_a_thousand_at_once_do_not_keep_a_client_from_its_work(
     [b"", pytest.param(b"GET / HTTP/1.1\r\n\r\n", marks=pytest.mark.thorough), b"\x16\x03\x01\x02\x00\x01"],
     ids=["silent", "plain", "half"],
 )
-async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_keeps_nobody_out(
-    tmp_path: Path, words: bytes
-) -> None:
+async def test_unfinished_tls_handshakes_block_nobody(tmp_path: Path, words: bytes) -> None:
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     trusted = ssl.create_default_context(cafile=str(made.certificate))
     loop = asyncio.get_running_loop()
@@ -634,7 +691,7 @@ async def test_a_crowd_that_never_finishes_its_tls_handshake_costs_little_and_ke
 
 
 async def silent(server: Server, source: str) -> socket.socket:
-    """A connection from there that says nothing."""
+    """A connection from this address that sends nothing."""
     one = socket.socket()
     one.setblocking(False)
     one.bind((source, 0))
@@ -643,7 +700,7 @@ async def silent(server: Server, source: str) -> socket.socket:
 
 
 async def keeps(*open: socket.socket) -> bool:
-    """Whether all of them are still open."""
+    """Whether all connections are still open."""
     await asyncio.sleep(0.05)
     for one in open:
         with contextlib.suppress(BlockingIOError):
@@ -653,7 +710,7 @@ async def keeps(*open: socket.socket) -> bool:
 
 
 async def test_nobody_is_cut_off_in_the_first_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crowd of many addresses has all handshakes: a client waits until the oldest of them has had its time."""
+    """Many addresses have all handshakes: another client waits until the oldest of them has had its time."""
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 3600.0)
     trusted = ssl.create_default_context(cafile=str(made.certificate))
@@ -678,7 +735,7 @@ async def answered(server: Server, trusted: ssl.SSLContext) -> str:
         return code_of(await client.ask("project_list"))
 
 
-async def test_one_address_has_its_share_of_the_handshakes_and_takes_no_others(tmp_path: Path) -> None:
+async def test_one_address_gets_only_its_share_of_handshakes(tmp_path: Path) -> None:
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     loop = asyncio.get_running_loop()
     async with serving(tmp_path, made.context()) as server:

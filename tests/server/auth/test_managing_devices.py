@@ -1,4 +1,4 @@
-"""Devices are listed, revoked and paired by a client with all rights, as by the owner's commands."""
+"""A client with all rights lists, revokes and pairs devices, as the owner's commands do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def listed(client: WireClient) -> dict[str, dict[str, object]]:
     return {device["name"]: device for device in (await client.ask("device_list"))["data"]["devices"]}
 
 
-async def test_devices_are_listed_with_what_they_may_and_when_they_were_used(server: Server, owner: WireClient) -> None:
+async def test_devices_are_listed_with_scope_and_last_use(server: Server, owner: WireClient) -> None:
     projects = [str(server.roots)]
     server.token("tv", "view", projects=projects, lifetime=timedelta(days=1))
     server.devices.revoke("tv")
@@ -56,7 +56,7 @@ async def test_a_revoked_device_is_disconnected(server: Server, owner: WireClien
 
 
 async def test_only_the_id_of_a_valid_device_is_revoked(server: Server, owner: WireClient) -> None:
-    """A name may be another device's id."""
+    """The name of one device may be the id of another."""
     server.token("phone")
     [device] = server.devices
     for which in ("phone", "none"):
@@ -75,7 +75,7 @@ async def test_a_code_pairs_a_device(server: Server, owner: WireClient) -> None:
     assert made["code"] not in str(line)
 
 
-async def test_the_link_is_for_the_address_of_the_client(server: Server, owner: WireClient) -> None:
+async def test_the_link_has_the_address_that_the_client_uses(server: Server, owner: WireClient) -> None:
     made = (await owner.ask("pair_create", {"scope": "view"}))["data"]
     code = made["code"].replace("-", "")
     assert made["link"] == f"http://127.0.0.1:{server.port}/#pair={code}"
@@ -107,13 +107,13 @@ async def test_a_name_that_is_not_printable_is_refused(owner: WireClient) -> Non
     [("device_list", {}), ("device_revoke", {"device_id": "none"}), ("pair_create", {"scope": "view"})],
 )
 async def test_a_confined_device_manages_none(server: Server, command: str, data: dict[str, str]) -> None:
-    """It could give itself a device without confinement."""
+    """Otherwise it could pair a device without confinement."""
     token = server.token("pad", "admin", projects=[str(server.roots)])
     async with server.client(token) as confined:
         assert code_of(await confined.ask(command, data)) == "PERMISSION_DENIED"
 
 
-async def test_a_paired_device_does_not_outlive_the_one_that_paired_it(server: Server) -> None:
+async def test_a_device_expires_with_the_one_that_paired_it(server: Server) -> None:
     async with server.client(server.token("pad", "admin", lifetime=timedelta(hours=1))) as pad:
         code = (await pad.ask("pair_create", {"scope": "admin"}))["data"]["code"]
     async with connected(server.url) as phone:
@@ -129,8 +129,8 @@ async def redeemed(server: Server, code: str, name: str = "phone") -> dict[str, 
         return await stranger.ask("pair", {"code": code, "name": name})
 
 
-async def test_waiting_to_pair_prolongs_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that pairs its successor at the last moment, again and again, would never expire."""
+async def test_pairing_late_does_not_extend_the_lifetime(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a device that repeatedly pairs its successor at the last moment would never expire."""
     async with server.client(server.token("pad", "admin", lifetime=timedelta(hours=1))) as pad:
         code = (await pad.ask("pair_create", {"scope": "admin"}))["data"]["code"]
     [pad_device] = server.devices
@@ -160,13 +160,13 @@ async def test_codes_are_revoked_with_their_maker(server: Server, owner: WireCli
         assert code_of(await redeemed(server, used)) == "PAIRING_USED"
         assert code_of(await redeemed(server, kept)) == "paired"
     with server.devices.changed() as file:
-        assert [code.made_by for code in file.codes] == [id, None], "the used ones are remembered"
+        assert [code.made_by for code in file.codes] == [id, None], "used codes are remembered"
     assert [line["code"] for line in events(server.data, "refused")] == ["PAIRING_WRONG", "PAIRING_USED"]
     assert [line.get("made_by") for line in events(server.data, "paired")] == [id, None]
 
 
 async def test_a_device_that_was_just_revoked_makes_no_code(server: Server) -> None:
-    """It was still connected when its request arrived."""
+    """The device was still connected when its request arrived."""
     server.token("stolen", "admin")
     [device] = server.devices
     server.devices.revoke("stolen")
@@ -196,7 +196,7 @@ async def test_a_bad_origin_stores_no_code(server: Server, owner: WireClient, or
 
 
 async def test_a_loopback_address_is_replaced_by_another_of_the_server(tmp_path: Path) -> None:
-    """A person who is at the server's machine pairs a phone."""
+    """A person who sits at the server's machine pairs a phone."""
     async with serving(tmp_path, addresses=lambda: ["https://192.168.1.7:8443/"]) as server, server.client() as owner:
         made = (await owner.ask("pair_create", {"scope": "view"}))["data"]
         assert made["link"].startswith("https://192.168.1.7:8443/#pair=")

@@ -1,4 +1,4 @@
-"""A new command is its row and its handler: nothing else of the server has to know it."""
+"""A new command needs only its row and its handler; no other part of the server has to change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.server.auth.test_audit import events
 
 
 class Rename(commands.ProjectCommand, kw_only=True):
-    """Gives a project a name."""
+    """Renames a project."""
 
     title: commands.Text
 
@@ -55,7 +55,7 @@ NOT_ROWS = (
     Row("rename", Rename, "run", Core, Core.run_revert, Reply("renamed", Renamed)),  # type: ignore[arg-type]
     Row("set_mode", commands.SetMode, "run", Core, Core.set_mode, OK, Audit("named", title)),  # type: ignore[misc]
 )
-"""mypy compares request, owner, reply and audit with the handler: it reports an ignored error that is not one."""
+"""mypy compares request, owner, reply and audit with the handler, and reports a `type: ignore` that is not needed."""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def asks(server: Server, token: str, type: str, data: dict[str, Any], project: str | None) -> dict[str, Any]:
-    """One request on a connection of its own."""
+    """One request on its own connection."""
     async with connect(server.url, additional_headers={"Authorization": f"Bearer {token}"}, proxy=None) as connection:
         await connection.send(json.dumps({"type": type, "data": data, "project_id": project, "request_id": "r"}))
         async for message in connection:
@@ -108,8 +108,8 @@ async def test_errors_in_a_new_command_name_its_field(server: Server) -> None:
     assert (answer["data"]["code"], answer["data"]["field"]) == ("VALIDATION_FAILED", "data.title")
 
 
-def test_each_row_has_names_of_its_own() -> None:
-    """Its handler has the command's name, and no two commands have one name or one request."""
+def test_each_row_has_unique_names() -> None:
+    """Each handler has the command's name, and no two commands share a name or a request."""
     assert len({row.name for row in COMMANDS}) == len({row.request for row in COMMANDS}) == len(COMMANDS)
     assert [row.name for row in COMMANDS if row.handler.__name__ != row.name] == []
 
@@ -123,7 +123,7 @@ def test_the_schema_has_a_new_command_and_its_reply() -> None:
     assert set(after) - set(before) == {"client.rename", "server.renamed", "Renamed"}
     request = after["client.rename"]
     assert request["properties"]["data"]["required"] == ["title"]
-    assert request["description"] == "Gives a project a name."
+    assert request["description"] == "Renames a project."
     assert list(after["Renamed"]["properties"]) == ["title", "by"]
 
 

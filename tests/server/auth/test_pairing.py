@@ -1,4 +1,4 @@
-"""A one-time code becomes a device: once, for ten minutes, and for nobody who guesses."""
+"""A one-time code becomes a device: once, within ten minutes, and nobody can guess it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.waiting import PATIENCE
 
 
 async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], int | None]:
-    """What a stranger with this code is answered; the close code if it was closed."""
+    """The answer to a new client that pairs with this code, and the close code if it was closed."""
     async with connect(server.url, proxy=None) as stranger:
         asked = {"type": "pair", "data": {"code": code, **more}}
         check_asked(asked)
@@ -49,7 +49,7 @@ async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], 
         return answer, stranger.close_code
 
 
-async def test_a_code_becomes_a_token_of_a_device_that_is_in_at_once(server: Server) -> None:
+async def test_a_code_is_exchanged_for_a_token_and_signs_in(server: Server) -> None:
     code = new_code(server.devices, "approve", projects=[str(server.roots)], lifetime=timedelta(days=30))
     async with connected(server.url) as phone:
         paired = (await phone.ask("pair", {"code": code, "name": "Ada's phone"}))["data"]
@@ -70,7 +70,7 @@ async def test_a_code_may_be_typed_in_any_way(server: Server, written: Any) -> N
     assert answer["type"] == "paired"
 
 
-async def test_the_owner_has_the_last_word_about_the_name(server: Server) -> None:
+async def test_the_owners_name_for_a_device_takes_precedence(server: Server) -> None:
     code = new_code(server.devices, "view", name="kitchen")
     assert (await pair(server, code, name="owner"))[0]["data"]["client"] == "kitchen"
     names = []
@@ -80,7 +80,7 @@ async def test_the_owner_has_the_last_word_about_the_name(server: Server) -> Non
     assert names == ["kitchen 2", "kitchen 3", "kitchen 4"]
 
 
-async def test_a_wrong_a_used_and_an_old_code_have_a_code_of_their_own(
+async def test_wrong_used_and_expired_codes_have_different_errors(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used, old = (new_code(server.devices, "admin") for _ in range(2))
@@ -93,7 +93,7 @@ async def test_a_wrong_a_used_and_an_old_code_have_a_code_of_their_own(
     assert len(list(server.devices)) == 1, "no other device was made"
 
 
-async def test_a_name_that_can_not_be_shown_leaves_the_code_as_it_was(server: Server) -> None:
+async def test_an_unprintable_name_does_not_use_up_the_code(server: Server) -> None:
     code = new_code(server.devices, "view")
     assert code_of((await pair(server, code, name="a\x1b[2J"))[0]) == "VALIDATION_FAILED"
     assert (await pair(server, code, name="fine"))[0]["type"] == "paired"
@@ -101,7 +101,7 @@ async def test_a_name_that_can_not_be_shown_leaves_the_code_as_it_was(server: Se
         new_code(server.devices, "view", name="\n")
 
 
-async def test_two_at_once_are_one_device(server: Server) -> None:
+async def test_two_simultaneous_pairings_are_one_device(server: Server) -> None:
     code = new_code(server.devices, "view")
     async with connected(server.url) as one, connected(server.url) as two:
         for client in (one, two):
@@ -113,13 +113,13 @@ async def test_two_at_once_are_one_device(server: Server) -> None:
 
 @contextlib.contextmanager
 def devices_locked(server: Server) -> Iterator[None]:
-    """Another process is changing the devices."""
+    """Holds the lock on the devices, as another process that changes them would."""
     with (server.data / "devices.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-async def test_a_pairing_that_waits_for_another_process_keeps_nobody_else_waiting(
+async def test_a_pairing_that_waits_delays_nobody_else(
     server: Server, owner: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = new_code(server.devices, "view")
@@ -149,7 +149,7 @@ async def test_a_pairing_waits_for_another_process_but_not_for_long(server: Serv
 
 
 async def test_requests_sent_right_after_a_code_wait_for_the_pairing(server: Server) -> None:
-    """A long one, too, of which a stranger's connection would keep nothing."""
+    """Even a request that is larger than a client without a token may send."""
     code = new_code(server.devices, "approve")
     piece = base64.b64encode(bytes(4 * UNFINISHED_BYTES)).decode()
     blob = {"blob_id": "b", "offset": 0, "data": piece, "last": True}
@@ -175,7 +175,7 @@ async def test_requests_sent_right_after_a_wrong_code_are_not_executed(server: S
     assert stranger.close_code == 4401
 
 
-async def test_who_is_connected_already_stays_who_it_is(server: Server, owner: WireClient) -> None:
+async def test_pairing_does_not_change_a_connected_client(server: Server, owner: WireClient) -> None:
     code = new_code(server.devices, "view")
     assert code_of(await owner.ask("pair", {"code": code, "name": "tv"})) == "paired"
     assert (await owner.ask("hello"))["data"]["device"]["scope"] == "admin"
@@ -196,7 +196,7 @@ async def test_neither_code_nor_token_is_logged_or_kept(server: Server, caplog: 
 # the command
 
 
-def test_without_a_server_there_is_nothing_to_pair_with(tmp_path: Path) -> None:
+def test_pairing_needs_a_running_server(tmp_path: Path) -> None:
     done = drawbridge("pair", "--data-dir", tmp_path / "data")
     assert done.returncode == 3
     assert "No server is running with the data" in done.stderr
@@ -227,10 +227,10 @@ async def test_the_command_shows_a_code_that_lets_one_device_in(tmp_path: Path) 
         await server.end()
         assert found[0] not in server.errors
         assert paired["token"] not in server.errors
-        assert (await shown(server)).returncode == 3, "it has gone, and so has the word of where it was"
+        assert (await shown(server)).returncode == 3, "the server has ended, and its address is no longer stored"
 
 
-async def test_where_no_phone_gets_to_the_command_says_so_and_what_to_do(tmp_path: Path) -> None:
+async def test_the_command_reports_that_no_phone_can_connect(tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as server:
         assert (server.data / running.FILE).stat().st_mode & 0o777 == 0o600
         done = await shown(server)
@@ -240,10 +240,11 @@ async def test_where_no_phone_gets_to_the_command_says_so_and_what_to_do(tmp_pat
         assert "--host 0.0.0.0" in done.stdout
         assert "--public-host NAME" in done.stdout
         assert re.search(r"[A-Z2-9]{4}-[A-Z2-9]{4}", done.stdout)
-        assert "▀" not in done.stdout, "a picture for a camera that gets nowhere"
+        assert "▀" not in done.stdout, "a QR code would not work"
+        assert "It can only watch." in (await shown(server, "--scope", "view")).stdout
 
 
-def test_what_a_killed_server_left_behind_is_no_server(tmp_path: Path) -> None:
+def test_files_of_a_killed_server_are_not_a_running_one(tmp_path: Path) -> None:
     with running.announced(tmp_path, "wss://x/ws", ("https://x/",), None, loopback=True):
         assert running.find(tmp_path) is not None
         left = (tmp_path / running.FILE).read_bytes()
@@ -253,7 +254,7 @@ def test_what_a_killed_server_left_behind_is_no_server(tmp_path: Path) -> None:
         assert running.find(tmp_path) is None
 
 
-def test_the_picture_holds_the_pages_address_with_the_code_behind_the_hash() -> None:
+def test_the_qr_code_contains_the_link_with_the_code() -> None:
     server = Running(
         pid=1, began=0, url="wss://h:1/ws", pages=("https://h:1/", "https://i:1/"), loopback=False, fingerprint="AB:CD"
     )

@@ -1,4 +1,4 @@
-"""What a device may do is what its owner said; what is beyond is refused and nothing happens."""
+"""A device may do only what its scope allows; everything else is refused and has no effect."""
 
 from __future__ import annotations
 
@@ -61,22 +61,20 @@ AN_EXAMPLE: dict[str, dict[str, Any]] = {
     "pair": {"code": "AAAA-AAAA"},
     "ssh_auth": {"nonce": "n", "host": "h", "signature": "s"},
 }
-"""The least that a message of this type has to say; those that need nothing are left out."""
+"""The smallest valid data of each message type that needs any."""
 
 
 # the table
 
 
-def test_the_table_is_on_the_page_as_it_is() -> None:
+def test_the_documentation_has_the_current_table() -> None:
     rows = re.findall(r"^\| `(view|approve|run|admin)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     shown = {scope: set(re.findall(r"`(\w+)`", text)) for scope, text in rows}
     assert shown == {scope: {row.name for row in COMMANDS if row.scope == scope} for scope in SCOPES}
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_each_command_is_refused_below_its_scope_and_only_there(
-    server: Server, owner: WireClient, scope: Scope
-) -> None:
+async def test_each_command_is_refused_only_below_its_scope(server: Server, owner: WireClient, scope: Scope) -> None:
     project = await server.project(owner)
     async with server.client(server.token("pad", scope)) as client:
         features = set((await client.ask("hello"))["data"]["features"])
@@ -91,10 +89,10 @@ async def test_each_command_is_refused_below_its_scope_and_only_there(
                 if not within:
                     assert answer["data"]["details"] == {"scope": scope, "needed": row.scope}
     [shown] = (await owner.ask("project_list"))["data"]["projects"]
-    assert bool(shown["last_seq"]) is (scope in ("run", "admin")), "what was refused has left no trace"
+    assert bool(shown["last_seq"]) is (scope in ("run", "admin")), "refused commands leave no records"
 
 
-async def test_who_may_only_approve_removes_no_prompt_of_others(server: Server, owner: WireClient) -> None:
+async def test_an_approver_removes_no_prompt_of_others(server: Server, owner: WireClient) -> None:
     project = await server.project(owner)
     async with server.client(server.token("pad", "approve")) as pad, server.client(server.token("pc", "run")) as pc:
         await owner.ask("execute", {"prompt": "/slow 600"}, project)
@@ -114,7 +112,7 @@ async def test_who_may_only_approve_removes_no_prompt_of_others(server: Server, 
 
 @contextlib.asynccontextmanager
 async def asking(server: Server, owner: WireClient, prompt: str = "please change") -> AsyncIterator[dict[str, Any]]:
-    """A question of the scripted agent that waits."""
+    """A waiting approval request of the scripted agent."""
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": prompt}, project)
@@ -125,7 +123,7 @@ async def asking(server: Server, owner: WireClient, prompt: str = "please change
 IN_NOTIFICATION = "drawbridge_answer_for-one-question"
 
 
-async def test_a_notifications_token_decides_about_one_approval_alone(tmp_path: Path) -> None:
+async def test_a_notifications_token_decides_one_request_only(tmp_path: Path) -> None:
     (tmp_path / "notified").mkdir()
     only: list[Identity] = []
 
@@ -158,7 +156,7 @@ async def test_a_notifications_token_decides_about_one_approval_alone(tmp_path: 
         assert resolved["data"]["data"]["decision"] == "allow"
 
 
-async def test_who_may_approve_decides_under_the_devices_name(server: Server, owner: WireClient) -> None:
+async def test_an_approver_decides_under_the_devices_name(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("Ada's phone", "approve")) as phone:
         await phone.ask("hello", {"client": "the owner"})
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
@@ -170,7 +168,7 @@ async def test_who_may_approve_decides_under_the_devices_name(server: Server, ow
         assert kept["message"]["message"]["by"] == "Ada's phone"
 
 
-async def test_who_may_only_view_hears_the_question_and_can_not_answer_it(server: Server, owner: WireClient) -> None:
+async def test_a_viewer_sees_a_request_and_can_not_answer_it(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("tv", "view")) as viewer:
         await viewer.ask("subscribe", {"topics": ["approvals"]})
         joined = await viewer.ask("project_join", project_id=question["project_id"])
@@ -178,10 +176,10 @@ async def test_who_may_only_view_hears_the_question_and_can_not_answer_it(server
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
         assert code_of(await viewer.ask("permission_response", given, question["project_id"])) == "OUT_OF_SCOPE"
         [shown] = (await viewer.ask("project_list"))["data"]["projects"]
-        assert len(shown["approvals"]) == 1, "it still waits"
+        assert len(shown["approvals"]) == 1, "the request still waits"
 
 
-async def test_who_may_approve_may_change_the_text_and_not_the_file(server: Server, owner: WireClient) -> None:
+async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, owner: WireClient) -> None:
     async with asking(server, owner) as question, server.client(server.token("phone", "approve")) as phone:
         before = question["data"]["input"]
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
@@ -227,9 +225,7 @@ def asked(tool: str, given: bytes, proposal: Proposal | None = None) -> Approval
         ("Bash", b'{"n":1.0,"m":[1,{"a":true}]}', {"n": 1, "m": [1, {"a": True}]}, True),
     ],
 )
-def test_of_a_command_who_may_approve_can_change_nothing(
-    tool: str, given: bytes, updated: dict[str, Any], fine: bool
-) -> None:
+def test_an_approver_can_not_edit_a_command(tool: str, given: bytes, updated: dict[str, Any], fine: bool) -> None:
     phone = Identity(name="phone", scope="approve", device_id="1")
     answer = say.PermissionResponse(project_id="p", approval_id="a", decision="allow")
     with contextlib.nullcontext() if fine else pytest.raises(ClientError, match="requires the run scope"):
@@ -252,7 +248,7 @@ def test_an_input_that_is_too_deep_to_compare_is_refused() -> None:
 
 @pytest.fixture
 async def two(server: Server, owner: WireClient) -> tuple[str, str]:
-    """A project that the device below may know of, and one that it may not."""
+    """A project that the confined device below may see, and one that it may not."""
     return await server.project(owner, "mine"), await server.project(owner, "secret")
 
 
@@ -265,7 +261,7 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
 async def test_a_project_that_has_become_a_link_is_not_reached(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
-    """Nor seen: not in the list, nor by a client that had joined before, nor by one that follows all projects."""
+    """Nor is it seen: not in the list, by a client that joined it before, or by one that follows all projects."""
     mine, _ = two
     for client in (owner, confined):
         await client.ask("project_join", project_id=mine)
@@ -282,7 +278,7 @@ async def test_a_project_that_has_become_a_link_is_not_reached(
     assert [message for message in seen if message["data"].get("update_type") != "stats"] == []
 
 
-async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
+async def test_a_confined_device_reaches_only_its_own_projects(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, secret = two
@@ -298,7 +294,9 @@ async def test_a_confined_device_sees_and_reaches_its_own_projects_alone(
             unknown = await confined.ask(name, AN_EXAMPLE.get(name), "nobody")
             answer = await confined.ask(name, AN_EXAMPLE.get(name), secret)
             assert code_of(answer) == "PROJECT_NOT_FOUND", name
-            assert answer["data"]["message"] == unknown["data"]["message"], "no sign that there is one"
+            assert answer["data"]["message"] == unknown["data"]["message"], (
+                "the error does not reveal that the project exists"
+            )
     assert code_of(await confined.ask("blob_get", {"blob_id": f"{secret}:1"})) == "PROJECT_NOT_FOUND"
     assert (await owner.ask("search", {"query": "quick"}))["data"]["results"]
     assert (await confined.ask("search", {"query": "quick"}))["data"]["results"] == []
@@ -348,7 +346,7 @@ async def test_a_confined_device_sees_its_projects_problems(
     assert (health["status"], len(health["problems"])) == ("degraded", 1)
 
 
-async def test_a_confined_device_hears_nothing_of_others(
+async def test_a_confined_device_receives_nothing_of_others(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, secret = two
@@ -363,7 +361,7 @@ async def test_a_confined_device_hears_nothing_of_others(
     await server.monitor.report(server.clients)
     stats = (await confined.receive("update", "stats"))["data"]["data"]
     await owner.ask("project_delete", project_id=secret)
-    assert (await confined.ask("project_list"))["type"] == "project_list", "all that was told before has come"
+    assert (await confined.ask("project_list"))["type"] == "project_list", "all earlier messages have arrived"
     assert stats["project_states"] == {mine: "IDLE"}
     assert stats["projects"] == 1
     assert any(message["type"] == "permission_request" for message in confined.received)
@@ -371,7 +369,7 @@ async def test_a_confined_device_hears_nothing_of_others(
     assert [message for message in confined.received if str(server.roots / "secret") in str(message)] == []
 
 
-async def test_a_confined_device_makes_projects_in_its_own_directories_only(
+async def test_a_confined_device_creates_projects_only_inside(
     server: Server, owner: WireClient, confined: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("mine/inner", "secret/inner"):
@@ -379,7 +377,7 @@ async def test_a_confined_device_makes_projects_in_its_own_directories_only(
     (server.roots / "mine" / "link").symlink_to(server.roots / "secret")
     for path in (server.roots / "secret", server.roots / "mine" / "link", server.roots / "mine/../secret", "/x\0y"):
         assert code_of(await confined.ask("project_create", {"path": str(path)})) == "INVALID_PATH", path
-    # A server that was started in its directory: what a "~" stands for is elsewhere.
+    # the server was started in the device's directory; "~" is another one
     monkeypatch.setenv("HOME", str(server.roots))
     monkeypatch.chdir(server.roots / "mine")
     assert code_of(await confined.ask("project_create", {"path": "~/secret"})) == "INVALID_PATH"
@@ -395,7 +393,7 @@ async def test_a_confined_device_makes_projects_in_its_own_directories_only(
     ]
 
 
-async def test_a_confined_device_takes_no_other_directory_along(
+async def test_a_confined_device_adds_no_other_directory(
     server: Server, two: tuple[str, str], confined: WireClient
 ) -> None:
     mine, _ = two

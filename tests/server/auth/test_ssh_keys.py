@@ -1,4 +1,4 @@
-"""Logging in with an SSH key: signed by the person's own tools, for this connection and this server, and for nothing else."""
+"""Signing in with an SSH key: the person's own tools sign a challenge for this connection and this server only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CURVES = [ec.generate_private_key(curve) for curve in (ec.SECP256R1(), ec.SECP38
 
 
 def line(key: PrivateKey, comment: str = "ada@laptop") -> str:
-    """Of an authorized_keys."""
+    """A line of an authorized_keys file."""
     form = serialization.PublicFormat.OpenSSH
     return f"{key.public_key().public_bytes(serialization.Encoding.OpenSSH, form).decode()} {comment}\n"
 
@@ -59,7 +59,7 @@ def mpint(number: int) -> bytes:
 def signature(
     key: PrivateKey, message: bytes, *, namespace: str = NAMESPACE, algorithm: str = "sha512", sha1: bool = False
 ) -> str:
-    """As ``ssh-keygen -Y sign`` would make it, or with something wrong."""
+    """A signature like that of ``ssh-keygen -Y sign``, or one with an error."""
     blob = base64.b64decode(line(key).split()[1])
     digest = hashlib.new(algorithm, message).digest()
     head = packed(namespace.encode()) + packed(b"") + packed(algorithm.encode())
@@ -100,7 +100,7 @@ async def server(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
 async def answered(
     client: WireClient, key: PrivateKey, *, host: str = "", certificate: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    """By a client that signs this host and certificate; without them those that the server has named."""
+    """The answer to a client that signs this host and certificate; by default those that the server has sent."""
     asked = (await client.ask("ssh_challenge"))["data"]
     host = host or asked["host"]
     seen = asked["certificate"] if certificate is None else certificate
@@ -112,20 +112,18 @@ async def log_in(client: WireClient, key: PrivateKey, **more: Any) -> str:
     return code_of(await answered(client, key, **more))
 
 
-# in
+# accepted
 
 
 @pytest.mark.parametrize("key", [ADA, RSA, *CURVES], ids=["ed25519", "rsa", "p256", "p384", "p521"])
-async def test_who_has_a_key_in_the_file_is_let_in_under_its_name_with_all_rights(
-    server: Server, key: PrivateKey
-) -> None:
+async def test_a_key_in_the_file_signs_in_with_all_rights(server: Server, key: PrivateKey) -> None:
     async with connected(server.url) as client:
         assert await log_in(client, key) == "auth"
         hello = (await client.ask("hello", {"client": "somebody else"}))["data"]
         assert hello["device"] == {"name": "ada@laptop", "scope": "admin", "projects": None}
 
 
-async def test_what_is_signed_is_told_as_text(server: Server) -> None:
+async def test_the_signed_text_is_readable(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         assert asked["host"] == f"127.0.0.1:{server.port}"
@@ -133,9 +131,7 @@ async def test_what_is_signed_is_told_as_text(server: Server) -> None:
         assert asked["text"] == f"drawbridge-login-v2\n127.0.0.1:{server.port}\n-\n{asked['nonce']}\n"
 
 
-async def test_a_person_has_longer_to_sign_than_a_program_has_for_its_token(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_signing_may_take_longer_than_sending_a_token(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients_module, "AUTH_SECONDS", 0.5)
     monkeypatch.setattr(clients_module, "SIGNING_SECONDS", 0.8)
     async with connected(server.url) as client:
@@ -146,7 +142,7 @@ async def test_a_person_has_longer_to_sign_than_a_program_has_for_its_token(
         assert time.monotonic() - began > 0.75
 
 
-# not in
+# refused
 
 
 async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:
@@ -157,7 +153,7 @@ async def test_a_key_that_is_not_in_the_file_is_refused(server: Server) -> None:
     assert not list(server.clients)
 
 
-async def test_a_signature_is_good_for_one_connection_and_one_try(server: Server) -> None:
+async def test_a_signature_is_valid_for_one_connection_and_try(server: Server) -> None:
     async with connected(server.url) as client:
         asked = (await client.ask("ssh_challenge"))["data"]
         signed = signature(ADA, challenge(asked["host"], None, asked["nonce"]))
@@ -173,7 +169,7 @@ async def test_a_signature_is_good_for_one_connection_and_one_try(server: Server
 
 
 async def test_a_signature_for_another_server_is_refused(server: Server) -> None:
-    """Somebody in between passes the challenge on: the client signs the name that it has dialled."""
+    """An attacker forwards the challenge: the client signs the name that it has connected to."""
     for host in ("evil.example", "evil.example:8443", "localhost.evil.example"):
         async with connected(server.url) as client:
             assert await log_in(client, ADA, host=host) == "SIGNATURE_FOREIGN"
@@ -220,13 +216,15 @@ async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: 
     "host", ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "public.example", "public.example:99"]
 )
 async def test_a_signature_for_a_public_name_is_accepted(server: Server, host: str) -> None:
-    """In front of a public name there may be a proxy with a port of its own."""
+    """There may be a proxy with its own port in front of a public name."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "auth"
 
 
 async def test_a_login_is_not_passed_on_to_another_port(server: Server) -> None:
-    """Somebody at another port of localhost is dialled and passes the challenge and its answer on, also under its own name."""
+    """The client connects to an attacker on another port of localhost, who forwards the challenge and the answer, also
+    under the server's own name.
+    """
     dialled, own = "localhost:36367", f"localhost:{server.port}"
     for host, code in ((dialled, "SIGNATURE_FOREIGN"), (own, "SIGNATURE_WRONG")):
         async with connected(server.url) as relay:
@@ -238,7 +236,7 @@ async def test_a_login_is_not_passed_on_to_another_port(server: Server) -> None:
 
 @pytest.fixture
 async def secure(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
-    """Behind TLS; ``fingerprint`` of its certificate is in ``secure.access.certificate``."""
+    """A server with TLS; the fingerprint of its certificate is ``secure.access.certificate()``."""
     (tmp_path / "secure").mkdir()
     made = own_certificate(tmp_path / "tls", ["localhost", "127.0.0.1"])
     context = made.context()
@@ -251,7 +249,7 @@ def trusting(directory: Path) -> ssl.SSLContext:
 
 
 def seen_by(client: WireClient) -> str:
-    """The SHA-256 of the certificate that this client was shown, found out by its own means."""
+    """The SHA-256 of the certificate that this client was sent, computed from the connection."""
     shown = client.connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     return hashlib.sha256(shown).hexdigest()
 
@@ -265,7 +263,7 @@ async def test_the_login_contains_the_clients_certificate(secure: Server, tmp_pa
 
 @pytest.mark.parametrize("certificate", ["ab" * 32, "-", ""])
 async def test_a_login_for_another_certificate_is_refused(secure: Server, tmp_path: Path, certificate: str) -> None:
-    """As it is signed where somebody in between has ended TLS with a certificate of their own."""
+    """As if somebody in between had ended TLS with their own certificate."""
     async with connected(secure.url, tls=trusting(tmp_path)) as relay:
         assert await log_in(relay, ADA, certificate=certificate) == "SIGNATURE_WRONG"
         assert await relay.close_code() == 4401
@@ -287,7 +285,7 @@ async def test_a_client_with_a_certificate_gets_a_clear_error(secure: Server, tm
 
 
 async def test_the_connections_certificate_counts(tmp_path: Path, file: Path) -> None:
-    """It is renewed while a person types a passphrase."""
+    """The certificate is renewed while a person types a passphrase."""
     (tmp_path / "data").mkdir()
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     context = made.context()
@@ -327,7 +325,7 @@ async def test_a_signature_for_another_purpose_or_with_an_old_hash_is_refused(se
         assert await log_in(client, ADA, algorithm="sha256") == "auth"
 
 
-async def test_a_key_that_is_taken_out_of_the_file_ends_its_connections(server: Server, file: Path) -> None:
+async def test_removing_a_key_ends_its_connections(server: Server, file: Path) -> None:
     async with connected(server.url) as ada, connected(server.url) as other, server.client() as owner:
         assert await log_in(ada, ADA) == "auth"
         assert await log_in(other, RSA) == "auth"
@@ -340,7 +338,7 @@ async def test_a_key_that_is_taken_out_of_the_file_ends_its_connections(server: 
         assert await log_in(ada, ADA) == "SIGNATURE_WRONG"
 
 
-async def test_without_the_setting_no_key_is_taken(tmp_path: Path) -> None:
+async def test_without_the_setting_no_key_is_accepted(tmp_path: Path) -> None:
     async with serving(tmp_path) as server, connected(server.url) as client:
         assert code_of(await client.ask("ssh_challenge")) == "NOT_SUPPORTED"
 
@@ -360,7 +358,7 @@ async def test_failed_signatures_count_as_failed_logins(server: Server) -> None:
 # the file
 
 
-def test_lines_that_can_not_be_honoured_in_full_are_passed_over_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_unsupported_lines_are_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     plain = line(ADA)
     text = "".join(
         [
@@ -379,7 +377,7 @@ def test_lines_that_can_not_be_honoured_in_full_are_passed_over_and_said(caplog:
     assert [number for number in range(1, 10) if f"keys, line {number} is ignored" in caplog.text] == list(range(1, 9))
 
 
-def test_a_comment_that_can_not_be_shown_is_no_name() -> None:
+def test_an_unprintable_comment_is_not_used_as_a_name() -> None:
     for comment in ("", "a\x1b[2J", "x" * 61):
         [entry] = entries(line(ADA, comment), "keys")
         assert entry.name == entry.fingerprint
@@ -396,7 +394,7 @@ async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file:
 
 
 def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns it can change its mode. A file of root's is taken from root alone."""
+    """A file's owner can change its mode, so only files of root and of the server's own user are used."""
     keys = Keys(file)
     keys.look()
     blob = base64.b64decode(line(ADA).split()[1])
@@ -420,18 +418,18 @@ async def test_a_server_does_not_start_with_a_file_that_can_not_be_used(tmp_path
         assert expected in said
 
 
-# bytes
+# any bytes
 
 
 @given(st.binary(max_size=400))
-def test_rubbish_is_no_signature(data: bytes) -> None:
+def test_random_bytes_are_not_a_signature(data: bytes) -> None:
     for text in (data.decode("latin-1"), armoured(data), armoured(b"SSHSIG\0\0\0\1" + data)):
         with pytest.raises(BadSignature):
             verified(text, b"message")
 
 
 @given(st.integers(0, 10_000), st.integers(0, 7))
-def test_a_signature_in_which_one_bit_is_turned_is_none(place: int, bit: int) -> None:
+def test_a_signature_with_one_flipped_bit_is_invalid(place: int, bit: int) -> None:
     text = signature(ADA, b"message")
     whole = bytearray(base64.b64decode("".join(text.splitlines()[1:-1])))
     whole[place % len(whole)] ^= 1 << bit
@@ -440,10 +438,10 @@ def test_a_signature_in_which_one_bit_is_turned_is_none(place: int, bit: int) ->
         found = verified(armoured(bytes(whole)), b"message")
     except BadSignature:
         return
-    assert found != key, "whatever else it is, it is not Ada's"
+    assert found != key, "at least the key is not Ada's"
 
 
-def test_of_other_bytes_it_is_none() -> None:
+def test_a_signature_of_other_bytes_is_invalid() -> None:
     verified(signature(ADA, b"message"), b"message")
     with pytest.raises(BadSignature, match="does not match the signed text"):
         verified(signature(ADA, b"message"), b"massage")
@@ -462,7 +460,7 @@ def ssh_keygen() -> str:
 
 @pytest.fixture
 def agent(tmp_path: Path, ssh_keygen: str) -> Iterator[dict[str, str]]:
-    """A running ssh-agent of the test's own: the variables that lead to it."""
+    """Runs the test's own ssh-agent. Returns the environment that points to it."""
     path = str(Path(os.environ["TMPDIR"]) / "agent.sock")
     program = shutil.which("ssh-agent") or missing("ssh-agent is missing: install openssh-client")
     process = subprocess.Popen([program, "-D", "-a", path], stdout=subprocess.DEVNULL)
@@ -493,7 +491,7 @@ def test_what_ssh_keygen_signs_is_verified(tmp_path: Path, ssh_keygen: str, kind
 
 @pytest.fixture
 def public(tmp_path: Path, ssh_keygen: str, agent: dict[str, str]) -> Path:
-    """Of a key that is nowhere but in the agent."""
+    """The public key file of a key that only the agent has."""
     key = tmp_path / "id"
     subprocess.run([ssh_keygen, "-q", "-t", "ed25519", "-N", "", "-C", "me@home", "-f", key], check=True)
     subprocess.run(["ssh-add", "-q", key], env=agent, check=True)
@@ -502,7 +500,7 @@ def public(tmp_path: Path, ssh_keygen: str, agent: dict[str, str]) -> Path:
     return key.with_suffix(".pub")
 
 
-async def test_a_key_that_only_the_agent_has_lets_in(
+async def test_a_key_that_only_the_agent_has_signs_in(
     tmp_path: Path, ssh_keygen: str, agent: dict[str, str], public: Path
 ) -> None:
     command = [ssh_keygen, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(public)]

@@ -1,4 +1,4 @@
-"""The certificate that is made here: for whom, how long, whose key; and the server behind it."""
+"""The certificate that the server creates: its names, its lifetime and its key; and the server that uses it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def trusting(certificate: Certificate) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(certificate.certificate))
 
 
-async def test_a_client_that_trusts_it_is_served_by_every_name_it_is_for(tmp_path: Path, made: Certificate) -> None:
+async def test_a_trusting_client_can_use_every_name(tmp_path: Path, made: Certificate) -> None:
     async with serving(tmp_path, tls=made.context()) as server:
         for name in ("127.0.0.1", "localhost"):
             async with connected(server.url, TOKEN, trusting(made), server_hostname=name) as client:
@@ -42,7 +42,7 @@ async def test_a_client_that_trusts_it_is_served_by_every_name_it_is_for(tmp_pat
                 pass
 
 
-async def test_who_speaks_plainly_or_an_old_tls_gets_nothing(tmp_path: Path, made: Certificate) -> None:
+async def test_plain_text_and_old_tls_versions_are_refused(tmp_path: Path, made: Certificate) -> None:
     async with serving(tmp_path, tls=made.context()) as server:
         with pytest.raises(Exception, match=r"valid HTTP|closed|reset"):
             async with connected(server.url.replace("wss:", "ws:"), TOKEN):
@@ -53,7 +53,7 @@ async def test_who_speaks_plainly_or_an_old_tls_gets_nothing(tmp_path: Path, mad
             assert (await client.ask("project_list"))["type"] == "project_list"
 
 
-async def test_large_messages_and_slow_readers_are_no_different_behind_tls(tmp_path: Path, made: Certificate) -> None:
+async def test_large_messages_and_slow_readers_work_with_tls(tmp_path: Path, made: Certificate) -> None:
     async with serving(tmp_path, tls=made.context()) as server, connected(server.url, TOKEN, trusting(made)) as client:
         await client.ask("project_create", {"path": "/a"})
         await client.ask("project_join", project_id="p1")
@@ -63,7 +63,7 @@ async def test_large_messages_and_slow_readers_are_no_different_behind_tls(tmp_p
             assert (await client.receive("agent_message"))["seq"] == seq
 
 
-def test_it_is_for_these_names_and_lasts_as_long_as_browsers_allow(made: Certificate) -> None:
+def test_the_certificates_names_and_lifetime(made: Certificate) -> None:
     certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost", "my-laptop"]
@@ -73,7 +73,7 @@ def test_it_is_for_these_names_and_lasts_as_long_as_browsers_allow(made: Certifi
     assert certificate.not_valid_before_utc < datetime.now(UTC) - timedelta(hours=1), "a phone's clock may be late"
 
 
-def test_the_key_is_the_owners_alone(made: Certificate) -> None:
+def test_only_the_owner_can_read_the_key(made: Certificate) -> None:
     assert made.key.stat().st_mode & 0o777 == 0o600
     assert made.key.parent.stat().st_mode & 0o777 == 0o700
 
@@ -85,14 +85,14 @@ def test_the_fingerprint_is_what_a_client_sees(made: Certificate, tmp_path: Path
     assert len(made.fingerprint) == 95
 
 
-def test_the_next_start_has_the_same_one(made: Certificate, tmp_path: Path) -> None:
+def test_the_next_start_has_the_same_certificate(made: Certificate, tmp_path: Path) -> None:
     before = made.fingerprint
     assert own_certificate(tmp_path / "tls", NAMES).fingerprint == before
     assert own_certificate(tmp_path / "tls", ["localhost"]).fingerprint == before
 
 
 @pytest.mark.parametrize("days", [368, 400, -5])
-def test_before_it_runs_out_it_is_made_anew_with_the_same_key(made: Certificate, tmp_path: Path, days: int) -> None:
+def test_an_expiring_certificate_is_renewed_with_its_key(made: Certificate, tmp_path: Path, days: int) -> None:
     before, key = made.fingerprint, made.key.read_bytes()
     renewed = own_certificate(tmp_path / "tls", NAMES, datetime.now(UTC) + timedelta(days=days))
     assert renewed.fingerprint != before
@@ -100,12 +100,12 @@ def test_before_it_runs_out_it_is_made_anew_with_the_same_key(made: Certificate,
     renewed.context()
 
 
-def test_long_before_that_it_is_not(made: Certificate, tmp_path: Path) -> None:
+def test_a_certificate_is_not_renewed_too_early(made: Certificate, tmp_path: Path) -> None:
     before = made.fingerprint
     assert own_certificate(tmp_path / "tls", NAMES, datetime.now(UTC) + timedelta(days=360)).fingerprint == before
 
 
-def test_a_new_name_makes_a_new_one(made: Certificate, tmp_path: Path) -> None:
+def test_a_new_name_needs_a_new_certificate(made: Certificate, tmp_path: Path) -> None:
     before = made.fingerprint
     assert own_certificate(tmp_path / "tls", [*NAMES, "phone.example"]).fingerprint != before
 
@@ -121,16 +121,16 @@ def test_a_damaged_file_is_replaced(made: Certificate, tmp_path: Path, content: 
     assert again.key.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_key_that_does_not_belong_to_it_is_noticed(made: Certificate, tmp_path: Path) -> None:
+def test_a_key_of_another_certificate_is_detected(made: Certificate, tmp_path: Path) -> None:
     other = own_certificate(tmp_path / "other", NAMES)
     os.replace(other.key, made.key)
     own_certificate(tmp_path / "tls", NAMES).context()
 
 
-# of one's own
+# a certificate that the owner provides
 
 
-def test_one_that_is_given_is_used_or_refused_with_the_reason(made: Certificate, tmp_path: Path) -> None:
+def test_a_given_certificate_is_used_or_refused(made: Certificate, tmp_path: Path) -> None:
     Certificate(made.certificate, made.key).context()
     other = own_certificate(tmp_path / "other", NAMES)
     for certificate, key in [
@@ -152,7 +152,7 @@ def test_a_key_with_a_password_is_refused_without_asking_at_the_terminal(made: C
         Certificate(made.certificate, locked).context()
 
 
-async def test_new_connections_get_a_renewed_one_and_old_ones_stay(tmp_path: Path, made: Certificate) -> None:
+async def test_new_connections_get_a_renewed_certificate(tmp_path: Path, made: Certificate) -> None:
     context = made.context()
     async with serving(tmp_path, tls=context) as server, connected(server.url, TOKEN, trusting(made)) as old:
         renewed = own_certificate(tmp_path / "tls", [*NAMES, "new.example"])

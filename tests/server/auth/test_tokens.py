@@ -1,4 +1,4 @@
-"""Devices have tokens of their own, which are told once, kept by nobody else, and end when the owner says so."""
+"""Each device has its own token, which is shown once, not stored in readable form, and ends when the owner decides so."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LONG_AGO = timedelta(days=-1)
 
 
 def changed(token: str) -> str:
-    """The same one but for its last character."""
+    """The token with another last character."""
     return token[:-1] + ("A" if token[-1] != "A" else "B")
 
 
 async def refusal(server: Server, token: str) -> tuple[str, int | None]:
-    """The code that a first message is answered with, and the close code."""
+    """The code that answers a first message with this token, and the close code."""
     async with connect(server.url, proxy=None) as stranger:
         await stranger.send(json.dumps({"type": "auth", "data": {"token": token}}))
         said = json.loads(await stranger.recv())
@@ -56,10 +56,10 @@ def handshake(server: Server, token: str) -> tuple[int, str]:
     return answer.status, body
 
 
-# in
+# accepted
 
 
-async def test_a_device_is_let_in_by_its_token_and_told_who_it_is(server: Server) -> None:
+async def test_a_device_signs_in_and_gets_its_name_and_scope(server: Server) -> None:
     token = server.token("Ada's phone", "approve")
     async with server.client(token) as by_header, server.client("") as by_message:
         assert (await by_message.ask("auth", {"token": token}))["type"] == "auth"
@@ -68,19 +68,19 @@ async def test_a_device_is_let_in_by_its_token_and_told_who_it_is(server: Server
             assert device == {"name": "Ada's phone", "scope": "approve", "projects": None}
 
 
-async def test_the_owners_token_is_let_in_as_before_and_may_do_everything(server: Server) -> None:
+async def test_the_owners_token_may_do_everything(server: Server) -> None:
     server.token()
     async with server.client() as owner:
         hello = (await owner.ask("hello", {"client": "desk"}))["data"]
         assert hello["device"] == {"name": "desk", "scope": "admin", "projects": None}
 
 
-async def test_a_token_of_a_device_that_is_made_while_the_server_runs_is_good_at_once(server: Server) -> None:
+async def test_a_new_devices_token_is_valid_at_once(server: Server) -> None:
     async with server.client(server.token("one")), server.client(server.token("two")):
         assert {client.name for client in server.clients} == {"one", "two"}
 
 
-async def test_a_connection_stays_the_device_that_it_began_as(server: Server) -> None:
+async def test_a_connection_keeps_its_device(server: Server) -> None:
     mine, other = server.token("mine", "view"), server.token("other", "run")
     async with server.client(mine) as client:
         for token in (other, OWNER, changed(mine)):
@@ -89,13 +89,13 @@ async def test_a_connection_stays_the_device_that_it_began_as(server: Server) ->
         assert (await client.ask("hello"))["data"]["device"]["scope"] == "view"
 
 
-# not in
+# refused
 
 
 @pytest.mark.parametrize(
     "token", ["drawbridge_", "drawbridge_00000000_" + "A" * 43, "drawbridge_é", "x" * 60, "drawbridge__" + "A" * 43]
 )
-async def test_a_token_that_nobody_has_is_refused(server: Server, token: str) -> None:
+async def test_an_unknown_token_is_refused(server: Server, token: str) -> None:
     server.token()
     assert await refusal(server, token) == ("UNAUTHORIZED", 4401)
 
@@ -104,10 +104,12 @@ async def test_a_wrong_secret_is_refused_like_an_unknown_device(server: Server) 
     token = server.token()
     assert await refusal(server, changed(token)) == ("UNAUTHORIZED", 4401)
     server.devices.revoke("phone")
-    assert await refusal(server, changed(token)) == ("UNAUTHORIZED", 4401), "revoked is told to who knows the secret"
+    assert await refusal(server, changed(token)) == ("UNAUTHORIZED", 4401), (
+        "only a client that knows the secret learns that it is revoked"
+    )
 
 
-async def test_a_revoked_and_an_expired_token_have_a_code_of_their_own(server: Server) -> None:
+async def test_revoked_and_expired_tokens_have_different_codes(server: Server) -> None:
     revoked, expired = server.token("lost"), server.token("old", lifetime=LONG_AGO)
     server.devices.revoke("lost")
     assert await refusal(server, revoked) == ("TOKEN_REVOKED", 4401)
@@ -124,7 +126,7 @@ async def dismissed(client: WireClient, code: str) -> None:
     assert await client.close_code() == DISMISSED == 4403
 
 
-async def test_who_is_connected_is_cut_off_when_its_token_is_revoked_and_the_others_stay(server: Server) -> None:
+async def test_revoking_a_token_ends_only_its_connections(server: Server) -> None:
     lost, kept = server.token("lost"), server.token("kept")
     async with server.client(lost) as one, server.client(lost) as two, server.client(kept) as other:
         await asyncio.to_thread(Devices(server.data).revoke, "lost")
@@ -133,16 +135,14 @@ async def test_who_is_connected_is_cut_off_when_its_token_is_revoked_and_the_oth
         assert (await other.ask("hello"))["data"]["device"]["name"] == "kept"
 
 
-async def test_who_is_connected_is_cut_off_when_its_token_expires(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_expired_token_ends_its_connections(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with server.client(server.token(lifetime=timedelta(hours=1))) as client:
         assert (await client.ask("hello"))["type"] == "hello"
         monkeypatch.setattr(devices_module, "now", lambda: datetime.now(UTC) + timedelta(hours=2))
         await dismissed(client, "TOKEN_EXPIRED")
 
 
-async def test_a_name_may_be_given_again_once_its_device_is_revoked(server: Server) -> None:
+async def test_the_name_of_a_revoked_device_can_be_reused(server: Server) -> None:
     first = server.token("phone")
     with pytest.raises(BadArgument, match="already"):
         server.token("phone")
@@ -155,7 +155,7 @@ async def test_a_name_may_be_given_again_once_its_device_is_revoked(server: Serv
 # secrets
 
 
-def test_the_file_is_the_owners_alone_and_holds_no_secret(tmp_path: Path) -> None:
+def test_the_file_is_private_and_contains_no_secret(tmp_path: Path) -> None:
     devices = Devices(tmp_path / "data")
     device, token = devices.add("phone", "view")
     path = tmp_path / "data" / FILE
@@ -168,9 +168,7 @@ def test_the_file_is_the_owners_alone_and_holds_no_secret(tmp_path: Path) -> Non
     assert token not in path.read_text()
 
 
-def test_a_secret_is_compared_in_constant_time_also_where_there_is_no_such_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
     real = hmac.compare_digest
 
@@ -193,7 +191,7 @@ def test_a_secret_is_compared_in_constant_time_also_where_there_is_no_such_devic
         compared.clear()
         with pytest.raises(ClientError):
             access.identify(wrong)
-        assert compared[0] == (wrong.encode(), OWNER.encode()), "the owner's too, and nothing is looked at before"
+        assert compared[0] == (wrong.encode(), OWNER.encode()), "the owner's token, too, and nothing is compared before"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +209,7 @@ def test_any_text_may_be_sent_as_a_token(tmp_path: Path, wrong: str) -> None:
     assert refused.value.code == "UNAUTHORIZED"
 
 
-async def test_no_token_is_ever_logged_or_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_token_is_ever_logged_or_sent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     async with serving(tmp_path) as server:
         token = server.token()
@@ -232,7 +230,7 @@ async def test_no_token_is_ever_logged_or_told(tmp_path: Path, caplog: pytest.Lo
 # the file
 
 
-async def test_when_a_device_was_last_used_is_written_down(server: Server) -> None:
+async def test_the_last_use_of_a_device_is_stored(server: Server) -> None:
     token = server.token("phone")
     assert [one.last_used for one in server.devices] == [None]
     async with server.client(token) as client:
@@ -242,9 +240,7 @@ async def test_when_a_device_was_last_used_is_written_down(server: Server) -> No
         assert datetime.now(UTC) - device.last_used < timedelta(minutes=1)
 
 
-async def test_while_the_file_is_damaged_no_other_device_is_let_in_and_who_is_there_stays(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_damaged_file_refuses_only_new_connections(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     token = server.token()
     whole = (server.data / FILE).read_bytes()
     async with server.client(token) as there:
@@ -258,13 +254,13 @@ async def test_while_the_file_is_damaged_no_other_device_is_let_in_and_who_is_th
         await until(lambda: "device tokens are not accepted" in caplog.text)
         assert (await there.ask("hello"))["type"] == "hello"
         assert caplog.text.count("device tokens are not accepted") == 1
-        assert (server.data / FILE).read_bytes() == damaged, "what is damaged is left as it is"
+        assert (server.data / FILE).read_bytes() == damaged, "a damaged file is left as it is"
         (server.data / FILE).write_bytes(whole)
         async with server.client(token) as client:
             assert (await client.ask("hello"))["type"] == "hello"
 
 
-async def test_a_process_that_holds_the_file_does_not_hold_the_server_up(server: Server) -> None:
+async def test_a_process_that_locks_the_file_delays_no_server(server: Server) -> None:
     token = server.token()
     code = new_code(server.devices, "view")
     with (server.data / "devices.lock").open("r+") as held:
@@ -279,7 +275,7 @@ async def test_a_process_that_holds_the_file_does_not_hold_the_server_up(server:
         assert code_of(await new.ask("pair", {"code": code})) == "paired"
 
 
-def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_two_simultaneous_writers_lose_nothing(tmp_path: Path) -> None:
     one, two = Devices(tmp_path), Devices(tmp_path)
     for number in range(5):
         one.add(f"one {number}", "view")
@@ -307,7 +303,7 @@ def test_a_name_that_can_not_be_shown_is_refused(tmp_path: Path, name: str) -> N
     assert list(devices) == []
 
 
-def test_only_what_is_there_can_be_revoked(tmp_path: Path) -> None:
+def test_only_an_existing_device_can_be_revoked(tmp_path: Path) -> None:
     devices = Devices(tmp_path)
     device, _ = devices.add("phone", "view")
     with pytest.raises(BadArgument, match=re.escape("no device 'pad' has a token")):

@@ -1,4 +1,4 @@
-"""A repository to take checkpoints of, with the real git."""
+"""A repository of which checkpoints are taken, with the real git."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def git(directory: Path, *words: str) -> str:
 
 
 def make_project(directory: Path) -> Path:
-    """A repository with a commit, something staged, something changed and something ignored."""
+    """Creates a repository with a commit, a staged, a changed and an ignored file. Returns its directory."""
     directory.mkdir()
     git(directory, "init", "-q")
     (directory / ".gitignore").write_text("*.log\n")
@@ -35,7 +35,7 @@ def make_project(directory: Path) -> Path:
 
 
 async def a_run(project: Path) -> Checkpoints:
-    """Changes one file, adds one, deletes one."""
+    """A run that changes one file, adds one and deletes one. Returns its checkpoints."""
     checkpoints = Checkpoints(project, "proj_1")
     assert await checkpoints.take(RUN, "before")
     text = (project / "poem.txt").read_text()

@@ -1,4 +1,4 @@
-"""What a run changed, seen and taken back; the person's own git is never touched. With the real git."""
+"""A run's changes are shown and reverted; the person's own git state is never touched. With the real git."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 """
 
 
-def test_a_run_is_asked_about_in_the_moment_in_which_it_ends_on_a_servers_own_loop(project: Path) -> None:
-    """In a process of its own: uvloop keeps a pipe for as long as its process lives."""
+def test_changes_can_be_requested_as_the_run_ends(project: Path) -> None:
+    """In a separate process: uvloop keeps a pipe for as long as its process lives."""
     pytest.importorskip("uvloop")
     command = [sys.executable, "-c", ASKS_AT_ONCE, str(project)]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
@@ -59,7 +59,7 @@ def own_git(project: Path) -> list[str]:
     return [git(project, *words.split(" ")) for words in questions]
 
 
-async def test_a_run_tells_which_files_it_changed_and_how(project: Path) -> None:
+async def test_a_runs_changed_files_are_listed(project: Path) -> None:
     changes = await (await a_run(project)).changes(RUN)
     assert {(file.path, file.change) for file in changes.files} == {
         ("poem.txt", "changed"), ("new.bin", "added"), ("old.txt", "deleted")
@@ -67,8 +67,8 @@ async def test_a_run_tells_which_files_it_changed_and_how(project: Path) -> None
     assert "-line 3\n+LINE 3\n" in changes.diff
 
 
-async def test_a_run_goes_before_what_clients_request(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ask: it waits for one operation only. Equal requests are one."""
+async def test_a_run_has_priority_over_requests_of_clients(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients ask, it waits for one operation only. Equal requests are executed once."""
     checkpoints, read, done = Checkpoints(project, "proj_1"), list[str](), list[str]()
     runs = [f"run_{number}" for number in range(5)]
     for run in runs:
@@ -104,7 +104,7 @@ async def test_a_revert_restores_exactly(project: Path) -> None:
     assert everything(project) == before
 
 
-async def test_what_the_person_changed_elsewhere_since_stays(project: Path) -> None:
+async def test_later_changes_elsewhere_are_kept(project: Path) -> None:
     checkpoints = await a_run(project)
     text = (project / "poem.txt").read_text()
     (project / "poem.txt").write_text(text.replace("line 18\n", "my line 18\n"))
@@ -114,7 +114,7 @@ async def test_what_the_person_changed_elsewhere_since_stays(project: Path) -> N
     )
 
 
-async def test_the_same_lines_changed_since_are_refused_by_name_and_nothing_is_touched(project: Path) -> None:
+async def test_lines_changed_since_are_named_and_nothing_is_reverted(project: Path) -> None:
     checkpoints = await a_run(project)
     text = (project / "poem.txt").read_text()
     (project / "poem.txt").write_text("two lines\nmore\n" + text.replace("LINE 3\n", "my line 3\n"))
@@ -126,7 +126,7 @@ async def test_the_same_lines_changed_since_are_refused_by_name_and_nothing_is_t
     assert everything(project) == before
 
 
-async def test_each_change_is_taken_back_in_its_own_place_however_alike_others_look(project: Path) -> None:
+async def test_changes_are_reverted_in_place_among_similar_lines(project: Path) -> None:
     def write(letters: str) -> None:
         (project / "poem.txt").write_text("".join(f"{letter}\n" for letter in letters))
 
@@ -140,7 +140,7 @@ async def test_each_change_is_taken_back_in_its_own_place_however_alike_others_l
     assert (project / "poem.txt").read_text().replace("\n", "") == "aabaabbbaaaabbababb"
 
 
-async def test_what_a_person_has_taken_back_by_hand_is_no_hindrance(project: Path) -> None:
+async def test_changes_already_reverted_by_hand_are_accepted(project: Path) -> None:
     before = everything(project)
     checkpoints = await a_run(project)
     (project / "old.txt").write_text("old\n")
@@ -150,7 +150,7 @@ async def test_what_a_person_has_taken_back_by_hand_is_no_hindrance(project: Pat
 
 
 async def test_a_change_in_the_second_in_which_git_looked_is_seen(project: Path) -> None:
-    """Of the same length, so that its time alone could tell: git knows that it can't where its index is no younger."""
+    """Length and time of the file stay the same. git compares the content if its index isn't newer than the file."""
     poem, index = project / "poem.txt", project / ".git" / "index"
     then = 1_700_000_000
     git(project, "config", "core.trustctime", "false")
@@ -165,7 +165,7 @@ async def test_a_change_in_the_second_in_which_git_looked_is_seen(project: Path)
     assert [file.path for file in (await checkpoints.changes(RUN)).files] == ["poem.txt"]
 
 
-async def test_a_file_that_is_there_again_is_not_overwritten(project: Path) -> None:
+async def test_a_file_created_since_is_not_overwritten(project: Path) -> None:
     checkpoints = await a_run(project)
     (project / "old.txt").write_text("mine now\n")
     with pytest.raises(Changed) as refused:
@@ -200,7 +200,7 @@ async def test_a_repository_without_a_commit_has_checkpoints_too(tmp_path: Path)
     assert everything(tmp_path) == before
 
 
-async def test_a_project_inside_a_repository_concerns_its_own_files_only(project: Path) -> None:
+async def test_a_project_inside_a_repository_has_only_its_files(project: Path) -> None:
     inner = project / "inner"
     inner.mkdir()
     (inner / "poem.txt").write_text("line 3\n")
@@ -225,8 +225,8 @@ async def test_names_with_spaces_umlauts_and_line_breaks(project: Path) -> None:
     assert [name for name in names if (project / name).exists()] == []
 
 
-async def test_what_was_ignored_before_a_run_is_never_taken_away(project: Path) -> None:
-    """A run that has git take it in did not make it."""
+async def test_files_ignored_before_a_run_are_never_removed(project: Path) -> None:
+    """Even if the run makes git track it, the run did not create it."""
     (project / "build").mkdir()
     (project / "build" / "result.log").write_text("mine\n")
     checkpoints = Checkpoints(project, "proj_1")
@@ -242,7 +242,7 @@ async def test_what_was_ignored_before_a_run_is_never_taken_away(project: Path) 
     assert not (project / "made.log").exists()
 
 
-async def test_what_a_run_has_git_ignore_is_restored_all_the_same(project: Path) -> None:
+async def test_files_that_a_run_makes_git_ignore_are_restored(project: Path) -> None:
     before = everything(project)
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.take(RUN, "before")
@@ -253,7 +253,7 @@ async def test_what_a_run_has_git_ignore_is_restored_all_the_same(project: Path)
     assert everything(project) == before
 
 
-async def test_repositories_inside_are_left_alone_and_stop_nothing(project: Path, tmp_path: Path) -> None:
+async def test_nested_repositories_are_left_alone(project: Path, tmp_path: Path) -> None:
     for name in ("sub", "new"):
         (tmp_path / name).mkdir()
         git(tmp_path / name, "init", "-q")
@@ -276,7 +276,7 @@ async def test_repositories_inside_are_left_alone_and_stop_nothing(project: Path
     assert (project / "new" / "text").read_text() == "text\n"
 
 
-async def test_what_a_person_has_set_for_their_own_eyes_changes_nothing(project: Path) -> None:
+async def test_a_persons_display_settings_change_nothing(project: Path) -> None:
     for name, value in {
         "diff.noprefix": "true",
         "color.ui": "always",
@@ -293,7 +293,7 @@ async def test_what_a_person_has_set_for_their_own_eyes_changes_nothing(project:
     assert everything(project) == before
 
 
-async def test_what_is_no_utf8_is_told_as_far_as_it_can_be_and_restored_exactly(project: Path) -> None:
+async def test_text_that_is_not_utf8_is_restored_exactly(project: Path) -> None:
     name, other = os.fsencode(project) + b"/\xfcbung", os.fsencode(project) + b"/\xe4nderung"
     for path in (name, other):
         Path(os.fsdecode(path)).write_bytes(b"\xe4 one\n")
@@ -313,7 +313,7 @@ async def test_what_is_no_utf8_is_told_as_far_as_it_can_be_and_restored_exactly(
     assert Path(os.fsdecode(name)).read_bytes() == b"\xe4 one\n"
 
 
-async def test_more_than_a_message_holds_is_told_in_part_and_taken_back_whole(project: Path) -> None:
+async def test_a_large_change_is_shown_in_part_and_reverted_fully(project: Path) -> None:
     checkpoints = Checkpoints(project, "proj_1")
     before = everything(project)
     await checkpoints.take(RUN, "before")
@@ -329,7 +329,7 @@ async def test_more_than_a_message_holds_is_told_in_part_and_taken_back_whole(pr
     assert not (project / "many").exists()
 
 
-async def test_without_git_there_is_none_and_that_is_said(
+async def test_without_git_a_missing_checkpoint_is_explained(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -339,7 +339,7 @@ async def test_without_git_there_is_none_and_that_is_said(
         await checkpoints.revert(RUN)
 
 
-async def test_outside_of_git_there_is_none_and_that_is_said(tmp_path: Path) -> None:
+async def test_outside_of_git_a_missing_checkpoint_is_explained(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, "proj_1")
     assert not await checkpoints.take(RUN, "before")
     with pytest.raises(NoCheckpoint):
@@ -348,7 +348,7 @@ async def test_outside_of_git_there_is_none_and_that_is_said(tmp_path: Path) -> 
         await checkpoints.revert(RUN)
 
 
-async def test_a_run_that_has_not_ended_has_none_yet(project: Path) -> None:
+async def test_a_run_that_has_not_ended_has_no_changes_yet(project: Path) -> None:
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.take(RUN, "before")
     with pytest.raises(NoCheckpoint):
@@ -360,7 +360,7 @@ def refs(project: Path) -> list[str]:
 
 
 async def test_a_run_without_an_end_leaves_no_checkpoint(project: Path) -> None:
-    """Its server was killed, or its last checkpoint has failed."""
+    """Its server was killed, or its last checkpoint failed."""
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.take("run_0", "before")
     await Checkpoints(project, "proj_2").take("run_9", "before")
@@ -377,7 +377,7 @@ async def ended(checkpoints: Checkpoints, run: str) -> None:
 
 
 async def test_the_latest_runs_keep_their_checkpoints(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The latest of all, also if the clock was set back before it."""
+    """This includes the last run, even if the clock was set back before it."""
     monkeypatch.setattr(module, "KEPT_RUNS", 2)
     checkpoints = Checkpoints(project, "proj_1")
     for second, run in ((1, "run_a"), (3, "run_b"), (2, "run_c"), (0, "run_d")):
@@ -395,11 +395,11 @@ async def test_the_checkpoints_of_a_project_can_be_removed(project: Path) -> Non
 
 
 REFS = 5
-"""Of a project with one run: two checkpoints, and the three trees of the review."""
+"""The number of refs of a project with one run: two checkpoints, and the three trees of the review."""
 
 
 async def deleted_project(server: Server) -> tuple[Path, Path]:
-    """The directory of a project with the checkpoints of a run, and its directory in the trash."""
+    """A project with the checkpoints of one run is deleted. Returns its directory, and its directory in the trash."""
     phone = Client()
     id = await server.project(phone, "one")
     project = server.root / "one"
@@ -428,7 +428,7 @@ async def test_a_deleted_project_leaves_no_checkpoints(tmp_path: Path) -> None:
 
 
 async def test_a_restored_project_keeps_its_checkpoints(tmp_path: Path) -> None:
-    """Its owner has copied it back from the trash."""
+    """Its owner has copied the project back from the trash."""
     async with serving(tmp_path, Limits()) as server:
         project, deleted = await deleted_project(server)
     shutil.copytree(deleted, tmp_path / "data" / "projects" / deleted.name.rpartition("-")[0])
@@ -437,7 +437,7 @@ async def test_a_restored_project_keeps_its_checkpoints(tmp_path: Path) -> None:
         assert len(refs(project)) == REFS
 
 
-async def test_a_repository_that_is_not_allowed_any_more_is_left(tmp_path: Path) -> None:
+async def test_a_repository_that_is_no_longer_allowed_is_left_alone(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits()) as server:
         project, deleted = await deleted_project(server)
     async with serving(tmp_path, Limits(), tmp_path / "other") as server:

@@ -1,4 +1,4 @@
-"""git for checkpoints has no more rights than an agent, and leaves nothing behind. With a git that misbehaves."""
+"""The git of checkpoints has no more privileges than an agent, and leaves no process. Tested with a misbehaving git."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def misbehaves(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """A function: git does this first (in a shell) when it adds files; the project was made with a good one."""
+    """A function that makes git run a shell script first when it adds files. The project was created with a normal git."""
     real = module.program()
 
     def misbehaves(script: str) -> None:
@@ -50,7 +50,7 @@ def written(file: Path) -> str:
 
 @ON_LINUX
 @pytest.mark.parametrize("confined", [True, False])
-async def test_git_gains_no_rights(
+async def test_git_gains_no_privileges(
     confined: bool, project: Path, misbehaves: Callable[[str], None], tmp_path: Path
 ) -> None:
     misbehaves(f"cat /proc/self/status >{tmp_path}/status; ulimit -n >{tmp_path}/files; ulimit -c >{tmp_path}/core")
@@ -127,7 +127,7 @@ asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").revert({RUN!r}))
 async def test_a_revert_completes_if_the_server_is_killed(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """git writes one file after the other. It has the supervisor's three seconds for the rest."""
+    """git writes one file after the other. The supervisor gives it three seconds for the rest."""
     before = everything(project)
     await a_run(project)
     program = tmp_path / "bin" / "git"
@@ -176,7 +176,7 @@ async def test_git_variables_of_the_server_are_not_inherited(
 
 
 async def test_a_git_in_the_project_is_not_run(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where PATH names the current directory."""
+    """Even if PATH contains the current directory."""
     (project / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     (project / "git").chmod(0o755)
     monkeypatch.chdir(project)

@@ -1,4 +1,4 @@
-"""An agent of a real server that names a program in the repository's configuration stays in its confinement."""
+"""A program that a real server's agent names in the repository's configuration never runs outside its confinement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.server.processes import serving
 
 
 async def test_two_file_writes_run_no_program(tmp_path: Path) -> None:
-    """``.git/config`` and ``.gitattributes``: the server looks at the files after the run, and a client asks what changed."""
+    """``.git/config`` and ``.gitattributes``. The server looks at the files after the run, and a client asks for
+    changes.
+    """
     project, ran, program = make_project(tmp_path / "code"), tmp_path / "ran", tmp_path / "bad-claude"
     spy = tmp_path / "spy"
     spy.write_text(f"#!/bin/sh\ncat /proc/self/status >{ran}\ncat\n")

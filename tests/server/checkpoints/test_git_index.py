@@ -1,4 +1,4 @@
-"""git's index read by our own code, beside what the real git lists."""
+"""Our own reader of git's index, compared with what the real git lists."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_damaged_indexes_raise_nothing(project: Path) -> None:
         git_index.read(damaged, 20)
 
 
-def test_what_is_beside_the_tracked_files_is_what_git_lists(project: Path) -> None:
+def test_untracked_files_are_those_that_git_lists(project: Path) -> None:
     for name in ("sub/deep/new.txt", "sub/more/x/y.txt", "logs/one.log", "sub/.gitignore", "logs/.gitignore"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("*.o\n")
@@ -135,12 +135,12 @@ def test_what_is_beside_the_tracked_files_is_what_git_lists(project: Path) -> No
 
 
 def index_of(version: int, *entries: bytes) -> bytes:
-    """An index without extensions."""
+    """The bytes of an index without extensions."""
     return b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + bytes(20)
 
 
 def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """In version 4 a path of a megabyte is repeated by an entry of 66 bytes: here 66 KB would become 1 GB."""
+    """In version 4, an entry of 66 bytes repeats a path of a megabyte: here 66 kB would become 1 GB."""
     header = bytes(60) + b"\0\0"
     entries = [header + b"\0" + b"x" * 2**20 + b"\0", *[header + b"\0" + b"y\0"] * 1_000]
     (tmp_path / "index").write_bytes(index_of(4, *entries))
@@ -153,6 +153,6 @@ def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> 
 
 
 def test_directories_inside_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """One path of 40 KB in 20,000 directories has 400 MB of directory names."""
+    """One path of 40 kB in 20,000 directories has 400 MB of directory names."""
     with pytest.raises(ValueError, match="nested too deeply"):
         git_index.folders(["a/" * 20_000 + "b"])

@@ -1,4 +1,4 @@
-"""What an agent writes into a repository never runs a program as the server. With the real git.
+"""Nothing that an agent writes into a repository makes the server run a program. With the real git.
 
 Each attack names one program, the spy, in another way. The spy leaves a file behind when it runs.
 """
@@ -19,7 +19,7 @@ from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, 
 from tests.server.checkpoints.rig import RUN, git, make_project
 
 Attack: TypeAlias = Callable[[Path, str], None]
-"""Given the project and the spy's path."""
+"""Takes the project's directory and the spy's path."""
 
 ATTACKS: dict[str, Attack] = {}
 
@@ -30,7 +30,7 @@ def attack(does: Attack) -> Attack:
 
 
 def settings(project: Path, **values: str) -> None:
-    """By an agent that writes files: ``filter__x__clean`` is ``filter.x.clean``."""
+    """Sets values in the repository's configuration, as an agent would: ``filter__x__clean`` is ``filter.x.clean``."""
     for name, value in values.items():
         git(project, "config", name.replace("__", "."), value)
 
@@ -125,7 +125,7 @@ def signatures(project: Path, spy: str) -> None:
 
 @attack
 def repository_inside(project: Path, spy: str) -> None:
-    """Its own configuration, which git reads when it asks whether a submodule has changed."""
+    """A nested repository with its own configuration, which git reads to check whether a submodule has changed."""
     inside = project / "inside"
     inside.mkdir()
     git(inside, "init", "-q")
@@ -140,7 +140,7 @@ def repository_inside(project: Path, spy: str) -> None:
 
 @attack
 def missing_object(project: Path, spy: str) -> None:
-    """git asks the repository's remote for it, by a program that the repository names."""
+    """git fetches a missing object from the repository's remote, with a program that the repository names."""
     values = {"repositoryFormatVersion": "1", "sshCommand": spy, "gitProxy": spy}
     settings(project, **{f"core__{name}": value for name, value in values.items()})
     settings(project, extensions__partialClone="origin", remote__origin__promisor="true")
@@ -154,7 +154,7 @@ def missing_object(project: Path, spy: str) -> None:
 
 @pytest.fixture
 def spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that is there once a program was run."""
+    """The path of the file that the spy creates when it runs."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -172,7 +172,7 @@ async def test_no_program_of_the_repository_runs(name: str, tmp_path: Path, spy:
     await checkpoints.take(RUN, "before")
     (project / "poem.txt").write_text((project / "poem.txt").read_text().replace("line 3\n", "LINE 3\n"))
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git has run it for the attacker
+    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
     await checkpoints.take(RUN, "after")
     with contextlib.suppress(GitFailed, NoCheckpoint):
         await checkpoints.changes(RUN)
@@ -193,7 +193,7 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
     )
     await checkpoints.take(RUN, "after")
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git has run it for the attacker
+    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
 
     async def seen() -> Open:
         async with checkpoints.operation() as running:

@@ -1,4 +1,4 @@
-"""Checkpoints in the repositories that people have: other layouts, formats, line endings and filters. With the real git."""
+"""Checkpoints in all kinds of repositories: other layouts, formats, line endings and filters. With the real git."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint
 from tests.server.checkpoints.rig import RUN, a_run, everything, git, make_project
 from tests.server.core_rig import serving
+from tests.waiting import PATIENCE
 
 POINTER = "version https://git-lfs.github.com/spec/v1\n"
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The person's home directory."""
+    """The person's home directory, without a configuration of git."""
     directory = tmp_path / "home"
     directory.mkdir()
     monkeypatch.setenv("HOME", str(directory))
@@ -34,7 +35,7 @@ def project(tmp_path: Path, home: Path) -> Path:
 
 
 async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, str]:
-    """A run that writes these files, and the diff that it leads to."""
+    """A run writes these files. Returns its checkpoints and the diff."""
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.take(RUN, "before")
     for name, data in files.items():
@@ -44,7 +45,7 @@ async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, 
 
 
 async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that git itself knows: how such a repository is read through links is not known."""
+    """Even one that git itself supports: how such a repository is read through links is unknown."""
     git(project, "config", "core.repositoryFormatVersion", "1")
     git(project, "config", "extensions.worktreeConfig", "true")
     assert await Checkpoints(project, "proj_1").take(RUN, "before")
@@ -87,7 +88,7 @@ async def test_an_encoding_keeps_its_meaning(project: Path) -> None:
 
 
 def with_filter(project: Path, files: dict[str, bytes]) -> None:
-    """Commits them as pointers, as Git LFS does; git knows from then on that they are unchanged."""
+    """Commits the files as pointers, as Git LFS does. git then knows that they are unchanged."""
     (project / ".gitattributes").write_text("*.bin filter=lfs diff=lfs merge=lfs -text\n")
     git(project, "config", "filter.lfs.clean", f"sh -c 'echo \"{POINTER.strip()}\"; sha256sum'")
     git(project, "config", "filter.lfs.required", "true")
@@ -162,7 +163,7 @@ async def test_a_name_that_is_not_utf8_may_have_a_filter(project: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".config/git/ignore", ".ignored", "own"])
-async def test_what_the_person_ignores_everywhere_stays_ignored(place: str, project: Path, home: Path) -> None:
+async def test_files_that_the_person_ignores_globally_stay_ignored(place: str, project: Path, home: Path) -> None:
     file = project / ".git" / "info" / "exclude" if place == "own" else home / place
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("*.secret\n")
@@ -236,7 +237,7 @@ async def test_a_partial_clone(project: Path, tmp_path: Path) -> None:
     ("name", "value"), [("refStorage", "reftable"), ("objectFormat", 'sha1\n[filter "x"]\nclean = true')]
 )
 async def test_a_format_that_is_not_supported(name: str, value: str, project: Path) -> None:
-    """The second one is an attack: the format is written into the configuration that our git reads."""
+    """The second case is an attack: it writes the format into the configuration that our git reads."""
     checkpoints = await a_run(project)
     git(project, "config", "core.repositoryFormatVersion", "1")
     git(project, "config", f"extensions.{name}", value)
@@ -271,9 +272,19 @@ OF_GIT = [
     *(".git/objects/info/alternates", ".gitignore", ".gitattributes"),
 ]
 
+OF_OBJECTS = [
+    *(".git/objects/pack/" + name for name in (f"pack-{40 * '1'}.idx", "multi-pack-index")),
+    *(".git/objects/info/commit-graph", f".git/sharedindex.{40 * '1'}"),
+]
+"""Files of git's own that may have any size."""
+
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [*((name, kind) for name in OF_GIT for kind in ("pipe", "large")), (".git/commondir", "pipe")]
+    ("name", "kind"),
+    [
+        *((name, kind) for name in OF_GIT for kind in ("pipe", "large")),
+        *((name, "pipe") for name in (".git/commondir", *OF_OBJECTS)),
+    ],
 )
 async def test_a_file_that_git_would_wait_for(name: str, kind: str, project: Path) -> None:
     file = project / name
@@ -310,6 +321,79 @@ async def test_a_pipe_in_a_directory_is_waited_for_once(
     assert await checkpoints.take(RUN, "after")
 
 
+@pytest.mark.parametrize("what", ["objects", "a ref", "the alternates of an alternate"])
+async def test_a_pipe_among_the_data_of_git_is_waited_for_once(
+    what: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.take(RUN, "before")
+    data = project / ".git"
+    match what:
+        case "objects":
+            files, name = [*data.glob("objects/??/*")], "objects/../[0-9a-f]+"
+        case "a ref":
+            name = "refs/drawbridge/proj_1/run_2/before"
+            files = [data / name]
+        case _:
+            name = "other/info/alternates"
+            files = [data / name]
+            (data / "objects" / "info" / "alternates").write_text(f"{data / 'other'}\n")
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        os.mkfifo(file)
+    with monkeypatch.context() as patched:
+        patched.setattr(git_module, "SECONDS", 0.5)
+        with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
+            await checkpoints.take("run_2", "before")
+    with monkeypatch.context() as patched:
+        patched.setattr(git_module.Git, "run", None)  # the next operation does not start git
+        with pytest.raises(NoCheckpoint, match=f"git's file {name} is not a small regular file"):
+            await checkpoints.take("run_2", "before")
+
+
+async def test_git_that_waits_for_something_unknown_is_waited_for_once(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For some minutes, git gets little time in this repository. After that, it gets all of its time again."""
+    time = 1_000.0
+    monkeypatch.setattr(git_module, "now", lambda: time)
+    (tmp_path / "info").mkdir()
+    pipe = tmp_path / "info" / "alternates"
+    os.mkfifo(pipe)
+    checkpoints = Checkpoints(project, "proj_1")
+    assert await checkpoints.take("run_0", "before")
+    (project / ".git" / "objects" / "info" / "alternates").write_text(f"{tmp_path}\n")
+    monkeypatch.setattr(git_module, "SECONDS", 0.6)
+    monkeypatch.setattr(git_module, "SECONDS_AFTER", 0.3)
+    for run, seconds in (("run_1", "0.6"), ("run_2", "0.3"), ("run_3", "0.3")):
+        with pytest.raises(GitFailed, match=f"git took more than {seconds} s for"):
+            await checkpoints.take(run, "before")
+    time += git_module.HURRIED_SECONDS
+    for run, seconds in (("run_4", "0.6"), ("run_5", "0.3")):
+        with pytest.raises(GitFailed, match=f"git took more than {seconds} s for"):
+            await checkpoints.take(run, "before")
+    monkeypatch.setattr(git_module, "SECONDS_AFTER", PATIENCE)
+    pipe.unlink()
+    assert await checkpoints.take("run_6", "before")
+
+
+async def test_git_is_not_hurried_while_it_writes_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If git were ended in between, some files would be reverted and others not."""
+    checkpoints = await a_run(project)
+    monkeypatch.setitem(git_module._late_at, project, git_module.now())
+    lines, given = git_module.Git._line, dict[str, float]()
+
+    async def noted(git: git_module.Git, line: str, seconds: float, what: str, **more: bool) -> int:
+        given[line] = seconds
+        return await lines(git, line, PATIENCE, what, **more)
+
+    monkeypatch.setattr(git_module.Git, "_line", noted)
+    await checkpoints.revert(RUN)
+    assert {seconds for line, seconds in given.items() if " apply " in line} == {git_module.SECONDS}
+    assert {seconds for line, seconds in given.items() if " write-tree " in line} == {git_module.SECONDS_AFTER}
+
+
 @pytest.mark.parametrize("setting", ["core.excludesFile", "core.attributesFile"])
 async def test_a_setting_that_names_a_pipe(setting: str, project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -326,12 +410,14 @@ async def test_a_configuration_that_includes_a_pipe(
     monkeypatch.setattr(git_module, "SETTINGS_SECONDS", 0.2)
     os.mkfifo(tmp_path / "pipe")
     git(project, "config", "include.path", str(tmp_path / "pipe"))
-    with pytest.raises(GitFailed, match=r"git took more than 0\.2 s for: config --list"):
-        await Checkpoints(project, "proj_1").take(RUN, "before")
+    monkeypatch.setattr(git_module, "SECONDS_AFTER", 0.1)
+    for seconds in ("0.2", "0.1"):  # it is waited for once
+        with pytest.raises(GitFailed, match=f"git took more than {seconds} s for: config --list"):
+            await Checkpoints(project, "proj_1").take(RUN, "before")
 
 
 def ended_process() -> int:
-    """The PID of a process that has ended."""
+    """The process id of a process that has ended."""
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid
@@ -351,7 +437,9 @@ def test_folders_of_killed_servers_are_removed(tmp_path: Path, monkeypatch: pyte
     assert (mine / "index").exists()
 
 
-async def test_a_server_removes_such_folders_as_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_starting_server_removes_folders_of_killed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     gone = ended_process()

@@ -1,4 +1,4 @@
-"""How often git is started for a checkpoint: a ``git`` that notes each call stands before the real one on the PATH."""
+"""How often git is started for a checkpoint, counted by a ``git`` that comes before the real one on the PATH."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.server.checkpoints.rig import git, make_project
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """The calls since it was asked last."""
+    """A function that returns the calls since it was called last."""
     log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
     folder.mkdir()
     (folder / "git").write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {real} "$@"\n')
@@ -60,7 +60,7 @@ async def changes(checkpoints: Checkpoints, name: str) -> dict[str, str]:
 
 
 async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> list[str]:
-    """The calls that a turn has to wait for."""
+    """The calls to git that a turn has to wait for."""
     calls()
     storing = asyncio.Event()
     store = checkpoints._store
@@ -111,7 +111,7 @@ async def test_a_warm_turn_after_a_persons_edit_waits_for_one_git(
     assert (project / "letter.txt").read_text() == "by a person\n"
 
 
-async def test_a_refreshed_index_costs_nothing(
+async def test_a_refreshed_index_costs_no_command(
     checkpoints: Checkpoints, project: Path, calls: Callable[[], list[str]]
 ) -> None:
     await a_turn(checkpoints, project)
@@ -127,7 +127,7 @@ async def test_a_turn_begins_when_git_has_the_files(checkpoints: Checkpoints, pr
     assert (project / "poem.txt").read_text().startswith("line 1\n")
 
 
-async def test_what_is_ignored_since_is_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
+async def test_files_ignored_since_are_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     with (project / ".gitignore").open("a") as file:
         file.write("mine.txt\n")
@@ -137,7 +137,7 @@ async def test_what_is_ignored_since_is_in_no_later_checkpoint(checkpoints: Chec
     assert await changes(checkpoints, "second") == {}
 
 
-async def test_what_a_run_has_ignored_is_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
+async def test_files_that_a_run_ignores_are_in_no_later_checkpoint(checkpoints: Checkpoints, project: Path) -> None:
     assert await checkpoints.begin("first")
     (project / ".git" / "info" / "exclude").write_text("mine.txt\n")
     await checkpoints.take("first", "after")
@@ -148,7 +148,7 @@ async def test_what_a_run_has_ignored_is_in_no_later_checkpoint(checkpoints: Che
 
 
 async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkpoints, project: Path) -> None:
-    """The directory is not among those that are listed while git runs: no file of it was in the last checkpoint."""
+    """The directory is not among those listed while git runs: none of its files were in the last checkpoint."""
     await a_turn(checkpoints, project)
     (project / "new").mkdir()
     (project / "new" / "letter.txt").write_text("by a person\n")
@@ -159,7 +159,7 @@ async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkp
     assert await changes(checkpoints, "second") == {".gitignore": "changed"}
 
 
-async def test_what_a_person_adds_by_force_is_part_of_it(checkpoints: Checkpoints, project: Path) -> None:
+async def test_an_ignored_file_that_a_person_adds_is_included(checkpoints: Checkpoints, project: Path) -> None:
     await a_turn(checkpoints, project)
     git(project, "add", "-f", "noise.log")
     assert await checkpoints.begin("second")
@@ -212,17 +212,17 @@ async def test_a_repository_inside_is_never_asked(checkpoints: Checkpoints, proj
         (project / "inside" / "a.txt").write_text(f"{name}\n")
     assert not noted.exists()
     git(project / "inside", "status")
-    assert noted.exists(), "the spy would not have been called either way"
+    assert noted.exists(), "the spy must be able to run"
 
 
-async def test_a_lost_index_costs_commands_alone(checkpoints: Checkpoints, project: Path, tmp_path: Path) -> None:
+async def test_a_lost_index_only_costs_more_commands(checkpoints: Checkpoints, project: Path, tmp_path: Path) -> None:
     await a_turn(checkpoints, project)
     (tmp_path / "data" / "checkpoint.index").unlink()
     await a_turn(checkpoints, project, "second")
     assert await changes(checkpoints, "second") == {"poem.txt": "changed"}
 
 
-async def test_closing_ends_what_is_stored_in_the_background(checkpoints: Checkpoints, project: Path) -> None:
+async def test_closing_ends_storing_in_the_background(checkpoints: Checkpoints, project: Path) -> None:
     assert await checkpoints.begin("first")
     await checkpoints.close()
     assert not checkpoints._busy.locked()

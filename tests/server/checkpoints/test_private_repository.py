@@ -41,7 +41,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def plain(own_home: Path, tmp_path: Path) -> Path:
-    """The directory; that of the server's data is beside it."""
+    """A directory that is not in a git work tree. ``Kept`` creates the server's data directory beside it."""
     directory = tmp_path / "plain"
     directory.mkdir()
     (directory / "poem.txt").write_text(POEM)
@@ -50,7 +50,7 @@ def plain(own_home: Path, tmp_path: Path) -> Path:
 
 
 class Kept:
-    """The checkpoints and the review of a directory."""
+    """The checkpoints and the review of one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -81,7 +81,7 @@ class Kept:
 
 
 def state(directory: Path) -> dict[str, object]:
-    """Everything in the directory: contents, links and modes."""
+    """Everything in the directory, by relative path: contents, links and modes."""
     found: dict[str, object] = {}
     for path in sorted(directory.rglob("*")):
         name = str(path.relative_to(directory))
@@ -139,7 +139,7 @@ async def test_the_review_outlives_the_server(plain: Path) -> None:
 
 
 async def test_what_is_ignored_by_default_is_left_out(plain: Path) -> None:
-    """A ``.gitignore`` adds to the list, and includes again what it names with an exclamation mark."""
+    """A ``.gitignore`` adds to the list, and re-includes what it names with an exclamation mark."""
     (plain / ".gitignore").write_text("*.log\n!dist/\n")
     kept = Kept(plain)
 
@@ -156,7 +156,7 @@ async def test_what_is_ignored_by_default_is_left_out(plain: Path) -> None:
 
 @pytest.mark.thorough
 async def test_a_file_over_the_limit_is_left_out(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that grows during a run is not: it could not be reverted otherwise."""
+    """A file that grows over the limit during a run is still included, since it could not be reverted otherwise."""
     monkeypatch.setattr(private, "LARGEST_FILE", 1_000)
     (plain / "large.bin").write_bytes(b"\1" * 2_000)
     kept = Kept(plain)
@@ -227,8 +227,8 @@ async def test_a_directory_inside_of_gits_own_has_no_checkpoints(plain: Path) ->
 
 
 @pytest.mark.thorough
-async def test_gits_own_repository_is_used_once_everything_is_decided(plain: Path) -> None:
-    """A run that makes the directory a repository is reviewed where it was begun."""
+async def test_a_new_repository_is_used_once_everything_is_decided(plain: Path) -> None:
+    """A run that makes the directory a repository is reviewed in the private repository, where it began."""
     kept = Kept(plain)
 
     def work(directory: Path) -> None:
@@ -275,7 +275,7 @@ async def test_a_pointer_to_another_repository_is_not_followed(kind: str, plain:
 
 @pytest.mark.thorough
 async def test_files_are_restored_byte_for_byte(plain: Path, own_home: Path) -> None:
-    """Whatever the attributes and the person's settings say about line ends and encodings."""
+    """Whatever attributes and the person's settings say about line endings and encodings."""
     (own_home / ".gitconfig").write_text("[core]\n\tautocrlf = true\n")
     (plain / ".gitattributes").write_text(
         "* text=auto eol=crlf ident\n*.rc working-tree-encoding=UTF-16\nold.txt binary\n"
@@ -318,7 +318,7 @@ async def test_repositories_inside_are_left_alone(plain: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_a_run_makes_git_ignore_is_restored(plain: Path) -> None:
+async def test_files_a_run_makes_git_ignore_are_restored(plain: Path) -> None:
     kept = Kept(plain)
     before = state(plain)
 
@@ -356,7 +356,7 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
 
 @pytest.mark.thorough
 async def test_a_disk_that_can_not_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which stops no run, and leaves no half of a repository."""
+    """It stops no run, and leaves no partial repository."""
 
     def fails(path: str, data: bytes) -> None:
         raise DrawbridgeError("the disk is full")
@@ -408,7 +408,7 @@ def filters_of_the_person(directory: Path, spy: str) -> None:  # noqa: F811
 
 
 def own_repository(directory: Path, spy: str) -> None:  # noqa: F811
-    """With hooks, fsmonitor and a filter."""
+    """Creates a repository with hooks, fsmonitor and a filter."""
     git(directory, "init", "-q")
     for name, value in {"core.fsmonitor": spy, "filter.x.clean": spy, "diff.external": spy}.items():
         git(directory, "config", name, value)
@@ -441,7 +441,7 @@ async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain
     await kept.run(three_files)
     attack(plain, program)
     (plain / "poem.txt").write_text(POEM.upper())
-    spy.unlink(missing_ok=True)  # git has run it for the attacker
+    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
     await kept.run(lambda directory: (directory / "poem.txt").write_text(POEM), "run_2")
     with contextlib.suppress(Changed, GitFailed, NoCheckpoint):
         await kept.checkpoints.revert("run_2")
@@ -497,6 +497,6 @@ async def test_a_cancelled_look_leaves_no_process(plain: Path, monkeypatch: pyte
     await Kept(plain).run(three_files)
 
 
-def test_what_is_left_out_is_documented() -> None:
+def test_the_excluded_files_are_documented() -> None:
     document = (Path(__file__).parents[3] / "docs" / "server.md").read_text()
     assert [pattern for pattern in private.IGNORED if f"`{pattern}`" not in document] == []

@@ -1,4 +1,4 @@
-"""A client sees what a run changed and takes it back."""
+"""A client sees what a run changed and reverts it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_repository(directory: Path) -> None:
 
 
 async def a_run(server: Server, phone: Client, *, line: str) -> tuple[str, str]:
-    """The project and the run: the agent adds a line to poem.txt."""
+    """A run in which the agent adds a line to poem.txt. Returns the ids of the project and the run."""
     directory = server.root / "one"
     if not directory.exists():
         make_repository(directory)
@@ -48,7 +48,7 @@ async def a_run(server: Server, phone: Client, *, line: str) -> tuple[str, str]:
     return project, run
 
 
-async def test_a_run_is_seen_and_taken_back_for_everybody(tmp_path: Path) -> None:
+async def test_a_run_is_reverted_for_all_clients(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
@@ -88,7 +88,7 @@ async def test_lines_changed_since_are_refused_by_name(tmp_path: Path) -> None:
         assert (server.root / "one" / "poem.txt").read_text() == "one\nmine\n"
 
 
-async def test_nothing_is_taken_back_while_the_agent_works(tmp_path: Path) -> None:
+async def test_nothing_is_reverted_while_the_agent_works(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
@@ -100,7 +100,7 @@ async def test_nothing_is_taken_back_while_the_agent_works(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("what", ["project_delete", "agent_new_session", "run_revert"])
-async def test_while_a_run_is_taken_back_nothing_else_is_done_with_the_project(what: str, tmp_path: Path) -> None:
+async def test_a_revert_blocks_other_changes_to_the_project(what: str, tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path, Limits()) as server:
         project, run = await a_run(server, phone, line="two\n")
@@ -115,7 +115,7 @@ async def test_while_a_run_is_taken_back_nothing_else_is_done_with_the_project(w
         await server.does(page, "project_delete", project)
 
 
-async def test_what_a_run_changed_that_the_servers_end_has_ended_can_be_taken_back_later(tmp_path: Path) -> None:
+async def test_a_run_ended_by_the_server_can_be_reverted_later(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         project, _ = await a_run(server, phone, line="two\n")
@@ -128,10 +128,8 @@ async def test_what_a_run_changed_that_the_servers_end_has_ended_can_be_taken_ba
         assert (server.root / "one" / "poem.txt").read_text() == "one\ntwo\n"
 
 
-async def test_the_server_does_not_end_in_the_midst_of_taking_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """git would be ended with it, and files were half as they had been."""
+async def test_the_server_does_not_stop_during_a_revert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise git would be ended with it, and only some files would be reverted."""
     phone, begun, run_git = Client(), asyncio.Event(), Git.run
 
     async def slowly(git: Git, *words: str, **more: Any) -> Any:
@@ -151,7 +149,7 @@ async def test_the_server_does_not_end_in_the_midst_of_taking_back(
         assert [one for one in records(server, project) if one["message"].get("subtype") == "run_reverted"]
 
 
-async def test_a_ceiling_holds_for_what_a_client_asks_of_an_agent(tmp_path: Path) -> None:
+async def test_a_ceiling_applies_to_a_clients_options(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(max_turns=3)
@@ -206,8 +204,8 @@ async def test_a_large_file_with_a_filter_is_named_to_the_client(
         assert (directory / "poem.txt").read_text() == "one\ntwo\n"
 
 
-async def test_a_run_in_another_work_tree_says_so(tmp_path: Path) -> None:
-    """Its changes are not the project's, so without that they would seem to be none."""
+async def test_a_run_in_another_work_tree_is_marked(tmp_path: Path) -> None:
+    """Its changes are not in the project. Without this, the run would appear to have made none."""
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         project, before = await a_run(server, phone, line="two\n")
@@ -230,7 +228,7 @@ async def test_a_run_in_another_work_tree_says_so(tmp_path: Path) -> None:
 
 
 async def idle_in_a_worktree(server: Server, client: Client, project: str) -> tuple[Process, str]:
-    """The idle process of a project, whose agent works in another work tree, and the directory of that one."""
+    """The idle process of a project whose agent works in another work tree, and the directory of that work tree."""
     worktree = server.root / "one" / ".claude" / "worktrees" / "fix"
     worktree.mkdir(parents=True)
     (worktree / ".git").write_text("gitdir: elsewhere")
@@ -242,7 +240,7 @@ async def idle_in_a_worktree(server: Server, client: Client, project: str) -> tu
 
 
 @pytest.mark.parametrize("end", ["killed", "crashed", "timed out"])
-async def test_a_run_in_another_work_tree_says_so_if_its_process_ends(tmp_path: Path, end: str) -> None:
+async def test_a_run_in_another_work_tree_is_marked_after_an_end(tmp_path: Path, end: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -258,7 +256,7 @@ async def test_a_run_in_another_work_tree_says_so_if_its_process_ends(tmp_path: 
         assert [run["directory"] for run in phone.updates("run_finished")] == [worktree] * 2
 
 
-async def test_a_run_that_the_agent_begins_itself_says_that_it_is_in_another_work_tree(tmp_path: Path) -> None:
+async def test_an_agents_own_run_in_another_work_tree_is_marked(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -268,7 +266,7 @@ async def test_a_run_that_the_agent_begins_itself_says_that_it_is_in_another_wor
         assert [run["directory"] for run in phone.updates("run_finished")] == [worktree] * 2
 
 
-async def test_a_run_that_is_refused_has_worked_in_no_other_work_tree(tmp_path: Path) -> None:
+async def test_a_refused_run_is_not_marked(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False, runs_at_once=1)) as server:
         project = await server.project(phone)

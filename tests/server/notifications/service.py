@@ -1,4 +1,4 @@
-"""A service that is posted to, on this machine."""
+"""An HTTP service on this machine that notifications are posted to."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 
 class Service:
-    """Takes what is posted; answers as it is told, the last one for ever."""
+    """Records what is posted. It sends the given status codes in turn, and repeats the last one."""
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers) or [200]
         self.posted: list[tuple[dict[str, str], bytes]] = []
         self.fetched: list[str] = []
-        """Paths of GET requests: a client that follows a redirect makes one."""
+        """The paths of GET requests: a client that follows a redirect sends one."""
         service = self
 
         class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""People who look at no page are told that an agent waits or has ended, and of nothing that it said."""
+"""People who don't look at the web UI are notified that an agent waits or has finished, without anything that it said."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ def notice_of(announced: Announced, to_review: ReviewChanged | None = None) -> N
     return notice(announced.event, announced.project_id or "", announced.path, to_review)
 
 
-# the words
+# the texts
 
 
-def test_a_question_is_told_by_its_project_and_its_tool_alone() -> None:
+def test_a_question_is_notified_with_project_and_tool_only() -> None:
     assert notice_of(question()) == URGENT
 
 
 @pytest.mark.parametrize(
     ("outcome", "told"), [("completed", "Run finished"), ("failed", "Run failed"), ("interrupted", None)]
 )
-def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: Outcome, told: str | None) -> None:
+def test_the_end_of_a_run_is_notified_unless_a_person_ended_it(outcome: Outcome, told: str | None) -> None:
     said = notice_of(run_finished(outcome))
     assert (said.body if said else None) == told
 
@@ -99,7 +99,7 @@ def test_of_a_run_it_is_told_how_it_ended_unless_a_person_ended_it(outcome: Outc
         ("interrupted", review(7), None),
     ],
 )
-def test_a_run_that_leaves_something_to_review_says_how_much(
+def test_the_size_of_a_runs_review_is_notified(
     outcome: Outcome, changed: ReviewChanged, expected: tuple[str, str] | None
 ) -> None:
     told = notice_of(run_finished(outcome), changed)
@@ -119,7 +119,7 @@ def test_a_run_that_leaves_something_to_review_says_how_much(
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_nothing_else_is_worth_a_notice(event: Event) -> None:
+def test_other_events_cause_no_notification(event: Event) -> None:
     assert notice_of(at_blog(event)) is None
 
 
@@ -129,7 +129,7 @@ def test_a_question_in_the_terminal_causes_a_notice() -> None:
     assert (said.title, said.body, said.urgent) == ("blog needs you", "Answer in its terminal", False)
 
 
-async def test_what_happened_long_ago_causes_no_notice(tmp_path: Path, sender: Sender) -> None:
+async def test_old_events_cause_no_notification(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url)
         told.published(at_blog(run_finished("completed").event, quiet=True))
@@ -138,7 +138,7 @@ async def test_what_happened_long_ago_causes_no_notice(tmp_path: Path, sender: S
     assert [body for _, body in ntfy.posted] == [b"Run failed"]
 
 
-def test_names_that_others_choose_stay_harmless_and_short() -> None:
+def test_names_in_notifications_are_made_safe_and_short() -> None:
     asked = question("Ba\r\nX-Evil: 1\u202e" + "h" * 500).event
     said = notice(asked, "proj_1", Path("/home/ada/böses\r\nTags: skull"))
     assert said is not None
@@ -149,7 +149,7 @@ def test_names_that_others_choose_stay_harmless_and_short() -> None:
     assert set(json.loads(push_payload(said))) == {"title", "body", "project"}
 
 
-# to the owner's webhook
+# the owner's webhook
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def notifier(
     return Notifier(Subscriptions(data), Devices(data), webhook, [], host, sender, sender, patience, review_seconds)
 
 
-async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Sender) -> None:
+async def test_the_webhook_gets_the_format_of_ntfy(tmp_path: Path, sender: Sender) -> None:
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url)
         told.published(question())
@@ -189,7 +189,7 @@ async def test_the_webhook_is_told_as_ntfy_takes_it(tmp_path: Path, sender: Send
     [ApprovalResolved("appr_1", "Ada", "allow"), PermissionWithdrawn("appr_1", "")],
     ids=["resolved", "withdrawn"],
 )
-async def test_what_is_answered_before_anybody_is_called_calls_nobody(
+async def test_a_question_that_is_answered_soon_is_not_notified(
     tmp_path: Path, sender: Sender, answered: Event
 ) -> None:
     with Service().up() as ntfy:
@@ -203,7 +203,7 @@ async def test_what_is_answered_before_anybody_is_called_calls_nobody(
     assert [body for _, body in ntfy.posted] == [b"Use Bash", b"Run finished"]
 
 
-async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_once(
+async def test_a_failing_service_is_retried_and_a_refusal_is_not(
     tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Service(503, 429, 200, 500, 500, 500, 403, 302, 200).up() as ntfy:
@@ -215,11 +215,13 @@ async def test_a_service_in_trouble_is_tried_three_times_and_one_that_says_no_on
         assert ntfy.fetched == []
     assert "the webhook was not notified: it responded with 500" in caplog.text
     assert "the webhook was not notified: it responded with 403" in caplog.text
-    assert "the webhook was not notified: it responded with 302" in caplog.text, "what is posted goes nowhere else"
+    assert "the webhook was not notified: it responded with 302" in caplog.text, (
+        "notifications are not sent to another address"
+    )
     assert SECRET not in caplog.text
 
 
-async def test_a_service_that_hangs_is_in_nobodys_way(
+async def test_a_service_that_hangs_delays_nobody(
     tmp_path: Path, sender: Sender, caplog: pytest.LogCaptureFixture
 ) -> None:
     hangs, going = threading.Event(), threading.Event()
@@ -241,7 +243,7 @@ async def test_a_service_that_hangs_is_in_nobodys_way(
 # the review after a run
 
 LONG = 600.0
-"""Seconds for which no test waits."""
+"""Seconds that no test waits."""
 
 
 def titles(service: Service) -> list[str]:
@@ -249,13 +251,13 @@ def titles(service: Service) -> list[str]:
 
 
 async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sender) -> None:
-    """One notification for both. The other project's review is not this one's."""
+    """There is one notification for both. The review of another project doesn't count."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
         told.published(run_finished("completed"))
         told.published(Announced("proj_2", BLOG, review(3)))
         told.published(at_blog(review(7)))
-        told.published(at_blog(review(8)))  # a look at the files, later
+        told.published(at_blog(review(8)))  # a later look at the files
         told.published(question())
         await until(lambda: len(ntfy.posted) == 2)
     assert titles(ntfy) == ["blog: 7 files to review", "blog needs you"]
@@ -263,7 +265,7 @@ async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sen
 
 
 async def test_a_run_without_a_review_is_notified_after_a_moment(tmp_path: Path, sender: Sender) -> None:
-    """As without git, or if the checkpoint takes too long."""
+    """For example without git, or if the checkpoint takes too long."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
         told.published(run_finished("completed"))
@@ -286,7 +288,7 @@ async def test_a_review_that_the_run_has_not_changed_is_notified(tmp_path: Path,
 
 
 async def test_a_review_that_is_decided_meanwhile_is_not_notified(tmp_path: Path, sender: Sender) -> None:
-    """A decision does not end the wait: the run may have left more."""
+    """A decision does not end the wait: the run may have left more changes."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
         told.published(at_blog(review(7)))
@@ -339,7 +341,7 @@ async def test_only_devices_that_see_the_project_get_its_review(tmp_path: Path, 
 
 
 class Browser:
-    """What a browser has of a subscription."""
+    """The keys that a browser has of a subscription."""
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -356,13 +358,13 @@ class Browser:
 def subscribed(
     told: Notifier, browser: Browser, url: str, device_id: str | None = None, *, actions: bool = False
 ) -> None:
-    """As if the service were one that is posted to; it is a plain one on this machine."""
+    """Adds a subscription without the check of its address: the service is a plain HTTP service on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(told.subscriptions, "_checked", lambda new: new)
         told.subscriptions.add(replace(browser.subscription(url, device_id), actions=actions))
 
 
-async def test_a_browser_is_told_what_only_it_can_read_and_by_whom(tmp_path: Path, sender: Sender) -> None:
+async def test_a_push_is_encrypted_for_its_browser_and_signed(tmp_path: Path, sender: Sender) -> None:
     browser, told = Browser(), notifier(tmp_path, sender)
     with Service(201).up() as service:
         subscribed(told, browser, service.url)
@@ -392,7 +394,7 @@ async def test_a_browser_is_told_what_only_it_can_read_and_by_whom(tmp_path: Pat
     ],
 )
 def test_the_contact_is_one_that_can_be_signed(public: list[str], host: str, expected: str) -> None:
-    """py-vapid refuses names without a dot, and most machines are named so."""
+    """py-vapid refuses names without a dot, and the names of most machines have none."""
     contact = web_push.contact(public, host)
     assert contact == expected
     key = packed(ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value.to_bytes(32, "big"))
@@ -414,7 +416,7 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
 
 
 async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
-    """As Apple's may do with a name that is not public. A browser that has gone or a service in trouble is not one."""
+    """Apple's may refuse a private name, for example. An expired subscription or a failing service is not a problem."""
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
         subscribed(told, Browser(), service.url)
@@ -440,7 +442,7 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
 
 
 async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) -> None:
-    """Ten of them, each of which takes the connection and never answers."""
+    """There are ten of them. Each accepts the connection and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
         told = Notifier(
             Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
@@ -455,7 +457,7 @@ async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) 
             told.end()
 
 
-async def test_a_browser_that_has_gone_is_not_told_again(tmp_path: Path, sender: Sender) -> None:
+async def test_an_expired_subscription_is_removed(tmp_path: Path, sender: Sender) -> None:
     told = notifier(tmp_path, sender)
     with Service(410).up() as service:
         subscribed(told, Browser(), service.url)
@@ -465,9 +467,7 @@ async def test_a_browser_that_has_gone_is_not_told_again(tmp_path: Path, sender:
     assert list(Subscriptions(tmp_path)) == []
 
 
-async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in(
-    tmp_path: Path, sender: Sender
-) -> None:
+async def test_a_device_is_notified_within_its_rights(tmp_path: Path, sender: Sender) -> None:
     devices, told = Devices(tmp_path), notifier(tmp_path, sender)
     for name, projects in (("confined", ["/home/ada/blog"]), ("elsewhere", ["/srv"]), ("lost", None)):
         devices.add(name, "view", projects)
@@ -481,22 +481,20 @@ async def test_a_device_is_told_of_what_it_may_see_for_as_long_as_it_may_come_in
         await until(lambda: len(service.posted) == 2)
         devices.revoke("confined")
         told.published(run_finished("failed"))
-        told.published(at_blog(review(0)))  # nothing to review: the end is notified at once
+        told.published(at_blog(review(0)))  # nothing to review, so the end is notified at once
         subscribed(told, Browser(), f"{service.url}/owner")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 3)
         assert service.answers == [201]
 
 
-async def test_where_the_file_of_devices_is_damaged_who_was_known_is_told_and_no_run_is_disturbed(
-    tmp_path: Path, sender: Sender
-) -> None:
+async def test_a_damaged_device_file_does_not_stop_notifications(tmp_path: Path, sender: Sender) -> None:
     devices, told = Devices(tmp_path), notifier(tmp_path, sender)
     device, _ = devices.add("phone", "view")
     with Service(201).up() as service:
         subscribed(told, Browser(), service.url, device.id)
         told.published(run_finished("completed"))
-        told.published(at_blog(review(0)))  # nothing to review: the end is notified at once
+        told.published(at_blog(review(0)))  # nothing to review, so the end is notified at once
         (tmp_path / "devices.json").write_text("{")
         told.published(run_finished("failed"))
         await until(lambda: len(service.posted) == 2)
@@ -560,7 +558,7 @@ def test_the_key_is_made_at_its_first_use_and_is_private(tmp_path: Path) -> None
         "file:///fcm.googleapis.com/x",
     ],
 )
-def test_no_device_has_this_server_post_to_places_of_its_choice(tmp_path: Path, endpoint: str) -> None:
+def test_only_addresses_of_push_services_are_accepted(tmp_path: Path, endpoint: str) -> None:
     subscriptions = Subscriptions(tmp_path)
     with pytest.raises(ClientError, match="endpoint"):
         subscriptions.add(Browser().subscription(endpoint))
@@ -577,7 +575,7 @@ def test_no_device_has_this_server_post_to_places_of_its_choice(tmp_path: Path, 
         "https://db5p.notify.windows.com/w/?token=BQYAAAD%2bk",
     ],
 )
-def test_the_four_services_are_posted_to(tmp_path: Path, endpoint: str) -> None:
+def test_the_four_push_services_are_accepted(tmp_path: Path, endpoint: str) -> None:
     subscriptions = Subscriptions(tmp_path)
     subscriptions.add(Browser().subscription(endpoint))
     assert [one.endpoint for one in Subscriptions(tmp_path)] == [endpoint]
@@ -607,7 +605,7 @@ def test_an_unusable_push_key_is_refused(tmp_path: Path, point: bytes) -> None:
     assert list(subscriptions) == []
 
 
-def test_of_one_device_the_oldest_subscription_gives_way(tmp_path: Path) -> None:
+def test_a_devices_oldest_subscription_is_replaced(tmp_path: Path) -> None:
     subscriptions = Subscriptions(tmp_path)
     others = Browser().subscription("https://updates.push.services.mozilla.com/other", "another")
     subscriptions.add(others)
@@ -618,7 +616,7 @@ def test_of_one_device_the_oldest_subscription_gives_way(tmp_path: Path) -> None
     assert [one.endpoint.rpartition("/")[2] for one in kept[1:]] == [*map(str, range(2, 10)), "11", "10"]
 
 
-def test_a_damaged_file_begins_anew_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_is_replaced_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "push.json").write_text("{")
     assert list(Subscriptions(tmp_path)) == []
     assert "an empty list is used" in caplog.text
@@ -665,6 +663,16 @@ async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path
         shell({"command": "ls \u202e fr- mr"}),
         shell({"command": "ls \u200b"}),
         shell({"command": "ls\x1b[2K"}),
+        shell({"command": "cp א/1/2/ב x && echo א -9 1234 5678 ב"}),
+        shell({"command": "echo ع 1 2 3 ع"}),
+        shell({"command": "echo ٣ - ٤"}),
+        shell({"command": "echo a\u0301"}),
+        shell({"command": "echo a\ufe0f"}),
+        shell({"command": "echo \u2800 x"}),
+        shell({"command": "echo \u3164x"}),
+        shell({"command": "echo \ufffcx"}),
+        shell({"command": f"ls{' ' * 90}; python evil.py"}),
+        shell({"command": "ls  -l"}),
         shell({"command": " ls"}),
         shell({"command": ""}),
         shell({"command": ["ls"]}),
@@ -679,7 +687,7 @@ async def test_a_short_command_can_be_decided_in_its_notification(tmp_path: Path
         question(),
     ],
 )
-def test_what_a_notification_does_not_show_whole_has_no_actions(asked: Announced) -> None:
+def test_a_command_not_shown_completely_has_no_actions(asked: Announced) -> None:
     found = notice_of(asked)
     assert found is not None
     assert found.command == ""
@@ -687,7 +695,7 @@ def test_what_a_notification_does_not_show_whole_has_no_actions(asked: Announced
 
 
 async def test_only_a_device_that_may_decide_gets_actions(tmp_path: Path, sender: Sender) -> None:
-    """Its scope may be less than when it has subscribed, and the webhook gets no command at all."""
+    """The device's scope may be lower than when it subscribed. The webhook never gets the command."""
     told = notifier(tmp_path, sender)
     tv, _ = Devices(tmp_path).add("tv", "view")
     phone, _ = Devices(tmp_path).add("phone", "approve")
@@ -710,7 +718,7 @@ def identity_of(told: Notifier, token: str) -> tuple[str, tuple[str, str] | None
 
 
 async def token_of_push(told: Notifier, device_id: str | None) -> str:
-    """The token in the notification that the device has got."""
+    """The token in the notification that the device receives."""
     browser = Browser()
     with Service(201).up() as service:
         subscribed(told, browser, service.url, device_id, actions=True)
@@ -793,7 +801,7 @@ async def test_a_test_notification_reports_what_the_service_answers(
 
 
 async def test_a_failed_test_is_not_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
-    """Any device that may look can subscribe with an address that its push service refuses, and test it."""
+    """Any device with the `view` scope can subscribe with an address that its push service refuses, and test it."""
     told = notifier(tmp_path, sender)
     with Service(403).up() as service:
         subscribed(told, Browser(), service.url, "tv")
@@ -802,7 +810,7 @@ async def test_a_failed_test_is_not_a_problem_of_the_server(tmp_path: Path, send
     assert told.problems() == []
 
 
-async def test_a_service_that_nobody_uses_any_more_is_not_a_problem(tmp_path: Path, sender: Sender) -> None:
+async def test_a_service_that_is_no_longer_used_is_not_a_problem(tmp_path: Path, sender: Sender) -> None:
     told = notifier(tmp_path, sender)
     with Service(403).up() as service:
         subscribed(told, Browser(), service.url)
@@ -836,7 +844,7 @@ async def test_a_device_sends_one_test_at_a_time(
 async def test_tests_use_no_thread_of_the_server(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those are shared by all that reads files, and a push service may take many seconds."""
+    """The server's threads are shared by everything that reads files, and a push service may take many seconds."""
     told, names = notifier(tmp_path, sender), []
     monkeypatch.setattr(send, "post", lambda *_: names.append(threading.current_thread().name))
     subscribed(told, Browser(), "http://127.0.0.1:1/a-topic")

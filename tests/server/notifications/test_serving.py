@@ -1,4 +1,4 @@
-"""``drawbridge serve`` tells the webhook, and takes subscriptions of browsers."""
+"""``drawbridge serve`` notifies the webhook, and accepts subscriptions of browsers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def runs(client: WireClient, directory: Path, prompt: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_webhook_hears_that_an_agent_waits_and_nothing_of_what_it_said(tmp_path: Path) -> None:
+async def test_the_webhook_gets_nothing_that_the_agent_said(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--webhook", f"{ntfy.url}?auth=hidden")
@@ -48,8 +48,9 @@ async def test_the_webhook_hears_that_an_agent_waits_and_nothing_of_what_it_said
 
 @pytest.mark.thorough
 async def test_the_webhook_gets_how_much_there_is_to_review(tmp_path: Path) -> None:
-    """In the one notification of the end of a run. On a busy machine, that of the first run may come before its checkpoint; the
-    second run changes nothing."""
+    """It is part of the notification that the run has finished. On a busy machine, the first one may be sent before the
+    checkpoint is taken; the second run changes nothing.
+    """
     directory = make_project(tmp_path / "blog")
     with Service().up() as ntfy:
 
@@ -69,7 +70,7 @@ async def test_the_webhook_gets_how_much_there_is_to_review(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-async def test_a_webhook_that_hangs_keeps_nobody_from_working_nor_the_server_from_ending(tmp_path: Path) -> None:
+async def test_a_webhook_that_hangs_delays_neither_runs_nor_the_end(tmp_path: Path) -> None:
     (tmp_path / "blog").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
@@ -88,7 +89,7 @@ async def test_a_webhook_that_hangs_keeps_nobody_from_working_nor_the_server_fro
 
 @pytest.mark.thorough
 async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
-    """It is given in the environment, and the agent prints all of its own."""
+    """Its address is in the server's environment, and the agent prints its own whole environment."""
     (tmp_path / "blog").mkdir()
     with Service().up() as ntfy:
         options = ("--no-tls", "--allow", tmp_path, "--command-agent", "printer=env")
@@ -103,14 +104,14 @@ async def test_an_agent_does_not_see_the_webhook(tmp_path: Path) -> None:
             await until(lambda: bool(ntfy.posted))
 
 
-async def test_a_webhook_that_is_no_address_is_said_and_nothing_starts(tmp_path: Path) -> None:
+async def test_an_invalid_webhook_address_is_reported(tmp_path: Path) -> None:
     code, said = await refused("--data-dir", tmp_path / "data", "--webhook", "file:///etc/passwd")
     assert code == 2
     assert "--webhook" in said
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_browser_subscribes_and_leaves_over_the_protocol(tmp_path: Path) -> None:
+async def test_a_browser_subscribes_and_unsubscribes(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--allow", tmp_path) as server, server.client() as client:
         key = (await client.ask("push_key"))["data"]["key"]
         assert (await client.ask("push_key"))["data"]["key"] == key

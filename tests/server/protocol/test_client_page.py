@@ -1,4 +1,4 @@
-"""docs/protocols/client.md says what the server does: every message, field and code is on it, and its examples happen."""
+"""docs/protocols/client.md matches the server: every message, field and code is documented, and its examples work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TYPES, UPDATES = client_schema.sent()
 ERRORS = re.findall(r"^\| `([A-Z_]+)` \| (yes|no) \| (.*?) \| (.*) \|$", PAGE, re.MULTILINE)
 
 
-def test_the_schema_is_what_the_types_say() -> None:
+def test_the_schema_matches_the_types() -> None:
     assert client_schema.FILE.read_text() == client_schema.text(), "run python tools/client_schema.py"
 
 
@@ -45,7 +45,7 @@ def test_every_type_is_on_the_page() -> None:
 
 
 def in_table(row: AnyRow) -> tuple[str, str]:
-    """The data and the answer of a command, as its row of the page has them."""
+    """The data and the answer of a command in its row of the documentation."""
     line = next(line for line in PAGE.splitlines() if re.match(rf"\| [^|]*`{row.name}`", line))
     return line.split("|")[2], line.split("|")[3]
 

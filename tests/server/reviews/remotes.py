@@ -1,8 +1,8 @@
 """Remotes, and stand-ins for the programs that create pull requests.
 
-The remote is a real one: a bare repository. ``gh`` and ``glab`` are stand-ins for what their manuals describe: ``gh pr create
---title --body`` and ``glab mr create --title --description --source-branch --yes`` print the address of what they have created,
-and end with an error otherwise.
+The remote is a real one: a bare repository. ``gh`` and ``glab`` are stand-ins that behave as their manuals describe:
+``gh pr create --title --body`` and ``glab mr create --title --description --source-branch --yes`` print the address of
+what they have created, or exit with an error.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ ADDRESS = "https://github.com/ada/poems/pull/7"
 
 
 def add_remote(directory: Path, remote: Path, url: str = "") -> None:
-    """The remote "origin", which has the branch "main" of this repository; "work" is checked out then. ``url``: what the remote
-    is called."""
+    """Adds the remote "origin", whose branch "main" is this repository's HEAD, and checks out the new branch "work".
+    ``url``: the address that the remote is configured with; pushes go to ``remote`` all the same.
+    """
     git(directory, "init", "-q", "--bare", str(remote))
     git(directory, "symbolic-ref", "HEAD", "refs/heads/main")
     git(directory, "remote", "add", "origin", url or str(remote))
@@ -29,12 +30,14 @@ def add_remote(directory: Path, remote: Path, url: str = "") -> None:
 
 
 def tip(remote: Path, branch: str = "work") -> str:
-    """The commit of the branch; empty if the remote has none of this name."""
+    """The commit of the branch; empty if the remote has no such branch."""
     return git(remote, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip()
 
 
 def stand_in(folder: Path, name: str, script: str) -> Path:
-    """Makes a program in ``programs_of(folder)``. Returns the file with the arguments of each call as JSON, one a line."""
+    """Creates a program in ``folder / "programs"``. Returns the file with the arguments of its calls, a JSON list a
+    line.
+    """
     place, calls = folder / "programs", folder / f"{name}.calls"
     place.mkdir(exist_ok=True)
     program = place / name

@@ -29,7 +29,7 @@ def make_repository(directory: Path) -> None:
 
 
 class Reviewed:
-    """One project of a server."""
+    """One project of a server, and its review."""
 
     def __init__(self, server: Server, phone: Client, project: str, directory: Path) -> None:
         self.server = server
@@ -39,7 +39,7 @@ class Reviewed:
         self._runs = 0
 
     async def begin(self) -> str:
-        """A run whose agent has been given its prompt. Returns its id."""
+        """Begins a run, and returns its id once the agent has its prompt and the checkpoint before it is stored."""
         server, prompts = self.server, self._prompts()
         run = (await server.does(self.phone, "execute", self.project, prompt="go"))["data"]["run_id"]
         await until(lambda: self._prompts() > prompts, "the prompt")
@@ -47,7 +47,7 @@ class Reviewed:
         return str(run)
 
     async def begin_alone(self) -> None:
-        """A run that the agent begins by itself, with the checkpoint before it."""
+        """Begins a run without a prompt, and waits for the checkpoint before it."""
         session = self.server.core.projects.get(self.project)
         self.server.agent.latest.heard(TurnBegun())
         await session._worker.tasks.wait()
@@ -57,14 +57,14 @@ class Reviewed:
         return sum(len(process.prompts) for process in self.server.agent.processes)
 
     async def end(self) -> None:
-        """The end of the run, with the checkpoint after it."""
+        """Ends the run, and waits for the checkpoint after it."""
         session = self.server.core.projects.get(self.project)
         self.server.agent.latest.ends()
         await until(lambda: not session.busy, "the end of the run")
         await session._worker.tasks.wait()
 
     async def run(self, work: Callable[[Path], object]) -> str:
-        """A run in which the agent does this in the directory."""
+        """A whole run in which the agent does ``work`` in the directory. Returns its id."""
         run = await self.begin()
         work(self.directory)
         await self.end()
@@ -86,23 +86,23 @@ class Reviewed:
         return refused.value
 
     async def comment(self, client: Client | None = None, **data: Any) -> dict[str, Any]:
-        """The update that is the answer."""
+        """The data of the update that answers ``review_comment``."""
         answer = await self.server.does(client or self.phone, "review_comment", self.project, **data)
         found: dict[str, Any] = answer["data"]["data"]
         return found
 
     async def write(self, line: int, quote: str, text: str = "Why?", **more: Any) -> str:
-        """A draft about a line of the poem. Returns its id."""
+        """Writes a draft about a line of the poem. Returns its id."""
         given: dict[str, Any] = {"path": "poem.txt", "line": line, "quote": quote, "text": text}
         return str((await self.comment(**(given | more)))["comment_id"])
 
     async def submit(self, client: Client | None = None, **data: Any) -> dict[str, Any]:
-        """The whole answer."""
+        """The whole reply to ``review_submit``."""
         drafts = data.pop("drafts", None) or (await self.get(client))["drafts"]
         return await self.server.does(client or self.phone, "review_submit", self.project, drafts=drafts, **data)
 
     async def commit(self, message: str = "Kept", **data: Any) -> dict[str, Any]:
-        """The update that is the answer."""
+        """The data of the update that answers ``review_commit``."""
         answer = await self.server.does(self.phone, "review_commit", self.project, message=message, **data)
         found: dict[str, Any] = answer["data"]["data"]
         return found
@@ -113,7 +113,7 @@ class Reviewed:
         return refused.value
 
     async def comments(self) -> dict[str, dict[str, Any]]:
-        """By their ids."""
+        """The comments by their ids."""
         return {one["comment_id"]: one for one in (await self.get())["comments"]}
 
     def text(self, name: str = "poem.txt") -> str:
@@ -127,8 +127,9 @@ class Reviewed:
 
 @contextlib.asynccontextmanager
 async def reviewing(folder: Path, inside: str = "") -> AsyncIterator[Reviewed]:
-    """A server with one project; that of an earlier server in ``folder`` if there was one. ``inside``: where it is in its
-    repository."""
+    """A server with one project, or with the project that an earlier server has left in ``folder``. ``inside``: the
+    project's path relative to the repository.
+    """
     phone = Client("phone")
     async with serving(folder, Limits()) as server:
         projects = [(one.id, one.path) for one in server.core.projects]
@@ -145,12 +146,12 @@ async def reviewing(folder: Path, inside: str = "") -> AsyncIterator[Reviewed]:
 
 
 def hunks(review: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Path, removed and added text of each hunk."""
+    """The path, the removed and the added text of each hunk."""
     return [(file["path"], one["removed"], one["added"]) for file in review["files"] for one in file["hunks"]]
 
 
 def id_of(review: dict[str, Any], part: str) -> str:
-    """The id of the only hunk with these words in its path or its text."""
+    """The id of the only hunk that contains ``part`` in its path or its text."""
     found = [
         one["id"]
         for file in review["files"]

@@ -1,7 +1,7 @@
 """An agent, a person and decisions in any order, with the real git: after each step the files and the review are exact.
 
-The files consist of slots between lines that nobody changes. What a slot contains is never repeated, so a simple model can
-predict the review. A file's name is one more slot, which the agent changes by renaming the file.
+The files consist of slots between lines that nobody changes. What a slot contains is never repeated, so a simple model
+can predict the review. A file's name is one more slot, which the agent changes by renaming the file.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FILES = ("a.txt", "b.txt")
 SLOTS = 5
 STEPS = 14
 NAME = -1
-"""The number of the slot with the name."""
+"""The number of the slot that contains the name."""
 
 
 class World:
-    """``base`` and ``disk``: the text of each slot as it was decided last, and as it is in the file."""
+    """``base`` and ``disk``: the text of each slot as of the last decision, and in the file."""
 
     def __init__(self, directory: Path, chance: random.Random, *, in_git: bool) -> None:
         directory.mkdir()
         self.folder = None if in_git else directory.parent
-        """That of the server's data, with the private repository."""
+        """The directory of the server's data, with the private repository; None if the project is in git."""
         if in_git:
             git(directory, "init", "-q")
         self.directory = directory
@@ -44,7 +44,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Another server knows nothing but what the repository contains."""
+        """Another server knows only what the repository contains."""
         self.review = Review("proj_1")
         self.checkpoints = Checkpoints(self.directory, "proj_1", folder=self.folder, stored=self.review.extend)
 
@@ -87,7 +87,7 @@ class World:
             await self.seen()
 
     async def step_person(self) -> None:
-        """In a slot without a hunk it is not part of the review."""
+        """A change in a slot without a hunk is not part of the review."""
         open_slots = self.open_slots()
         before = dict(self.disk)
         self.change()
@@ -142,7 +142,7 @@ class World:
         return {slot for slot, text in self.disk.items() if text != self.base[slot]}
 
     def ids(self, review: Open) -> dict[tuple[str, int], str]:
-        """The hunk of each slot; the review has no other hunk."""
+        """The hunk id of each slot; the review must not have other hunks."""
         found = {
             (file.path, "".join(part.removed), "".join(part.added)): part.hunk.id
             for file in review.files

@@ -1,8 +1,8 @@
 """An agent, a person, decisions and reverted runs in any order, in memory: thousands of sequences in seconds.
 
-``test_any_order`` does the same with the real git and the whole review, for a few hundred sequences. Here the operations on
-two versions of a file are combined as the review combines them, and a simple model says what the file and its hunks are:
-slots between lines that nobody changes, each with texts of its own.
+``test_any_order`` does the same with the real git and the whole review, for a few hundred sequences. Here the
+operations on two versions of a file are combined as the review combines them. A simple model predicts the file and its
+hunks: slots between lines that nobody changes, each with its own texts.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ Slots = dict[int, str]
 
 
 def version(slots: Slots) -> Version:
-    """The text stands for its blob."""
+    """A version whose blob id is derived from its text."""
     text = "".join(f"{slots[number]}--- {number}\n" for number in range(SLOTS))
     return Version("100644", "blob of " + text, text)
 
 
 def stored(side: Version | None) -> Version:
-    """As git returns it: with the id of its content."""
+    """The version as git returns it, with an id that follows from its content."""
     assert side is not None
     return Version(side.mode, f"blob of {side.text}", side.text)
 
 
 class World:
-    """``base`` and ``disk``: the text of each slot as it was decided last, and as it is in the file. ``old`` and ``new``: the
-    versions that the code under test has made of them."""
+    """``base`` and ``disk``: the text of each slot as of the last decision, and in the file. ``old`` and ``new``: the
+    versions that the code under test has made of them.
+    """
 
     def __init__(self, seed: int, directory: Path | None = None) -> None:
         self.chance = random.Random(seed)
         self.directory = directory
-        """Where git merges the same texts, to compare."""
+        """Where git merges the same texts, for comparison; None if it doesn't."""
         self.base: Slots = {number: f"{number}\n" for number in range(SLOTS)}
         self.disk = dict(self.base)
         self.old = self.new = version(self.base)
@@ -64,7 +65,7 @@ class World:
         self.change = changed("file", self.old, self.new, self.decided)
 
     def value(self, slot: int) -> str:
-        """Often one that the slot had before, so that a change is made again after it was decided."""
+        """A text for the slot. It is often an earlier one, so that a change is made again after its decision."""
         if self.runs and self.chance.random() < 0.3:
             return self.chance.choice(self.runs)[self.chance.randint(0, 1)][slot]
         self.values += 1
@@ -87,7 +88,7 @@ class World:
         self.absorb(before)
 
     def step_revert(self) -> None:
-        """A run is reverted in the file as it is now: all of it, or nothing if the same lines have changed since."""
+        """Reverts a run in the current file: completely, or not at all if the same lines have changed since."""
         if not self.runs:
             return
         before, after = self.chance.choice(self.runs)
@@ -112,7 +113,7 @@ class World:
         self.absorb(there)
 
     def by_git(self, *sides: Slots) -> str | None:
-        """None if it reports a conflict."""
+        """The text that git merges; None if it reports a conflict."""
         assert self.directory is not None
         names = [self.directory / name for name in ("ours", "old", "theirs")]
         for name, side in zip(names, sides, strict=True):
@@ -122,7 +123,7 @@ class World:
         return done.stdout if done.returncode == 0 else None
 
     def absorb(self, before: Slots) -> None:
-        """The file was changed, but not by an agent: what is not in a hunk is not part of the review."""
+        """The file was changed, but not by an agent: a change outside of hunks is not part of the review."""
         for slot, text in self.disk.items():
             if before[slot] == self.base[slot]:
                 self.base[slot] = text
@@ -162,7 +163,7 @@ class World:
         self.compare()
 
     def hunks(self) -> dict[int, str]:
-        """The id of each slot's hunk; there is no other hunk."""
+        """The id of each slot's hunk; there must be no other hunk."""
         found = {("".join(removed), "".join(added)): hunk.id for hunk, removed, added in self.change.parts()}
         slots = {(self.base[slot], text): slot for slot, text in self.disk.items() if text != self.base[slot]}
         assert found.keys() == slots.keys()

@@ -1,4 +1,4 @@
-"""Deciding hunks one by one: the files are then exactly what the decisions say, whatever their order."""
+"""Deciding hunks one by one: the files then match the decisions exactly, in whatever order they were made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from drawbridge.server.reviews.change_set import (
 )
 from tests import programs
 
-# Few different lines, so that repetition, movement and sliding happen all the time.
+# Few different lines, so that lines often repeat, move and slide.
 texts = st.builds(
     lambda lines, last: "".join(line + "\n" for line in lines) + last,
     st.lists(st.sampled_from(["", "a", "b", "  c", "}", "d\r", "e\u2028"]), max_size=20),
@@ -34,7 +34,7 @@ modes = st.sampled_from(["100644", "100755"])
 
 
 def version(text: str, mode: str = "100644") -> Version:
-    """The text stands for its blob."""
+    """A version whose blob id is derived from its text."""
     return Version(mode, "blob of " + text, text)
 
 
@@ -55,7 +55,7 @@ def parts(change: FileChange) -> dict[str, tuple[str, str]]:
 
 
 def expected(change: FileChange, chosen: set[str]) -> str:
-    """The old text with the chosen hunks of lines."""
+    """The old text with the chosen hunks applied."""
     old, result, at = lines_of(change.old.text or ""), "", 0  # type: ignore[union-attr]
     for hunk, removed, added in (part for part in change.parts() if part.hunk.kind == "lines"):
         result += "".join(old[at : hunk.span.old_start])
@@ -69,9 +69,7 @@ def placed(change: FileChange) -> tuple[tuple[str, Version | None], tuple[str, V
 
 
 @given(versions, versions, st.data())
-def test_a_renamed_file_is_decided_like_any_other_and_its_name_by_itself(
-    old: Version, new: Version, data: st.DataObject
-) -> None:
+def test_a_renamed_files_hunks_and_name_are_decided(old: Version, new: Version, data: st.DataObject) -> None:
     change = first = changed("new", old, new, old_path="old")
     name = change.hunks[-1].id
     keeps = {id for id in ids(first) if data.draw(st.booleans())}
@@ -85,9 +83,7 @@ def test_a_renamed_file_is_decided_like_any_other_and_its_name_by_itself(
 
 
 @given(versions, versions, st.data())
-def test_hunks_of_a_renamed_file_keep_their_ids_when_its_name_is_decided(
-    old: Version, new: Version, data: st.DataObject
-) -> None:
+def test_deciding_a_name_keeps_the_ids_of_the_hunks(old: Version, new: Version, data: st.DataObject) -> None:
     first = changed("new", old, new, old_path="old")
     name = first.hunks[-1]
     kept, undone = decide(first, keep={name.id}), decide(first, undo={name.id})
@@ -105,13 +101,13 @@ def moved(**files: tuple[str | None, str | None]) -> dict[str, tuple[Version | N
     return {path: (old, new) for path, (old, new) in sides.items()}
 
 
-def test_a_deleted_and_an_added_file_with_the_same_lines_are_one_that_was_renamed() -> None:
+def test_a_deleted_and_an_equal_added_file_are_a_rename() -> None:
     edited = LONG.replace("line 3\n", "LINE 3\n")
     assert renames(moved(a=(LONG, None), b=(None, LONG))) == {"b": "a"}
     assert renames(moved(a=(LONG, None), b=(None, edited))) == {"b": "a"}
     assert renames(moved(a=(LONG, None), b=(None, edited), c=(None, LONG))) == {"c": "a"}, "the same content first"
     assert renames(moved(a=(LONG, None), b=(None, LONG), c=(None, LONG))) == {"b": "a"}, "one of two copies"
-    assert renames(moved(a=(LONG, None), b=(None, edited), c=(None, LONG)), {"b": "a"}) == {"b": "a"}, "what is known"
+    assert renames(moved(a=(LONG, None), b=(None, edited), c=(None, LONG)), {"b": "a"}) == {"b": "a"}, "a known rename"
     assert renames(moved(a=(LONG, None), b=(None, "another\n" * 20))) == {}
     assert renames(moved(a=(LONG, LONG), b=(None, LONG))) == {}, "a copy"
     assert renames(moved(a=("", None), b=(None, ""))) == {}
@@ -121,7 +117,7 @@ def test_a_deleted_and_an_added_file_with_the_same_lines_are_one_that_was_rename
     assert renames(image) == {"b": "a"}
 
 
-def test_of_many_files_only_those_with_the_same_content_are_compared() -> None:
+def test_of_many_files_only_equal_ones_are_renames() -> None:
     gone = {f"old/{number}": (f"{number}\n{LONG}", None) for number in range(60)}
     there = {f"new/{number}": (None, f"{number}{'' if number % 2 else ' edited'}\n{LONG}") for number in range(120)}
     found = renames(moved(**gone, **there))
@@ -227,8 +223,8 @@ def patch_of(change: FileChange, id: str) -> bytes:
 
 
 @given(texts, texts, st.data())
-def test_what_a_person_changes_elsewhere_is_not_in_the_review(base: str, head: str, data: st.DataObject) -> None:
-    """Lines of a person between the unchanged ones and apart from each hunk. The hunks stay the same."""
+def test_a_persons_changes_elsewhere_are_not_in_the_review(base: str, head: str, data: st.DataObject) -> None:
+    """A person inserts a line that touches no hunk. The hunks stay the same."""
     first = changed("a", version(base), version(head))
     lines = lines_of(head)
     touched = {at for hunk in first.hunks for at in range(hunk.span.new_start, hunk.span.new_end + 1)}
@@ -268,7 +264,7 @@ def test_the_same_lines_show_the_whole_change() -> None:
 
 @pytest.mark.parametrize("now", ["1\nme\nagent\n3\n", "1\nagent\nme\n3\n"])
 def test_a_line_right_beside_a_hunk_is_part_of_it(now: str) -> None:
-    """Their order would be a guess."""
+    """The order of the two lines would be a guess."""
     base, head = version("1\n2\n3\n"), version("1\nagent\n3\n")
     assert absorbed(base, head, version(now)) == base
 
@@ -308,7 +304,7 @@ def test_a_file_that_was_added_is_edited_as_a_whole() -> None:
 
 
 def test_a_large_file_with_many_equal_hunks_is_decided_quickly() -> None:
-    """Not in the square of their number: the time is a few seconds then."""
+    """The time must not grow with the square of their number, and stays below a few seconds."""
     count = 20_000
     old, new = "".join(f"{n}\nx\n" for n in range(count)), "".join(f"{n}\ny\n" for n in range(count))
     begun = time.process_time()

@@ -1,4 +1,4 @@
-"""Comments on a review: drafts that last, follow their lines, are sent once as one prompt, and are answered by later hunks."""
+"""Comments on a review: drafts are stored, follow their lines, are sent once as one prompt, and hunks answer them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ async def not_sent(one: Reviewed, client: Client | None = None, **data: Any) -> 
 
 
 def prompts(one: Reviewed) -> list[dict[str, Any]]:
-    """In the history."""
+    """The prompts in the history."""
     return [item["message"] for item in records(one.server, one.project) if item["direction"] == "client"]
 
 
 async def sent(one: Reviewed, **data: Any) -> str:
-    """Submits the drafts to an agent that does not work; returns the run, which has begun."""
+    """Submits the drafts to an idle agent. Returns the id of the run, which has begun."""
     before = len(prompts_of_agent(one))
     run = str((await one.submit(**data))["data"]["run_id"])
     await until(lambda: len(prompts_of_agent(one)) > before, "the prompt")
@@ -54,7 +54,7 @@ def prompts_of_agent(one: Reviewed) -> list[str]:
 # drafts
 
 
-async def test_a_draft_is_changed_and_removed_by_its_author_and_outlives_the_server(tmp_path: Path) -> None:
+async def test_a_draft_is_stored_changed_and_removed(tmp_path: Path) -> None:
     page = Client("page")
     async with reviewing(tmp_path) as one:
         await one.server.does(page, "project_join", one.project)
@@ -92,7 +92,7 @@ async def test_only_the_author_and_the_owner_change_a_draft(tmp_path: Path) -> N
 
 
 async def test_a_repeated_request_writes_no_second_draft(tmp_path: Path) -> None:
-    """Also at the same moment, after its lines have changed, and after a restart of the server."""
+    """Whether it arrives at the same moment, after its lines have changed, or after a restart of the server."""
     given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "7"}
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
@@ -110,8 +110,8 @@ async def test_a_repeated_request_writes_no_second_draft(tmp_path: Path) -> None
         assert list(await one.comments()) == [id]
 
 
-async def test_a_number_that_is_used_again_for_another_comment_is_no_repetition(tmp_path: Path) -> None:
-    """A client that numbers its requests begins at 1 after it has reconnected; another client does so, too."""
+async def test_a_reused_request_id_with_another_comment_is_new(tmp_path: Path) -> None:
+    """A client that numbers its requests begins at 1 again after it has reconnected, and so does another client."""
     given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "1"}
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
@@ -150,7 +150,7 @@ async def test_a_removed_draft_that_is_written_again_is_not_one_that_was_seen(tm
         ({"path": "picture", "line": 1, "quote": "x"}, "data.side"),
     ],
 )
-async def test_what_is_not_a_comment_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
+async def test_an_invalid_comment_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
     def work(directory: Path) -> None:
         lines_3_and_17(directory)
         (directory / "gone.txt").unlink()
@@ -166,7 +166,7 @@ async def test_what_is_not_a_comment_is_refused(given: dict[str, Any], field: st
 
 
 @pytest.mark.thorough
-async def test_lines_that_are_not_as_they_were_shown_get_no_comment(tmp_path: Path) -> None:
+async def test_lines_that_have_changed_get_no_comment(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         for line, quote, path in ((3, "line 3\n", "poem.txt"), (90, "LINE 3\n", "poem.txt"), (1, "old\n", "old.txt")):
@@ -212,7 +212,7 @@ async def test_resolved_comments_make_room_for_new_ones(tmp_path: Path, monkeypa
         assert set(await one.comments()) == {second, third}
 
 
-# places
+# following lines
 
 
 async def test_a_draft_follows_its_lines(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ async def test_a_draft_on_lines_that_change_is_outdated(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_comments_keep_their_places_when_git_drops_what_nothing_refers_to(tmp_path: Path) -> None:
+async def test_comments_keep_their_places_after_a_git_gc(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         ids = [await one.write(17, "LINE 17\n")]
@@ -262,7 +262,7 @@ async def test_comments_keep_their_places_when_git_drops_what_nothing_refers_to(
 # sending
 
 
-async def test_the_drafts_are_one_prompt_which_is_sent_once(tmp_path: Path) -> None:
+async def test_drafts_are_sent_once_as_one_prompt(tmp_path: Path) -> None:
     page = Client("page")
     async with reviewing(tmp_path) as one:
         await one.server.does(page, "project_join", one.project)
@@ -276,7 +276,7 @@ async def test_the_drafts_are_one_prompt_which_is_sent_once(tmp_path: Path) -> N
         run = answers[0]["data"]["run_id"]
         await until(lambda: len(prompts_of_agent(one)) == 2, "the prompt")
         assert ["seq" in answer for answer in answers] == [False, False]
-        for client in (one.phone, page):  # without the record, there would be a gap in the history of who has sent it
+        for client in (one.phone, page):  # without the record, the sender's history would have a gap
             told = [one for one in client.of_type("agent_message") if one["data"]["direction"] == "client"]
             assert told[-1]["data"]["messages"][0]["run_id"] == run
             assert told[-1]["seq"] > 0
@@ -320,7 +320,7 @@ async def test_only_drafts_that_were_seen_are_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_comments_wait_for_the_active_run_and_are_drafts_again_if_theirs_never_begins(tmp_path: Path) -> None:
+async def test_waiting_comments_become_drafts_if_not_run(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         id = await one.write(3, "LINE 3\n")
@@ -333,14 +333,14 @@ async def test_comments_wait_for_the_active_run_and_are_drafts_again_if_theirs_n
         assert "state" not in (await one.comments())[id]
         await one.end()
         assert len(prompts_of_agent(one)) == 2
-        assert (await one.get())["drafts"] != drafts, "so that the same request sends them again"
+        assert (await one.get())["drafts"] != drafts, "a new version, so that the same request sends them again"
         await sent(one, request_id="submit-2")
         await one.end()
         assert (await one.comments())[id]["state"] == "sent"
 
 
 @pytest.mark.thorough
-async def test_an_outdated_draft_is_sent_with_what_it_was_about(tmp_path: Path) -> None:
+async def test_an_outdated_draft_is_sent_with_its_lines(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         await one.write(3, "LINE 3\n")
@@ -396,7 +396,7 @@ async def test_the_hunks_of_the_next_run_name_the_comments_that_they_answer(tmp_
         review = await one.get()
         answers = {hunk["added"]: hunk["answers"] for file in review["files"] for hunk in file["hunks"]}
         assert answers == {"Line three\n": [third], "LINE 6\n": [], "LINE 17\n": [old]}, (
-            "line 17 is there again, below it"
+            "line 17 exists again, below it"
         )
         left = await one.decide(hunks=[id_of(review, "Line three")], decision="keep")
         assert [comment["comment_id"] for comment in left["comments"]][:2] == [third, old]
@@ -431,11 +431,11 @@ async def test_an_inserted_line_beside_a_commented_one_answers_it(tmp_path: Path
         assert answers == {"LINE 3\n": [], "and a half\n": [id], "LINE 17\n": []}
 
 
-# with the rest
+# comments and other features
 
 
 @pytest.mark.thorough
-async def test_a_comment_is_deleted_with_the_session_in_which_it_was_written(tmp_path: Path) -> None:
+async def test_a_comment_is_deleted_with_its_session(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
         await one.write(3, "LINE 3\n", "SECRETWORDS")

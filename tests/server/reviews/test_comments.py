@@ -1,4 +1,4 @@
-"""Comments follow their lines or are outdated, and the prompt that sends them can be read back exactly."""
+"""Comments follow their lines or become outdated, and the prompt that contains them can be parsed exactly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def place(old: list[str], new: list[str], first: int, last: int = 0) -> tuple[in
     return None if found is None else (found.first, found.last)
 
 
-def test_lines_follow_what_is_inserted_above_and_stay_for_what_is_below() -> None:
+def test_lines_follow_insertions_above_but_not_below() -> None:
     assert place(CODE, ["# new\n", *CODE], 5) == (6, 6)
     assert place(CODE, [*CODE, "# new\n"], 5) == (5, 5)
     assert place(CODE, CODE[3:], 8, 9) == (5, 6)
@@ -50,7 +50,7 @@ def test_an_equal_line_of_other_code_is_not_the_commented_one() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_followed_comment_is_always_on_equal_lines(seed: int) -> None:
-    """With any changes, and with lines that repeat. What is only added below never matters."""
+    """This holds for any changes, and for repeated lines. Text that is only added below never matters."""
     chance = random.Random(seed)
     followed_ones = 0
     for _ in range(200):
@@ -123,11 +123,11 @@ def test_a_prompt_names_path_line_code_and_words() -> None:
 HEADING = re.compile(r"### \d+\. (`[^`]+`|\".*\"), lines? (\d+)(?:-(\d+))?( before your changes)?( \(.*\))?", re.DOTALL)
 
 Read = tuple[str, int, int, str, str, str | None]
-"""Path, lines, quoted code, words and suggestion."""
+"""A parsed comment: path, first and last line, quoted code, words, and suggestion."""
 
 
 def parsed(prompt: str) -> list[Read]:
-    """Line by line, by somebody who knows the fence: it is the longest one."""
+    """The comments in the prompt, parsed line by line. The longest fence is the prompt's own."""
     lines = prompt.split("\n")
     fence = max((line for line in lines if re.fullmatch("`{3,}", line)), key=len)
     found: list[Read] = []
@@ -135,7 +135,7 @@ def parsed(prompt: str) -> list[Read]:
     at = 0
 
     def block() -> str:
-        """What is between the fence at ``at`` and the next one."""
+        """The text between the fence at ``at`` and the next one."""
         nonlocal at
         end = lines.index(fence, at + 1)
         inner = lines[at + 1 : end]
@@ -143,7 +143,7 @@ def parsed(prompt: str) -> list[Read]:
         return "".join(line + "\n" for line in inner)
 
     def closed(suggestion: str | None = None) -> None:
-        """The words of the last comment are complete."""
+        """Completes the words of the last comment."""
         if found:
             said = words[:-1] if suggestion is not None else words
             found[-1] = (*found[-1][:4], found[-1][4] or "\n".join(said).strip("\n"), suggestion or found[-1][5])

@@ -1,4 +1,4 @@
-"""What was kept in a review is committed with the person's own git: exactly that, and nothing else changes."""
+"""The kept changes of a review are committed with the person's own git: exactly those, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ME = ("Ada", "ada@example.com")
 
 @contextlib.asynccontextmanager
 async def committing_to(folder: Path, inside: str = "") -> AsyncIterator[Reviewed]:
-    """Whose owner lets clients commit, and has a name."""
+    """A project in a repository with a user's name, on a server whose owner lets clients commit."""
     async with reviewing(folder, inside) as one:
         one.server.core.context.ceilings = Ceilings(commits=True)
         for name, value in zip(("name", "email"), ME, strict=True):
@@ -36,7 +36,7 @@ async def committing_to(folder: Path, inside: str = "") -> AsyncIterator[Reviewe
 
 
 def state(directory: Path) -> tuple[object, ...]:
-    """All that a commit could change: HEAD, branches, index, files."""
+    """Everything that a commit could change: HEAD, branches, index, files."""
     root = Path(git(directory, "rev-parse", "--show-toplevel").strip())
     files = {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and ".git" not in path.parts}
     return (
@@ -131,9 +131,7 @@ async def test_a_commit_on_a_new_branch_checks_it_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_is_not_possible_is_said_and_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_commit_that_is_not_possible_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with committing_to(tmp_path) as one:
         assert (await one.not_committed()).code == "NOTHING_TO_COMMIT"
         await one.run(three_changes)
@@ -178,9 +176,7 @@ async def test_what_is_not_possible_is_said_and_changes_nothing(
 @pytest.mark.thorough
 @pytest.mark.parametrize("branch", [None, "new"])
 @pytest.mark.parametrize("name", ["pre-commit", "commit-msg"])
-async def test_a_hook_that_refuses_changes_nothing_and_its_output_is_shown(
-    name: str, branch: str | None, tmp_path: Path
-) -> None:
+async def test_a_refusing_hook_changes_nothing_and_is_shown(name: str, branch: str | None, tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         one.replace("line 6\n", "staged, by me\n")
         git(one.directory, "add", "poem.txt")
@@ -228,9 +224,7 @@ async def test_hooks_see_the_commit_and_the_message_can_be_changed(
 
 
 @pytest.mark.thorough
-async def test_a_hook_that_takes_too_long_is_ended_and_nothing_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_hook_is_ended_and_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "SECONDS", 2.0)
     monkeypatch.setattr(git_module, "LEAVE_SECONDS", PATIENCE)
     async with committing_to(tmp_path) as one:
@@ -286,7 +280,7 @@ async def test_kept_lines_that_the_person_has_changed_are_refused(tmp_path: Path
 
 
 @pytest.mark.thorough
-async def test_what_the_person_has_committed_is_not_committed_again(tmp_path: Path) -> None:
+async def test_changes_the_person_committed_are_not_repeated(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         await one.run(three_changes)
         await keep(one, "LINE 3\n", "new.txt")
@@ -298,7 +292,7 @@ async def test_what_the_person_has_committed_is_not_committed_again(tmp_path: Pa
 
 
 @pytest.mark.thorough
-async def test_what_is_staged_in_the_same_way_stays_staged(tmp_path: Path) -> None:
+async def test_changes_that_are_staged_already_stay_staged(tmp_path: Path) -> None:
     async with committing_to(tmp_path) as one:
         await one.run(three_changes)
         git(one.directory, "add", "-A")
@@ -352,7 +346,7 @@ async def test_the_first_commit(tmp_path: Path) -> None:
         assert git(one.directory, "ls-tree", "-r", "--name-only", "HEAD").split() == ["first.txt"]
 
 
-async def test_what_a_commit_would_be_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_is_previewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     async with committing_to(tmp_path) as one:
         assert (await one.get())["commit"] is None
@@ -450,11 +444,11 @@ async def test_without_a_git_work_tree_nothing_can_be_committed(tmp_path: Path) 
         assert (await one.comments())[id]["line"] == 4
 
 
-# any mix
+# any mix of decisions
 
 
 class Slots:
-    """A file of slots between lines that nobody changes; what a slot contains is never repeated."""
+    """A file of slots between lines that nobody changes. A slot never contains the same text twice."""
 
     COUNT = 8
 
@@ -464,7 +458,7 @@ class Slots:
         self.index = dict(self.head)
         self.disk = dict(self.head)
         self.base = dict(self.head)
-        """As decided last: the disk without the hunks that are open."""
+        """The text as of the last decision: the disk without the open hunks."""
         self.kept: dict[int, str] = {}
         self.values = 0
 
@@ -480,14 +474,14 @@ class Slots:
 
     @property
     def untouched(self) -> list[int]:
-        """Slots that are the same everywhere."""
+        """The slots that are the same in HEAD, index, file and base."""
         return [n for n in range(self.COUNT) if self.head[n] == self.index[n] == self.disk[n] == self.base[n]]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 150))])
 async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp_path: Path) -> None:
-    """With what a person has staged and changed in other places, over several commits."""
+    """A person stages and changes other lines as well, and there are several commits."""
     chance = random.Random(seed)
     slots = Slots(chance)
     async with committing_to(tmp_path) as one:
@@ -499,7 +493,7 @@ async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp
             for number in slots.some(slots.untouched):  # staged by the person
                 slots.index[number] = slots.disk[number] = slots.base[number] = slots.value()
             stage(one.directory, slots.text(slots.index))
-            for number in slots.some(slots.untouched):  # only changed
+            for number in slots.some(slots.untouched):  # changed, but not staged
                 slots.disk[number] = slots.base[number] = slots.value()
             file.write_text(slots.text(slots.disk))
             changed = slots.some(slots.untouched)

@@ -1,4 +1,4 @@
-"""A branch is pushed with the person's own git, and a pull request created by their ``gh`` or ``glab``: once, and as shown."""
+"""A branch is pushed with the person's own git, and ``gh`` or ``glab`` creates a pull request: once, and as shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.waiting import PATIENCE, until
 
 @contextlib.asynccontextmanager
 async def pushing_from(folder: Path, url: str = "") -> AsyncIterator[Reviewed]:
-    """A project on the branch "work", whose remote "origin" has "main". ``url``: what the remote is called."""
+    """A project on the branch "work" of a repository whose remote "origin" has the branch "main". ``url``: the
+    configured address of the remote.
+    """
     async with committing_to(folder) as one:
         one.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
         add_remote(one.directory, remote_of(one), url)
@@ -48,7 +50,7 @@ async def offer(one: Reviewed) -> Any:
 
 
 async def push(one: Reviewed, **data: Any) -> dict[str, Any]:
-    """The update that is the answer."""
+    """The data of the update that answers ``review_push``."""
     version = data.pop("version", None) or (await offer(one))["version"]
     answer = await one.server.does(one.phone, "review_push", one.project, version=version, **data)
     found: dict[str, Any] = answer["data"]["data"]
@@ -69,7 +71,7 @@ def reason(error: ClientError) -> str:
 
 @pytest.fixture(autouse=True)
 def _neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """This machine's own programs are not found, and its settings are not read."""
+    """Hides this machine's own ``gh`` and ``glab``, and their settings."""
     real = pushing._installed
 
     def installed() -> dict[pushing.Program, str]:
@@ -82,10 +84,10 @@ def _neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", path_with(tmp_path))
 
 
-# What is pushed
+# what is pushed
 
 
-async def test_what_was_committed_is_pushed_and_the_branch_has_an_upstream(tmp_path: Path) -> None:
+async def test_commits_are_pushed_and_the_branch_gets_an_upstream(tmp_path: Path) -> None:
     async with pushing_from(tmp_path) as one:
         await one.run(three_changes)
         await keep(one, "LINE 3\n")
@@ -161,7 +163,7 @@ async def test_the_remote_is_the_one_that_git_would_choose(tmp_path: Path) -> No
         assert git(other, "rev-parse", "work") == git(one.directory, "rev-parse", "HEAD")
 
 
-async def test_a_branch_goes_to_one_of_its_own_name_unless_push_default_is_upstream(tmp_path: Path) -> None:
+async def test_a_branch_is_pushed_to_its_name_or_its_upstream(tmp_path: Path) -> None:
     async with pushing_from(tmp_path) as one:
         git(one.directory, "branch", "--set-upstream-to=origin/main", "work")
         made, main = commit(one), at_remote(one, "main")
@@ -176,7 +178,7 @@ async def test_a_branch_goes_to_one_of_its_own_name_unless_push_default_is_upstr
         assert at_remote(one, "main") == made
 
 
-async def test_where_nothing_can_be_pushed_nothing_is_offered(tmp_path: Path) -> None:
+async def test_nothing_is_offered_if_nothing_can_be_pushed(tmp_path: Path) -> None:
     async with pushing_from(tmp_path) as one:
         one.server.core.context.ceilings = Ceilings(commits=True)
         assert await offer(one) is None
@@ -196,7 +198,7 @@ async def test_where_nothing_can_be_pushed_nothing_is_offered(tmp_path: Path) ->
         assert reason(await not_pushed(one, version="v")) == "unborn"
 
 
-# A push that fails
+# a push that fails
 
 
 async def test_a_push_that_the_remote_refuses_changes_nothing(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ async def test_a_push_that_the_remote_refuses_changes_nothing(tmp_path: Path) ->
         assert kinds.count("review_pushed") == 1
 
 
-async def test_a_hook_that_refuses_pushes_nothing_and_its_output_is_shown(tmp_path: Path) -> None:
+async def test_a_refusing_hook_pushes_nothing_and_is_shown(tmp_path: Path) -> None:
     calls = stand_in(tmp_path, "gh", f"echo {ADDRESS}")
     async with pushing_from(tmp_path, GITHUB) as one:
         hook(one.directory, "pre-push", "printf '\\033[31mno: \\033[0m'; cat; exit 3")
@@ -250,7 +252,7 @@ async def test_a_hook_that_hangs_is_ended(ignores: str, tmp_path: Path, monkeypa
         assert at_remote(one) == ""
 
 
-async def test_nothing_asks_for_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_program_asks_for_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_TERMINAL_PROMPT", "1")
     monkeypatch.setenv("SSH_ASKPASS", "/bin/cat")
     async with pushing_from(tmp_path) as one:
@@ -268,10 +270,10 @@ async def test_nothing_asks_for_a_password(tmp_path: Path, monkeypatch: pytest.M
         assert (((await not_pushed(one)).details or {})["output"]).startswith("0//my-ssh -v//dev/null")
 
 
-# Pull requests
+# pull requests
 
 
-async def test_gh_creates_a_pull_request_with_the_words_of_the_person(tmp_path: Path) -> None:
+async def test_gh_creates_a_pull_request_with_the_persons_text(tmp_path: Path) -> None:
     script = f'echo "Creating pull request for work into main in ada/poems" >&2; echo; echo {ADDRESS}'
     calls = stand_in(tmp_path, "gh", script)
     async with pushing_from(tmp_path, GITHUB) as one:

@@ -1,5 +1,6 @@
-"""The review of what real agents did: Codex as the server runs it, and Claude Code and Codex behind their ACP adapters, each
-with a stub for its model."""
+"""The review of changes by real agents: Codex as the server runs it, and Claude Code and Codex behind their ACP
+adapters, each with a stub for its model.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ async def claude(directory: Path) -> AsyncIterator[tuple[WireClient, str]]:
 
 
 async def runs(client: WireClient, project: str, agent: str) -> None:
-    """One run, whose questions are all allowed. ``codex exec`` can't ask, and has no sandbox here."""
+    """One run in which all approval requests are allowed. ``codex exec`` can't ask, and has no sandbox here."""
     options = {"options": {"dangerously_skip_permissions": True}} if agent == "codex" else {}
     accepted = await client.ask("execute", {"prompt": "Go", **options}, project)
     assert accepted["type"] == "accepted", accepted
@@ -101,7 +102,7 @@ async def runs(client: WireClient, project: str, agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["codex", "codex-acp", "claude-agent-acp"])
-async def test_the_review_shows_all_that_a_real_agent_did(agent: str, directory: Path) -> None:
+async def test_the_review_shows_all_changes_of_a_real_agent(agent: str, directory: Path) -> None:
     working = claude(directory) if agent == "claude-agent-acp" else codex(directory, acp=agent == "codex-acp")
     async with working as (client, project):
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,15 +12,19 @@ from typing import Any
 import psutil
 import pytest
 
+from drawbridge.core import launcher
 from drawbridge.server.auth.audit import FILE
+from tests import programs
+from tests.nvim.rig import headless
 from tests.server.checkpoints.rig import everything, git, make_project
 from tests.server.processes import Server, serving
+from tests.server.terminal_sessions.test_editor_reviews import asks, bridge
 from tests.server.wire_client import WireClient
 from tests.waiting import until
 
 
 async def a_run(client: WireClient, project: str) -> None:
-    """The demo asks, gets its permission and changes a file."""
+    """The demo agent asks, is allowed, and changes a file."""
     await client.send("execute", {"prompt": "hello"}, project)
     asked = await client.receive("permission_request")
     answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
@@ -34,7 +40,7 @@ async def killed(server: Server, client: WireClient) -> None:
     await server.ended()
 
 
-async def test_a_run_of_the_demo_is_undone_after_the_server_was_killed(tmp_path: Path) -> None:
+async def test_a_run_is_undone_after_the_server_was_killed(tmp_path: Path) -> None:
     directory = make_project(tmp_path / "code")
     before = everything(directory)
     options = ("--allow", directory, "--no-tls")
@@ -64,14 +70,27 @@ async def test_a_run_of_the_demo_is_undone_after_the_server_was_killed(tmp_path:
         assert '"review_decided"' in audit
 
 
+async def test_a_decision_in_an_editor_is_in_the_audit_log(tmp_path: Path) -> None:
+    directory = make_project(tmp_path / "code")
+    async with serving(tmp_path / "data", "--allow", directory, "--no-tls") as server, server.client() as client:
+        created = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
+        project = created["project_id"]
+        await a_run(client, project)
+        async with bridge() as neovim:
+            hunk = (await asks(neovim, project=project))["review"]["files"][0]["hunks"][0]["id"]
+            await asks(neovim, "review_decide", project=project, decision="keep", hunk=hunk)
+        last = json.loads((server.data / FILE).read_text().splitlines()[-1])
+        assert (last["event"], last["by"], last["project_id"]) == ("review_decided", "Neovim", project)
+
+
 async def history(client: WireClient, project: str) -> list[dict[str, Any]]:
-    """The records' messages."""
+    """The messages of the records."""
     page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
     return [item["message"] for item in page["data"]["messages"]]
 
 
 async def a_draft(client: WireClient, project: str) -> str:
-    """On the first line of the first hunk."""
+    """Writes a draft on the first line of the first hunk. Returns its id."""
     review = (await client.ask("review_get", {}, project))["data"]
     file = next(file for file in review["files"] if file["hunks"] and file["hunks"][0]["added"])
     hunk = file["hunks"][0]
@@ -82,7 +101,7 @@ async def a_draft(client: WireClient, project: str) -> str:
 
 
 async def begun_with_comments(client: WireClient, project: str) -> int:
-    """How many runs have begun that consist of comments."""
+    """The number of runs that have begun from comments."""
     records = await history(client, project)
     given = {one["run_id"] for one in records if one.get("review")}
     return sum(1 for one in records if one.get("subtype") == "run_started" and one["message"]["run_id"] in given)
@@ -99,7 +118,7 @@ async def comment_of(client: WireClient, project: str) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-async def test_comments_that_waited_when_the_server_was_killed_are_drafts_again(tmp_path: Path) -> None:
+async def test_waiting_comments_are_drafts_after_a_kill(tmp_path: Path) -> None:
     directory = make_project(tmp_path / "code")
     options = ("--allow", directory, "--no-tls")
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
@@ -127,8 +146,8 @@ async def test_comments_that_waited_when_the_server_was_killed_are_drafts_again(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("milliseconds", [0, 2, 20, 60, 150])
-async def test_comments_are_sent_once_or_not_at_all_if_the_server_is_killed(milliseconds: int, tmp_path: Path) -> None:
-    """Whenever that happens: they are drafts, or belong to the one run that has begun with them."""
+async def test_comments_are_sent_at_most_once_despite_a_kill(milliseconds: int, tmp_path: Path) -> None:
+    """Whenever that happens, the comments are either drafts, or belong to the one run that began with them."""
     directory = make_project(tmp_path / "code")
     options = ("--allow", directory, "--no-tls")
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
@@ -138,7 +157,7 @@ async def test_comments_are_sent_once_or_not_at_all_if_the_server_is_killed(mill
         await a_draft(client, project)
         drafts = await drafts_of(client, project)
         await client.send("review_submit", {"drafts": drafts}, project, "submit-1")
-        await asyncio.sleep(milliseconds / 1000)  # any moment is right: what is checked holds for each
+        await asyncio.sleep(milliseconds / 1000)  # any moment will do: the checks hold for each
         await killed(server, client)
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
         comment = await comment_of(client, project)
@@ -152,7 +171,7 @@ async def test_comments_are_sent_once_or_not_at_all_if_the_server_is_killed(mill
 
 
 @pytest.mark.thorough
-async def test_nothing_of_a_push_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
+async def test_a_push_ends_with_a_killed_server(tmp_path: Path) -> None:
     directory, remote, hooked = make_project(tmp_path / "code"), tmp_path / "remote.git", tmp_path / "hooked"
     git(directory, "init", "-q", "--bare", str(remote))
     git(directory, "remote", "add", "origin", str(remote))
@@ -173,7 +192,7 @@ async def test_nothing_of_a_push_outlives_a_server_that_is_killed(tmp_path: Path
 
 
 @pytest.mark.thorough
-async def test_a_server_that_is_killed_during_a_commit_leaves_the_repository_as_it_was(tmp_path: Path) -> None:
+async def test_a_kill_during_a_commit_changes_nothing(tmp_path: Path) -> None:
     directory = make_project(tmp_path / "code")
     for name in ("name", "email"):
         git(directory, "config", f"user.{name}", "me@localhost")
@@ -205,3 +224,26 @@ async def test_a_server_that_is_killed_during_a_commit_leaves_the_repository_as_
         done = await client.ask("review_commit", commit, project)
         assert done["data"]["data"]["created"]
         assert '"review_committed"' in (tmp_path / "data" / FILE).read_text()
+
+
+@pytest.mark.thorough
+async def test_a_file_with_unsaved_changes_in_neovim_is_not_undone(home: Path) -> None:
+    directory = make_project(home / "code")
+    before = everything(directory)
+    options = ("--allow", directory, "--no-tls")
+    async with serving(home / "data", *options) as server, server.client() as client:
+        created = await client.ask("project_create", {"path": str(directory), "agent": "demo", "join": True})
+        project = created["project_id"]
+        await a_run(client, project)
+        (file,) = (await client.ask("review_get", {}, project))["data"]["files"]
+        undo = {"hunks": [hunk["id"] for hunk in file["hunks"]], "decision": "undo"}
+        async with headless(programs.nvim(), str(directory / file["path"])) as person:
+            await person.lua(f"vim.fn.serverstart('{launcher.socket_prefix(str(directory))}{os.getpid()}.sock')")
+            await person.lua("vim.api.nvim_buf_set_lines(0, 0, 0, false, { 'mine' })")
+            refused = await client.ask("review_decide", undo, project)
+            assert refused["data"]["code"] == "UNSAVED_CHANGES"
+            assert "in Neovim." in refused["data"]["message"]
+            assert everything(directory) != before
+            await person.lua("vim.cmd('undo')")
+            assert (await client.ask("review_decide", undo, project))["data"]["state"] == "none"
+    assert everything(directory) == before

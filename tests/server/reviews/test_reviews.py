@@ -1,4 +1,4 @@
-"""What runs have changed is decided hunk by hunk: the files are then exactly what the decisions say."""
+"""The changes of runs are decided hunk by hunk: the files then match the decisions exactly."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ async def test_a_person_in_the_lines_of_a_hunk_shows_the_whole_change(tmp_path: 
         assert one.text() == POEM
 
 
-async def test_who_decides_gets_the_record_as_everybody_does(tmp_path: Path) -> None:
-    """The reply has no number in the history, so a client that received it would miss the next one."""
+async def test_the_deciding_client_gets_the_record_too(tmp_path: Path) -> None:
+    """A reply has no number in the history, so a client that got only the reply would miss a record."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         review = await one.get()
@@ -111,7 +111,7 @@ async def test_who_decides_gets_the_record_as_everybody_does(tmp_path: Path) -> 
         assert (decided["by"], decided["decision"], decided["hunks"]) == ("phone", "keep", 1)
 
 
-async def test_a_run_that_is_undone_is_not_in_the_review_any_more(tmp_path: Path) -> None:
+async def test_an_undone_run_is_no_longer_in_the_review(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         run = await one.run(lambda directory: one.replace("line 17\n", "LINE 17\n"))
@@ -156,7 +156,7 @@ async def test_a_renamed_file_is_one_file_of_the_review(tmp_path: Path) -> None:
         assert one.text() == POEM.replace("line 17\n", "LINE 17\n")
 
 
-async def test_the_new_name_of_a_file_is_kept_and_outlives_the_server(tmp_path: Path) -> None:
+async def test_a_kept_new_name_survives_a_restart(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         review = await one.get()
@@ -172,7 +172,7 @@ async def test_the_new_name_of_a_file_is_kept_and_outlives_the_server(tmp_path: 
         assert files_in(one.directory) == ["old.txt", "verses/song.txt"]
 
 
-async def test_all_of_a_renamed_file_is_undone_and_what_a_person_wrote_there_stays(tmp_path: Path) -> None:
+async def test_undoing_a_renamed_file_keeps_a_persons_lines(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         assert len(hunks(await one.get())) == 3
@@ -184,7 +184,7 @@ async def test_all_of_a_renamed_file_is_undone_and_what_a_person_wrote_there_sta
         assert one.text() == POEM.replace("line 9\n", "by a person\n")
 
 
-async def test_a_file_in_the_place_of_a_renamed_one_is_not_overwritten(tmp_path: Path) -> None:
+async def test_undoing_a_rename_overwrites_no_other_file(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(renames_the_poem)
         review = await one.get()
@@ -196,7 +196,7 @@ async def test_a_file_in_the_place_of_a_renamed_one_is_not_overwritten(tmp_path:
         assert "verses/song.txt" in files_in(one.directory)
 
 
-async def test_a_hunk_that_a_person_undoes_by_hand_closes_the_review(tmp_path: Path) -> None:
+async def test_undoing_the_last_hunk_by_hand_closes_the_review(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.replace("LINE 3\n", "line 3\n")
@@ -205,7 +205,7 @@ async def test_a_hunk_that_a_person_undoes_by_hand_closes_the_review(tmp_path: P
         assert one.phone.updates("review_decided") == [{"files": 0, "hunks": 0, "left": 0}]
 
 
-async def test_a_later_run_extends_the_review_and_what_was_kept_stays_kept(tmp_path: Path) -> None:
+async def test_a_later_run_extends_the_review(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         review = await one.get()
@@ -236,8 +236,8 @@ async def test_the_review_outlives_the_server(tmp_path: Path) -> None:
         assert one.text() == POEM.replace("line 3\n", "LINE 3\n")
 
 
-async def test_a_run_whose_end_no_server_has_seen_is_reviewed(tmp_path: Path) -> None:
-    """As after ``kill -9``: there is no checkpoint after the run."""
+async def test_a_run_interrupted_by_a_kill_is_reviewed(tmp_path: Path) -> None:
+    """For example after ``kill -9``: there is no checkpoint after the run."""
     async with reviewing(tmp_path) as one:
         await one.begin()
         one.replace("line 3\n", "LINE 3\n")
@@ -279,7 +279,7 @@ async def test_two_clients_decide_the_same_hunk_and_the_first_one_wins(tmp_path:
         assert [item["message"]["message"]["by"] for item in decided] == [first]
 
 
-async def test_everybody_hears_that_there_is_something_to_review(tmp_path: Path) -> None:
+async def test_all_clients_learn_that_there_is_a_review(tmp_path: Path) -> None:
     page = Client("page")
     async with reviewing(tmp_path) as one:
         await one.server.does(page, "project_join", one.project)
@@ -289,7 +289,7 @@ async def test_everybody_hears_that_there_is_something_to_review(tmp_path: Path)
         assert len(page.updates("review_changed")) == 1
 
 
-async def test_a_directory_that_is_gone_has_nothing_to_review_until_it_is_back(tmp_path: Path) -> None:
+async def test_a_missing_directory_has_no_review_until_it_is_back(tmp_path: Path) -> None:
     page = Client("page")
     async with reviewing(tmp_path) as one:
         await one.server.does(page, "project_join", one.project)
@@ -326,7 +326,29 @@ async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
         assert one.text() == before
 
 
-async def test_a_file_that_changes_while_it_is_written_is_a_clash(
+async def test_a_file_with_unsaved_changes_is_not_written(tmp_path: Path) -> None:
+    """Neither a decision nor a reverted run writes it. Decisions that need no writing are possible."""
+    async with reviewing(tmp_path) as one:
+        run = await one.run(lambda directory: (directory / "poem.txt").write_text(POEM.replace("line 3", "LINE 3")))
+        unsaved = {str(one.directory / "poem.txt"): "Neovim"}
+        checkpoints = one.server.core.projects.get(one.project).checkpoints
+        checkpoints._find_unsaved = lambda paths: {path: unsaved[path] for path in paths if path in unsaved}
+        id = id_of(await one.get(), "LINE 3\n")
+        text = "No file was changed: poem.txt has unsaved changes in Neovim. Save or discard them first."
+        wishes: list[dict[str, Any]] = [{"decision": "undo"}, {"text": "line three\n"}]
+        for wish in wishes:
+            refused = await one.refused(hunks=[id], **wish)
+            assert (refused.code, refused.text, refused.details) == ("UNSAVED_CHANGES", text, {"paths": ["poem.txt"]})
+        with pytest.raises(ClientError, match="unsaved changes in Neovim"):
+            await one.server.does(one.phone, "run_revert", one.project, run_id=run)
+        assert "LINE 3\n" in (one.directory / "poem.txt").read_text()
+        assert id_of(await one.get(), "LINE 3\n") == id
+        unsaved.clear()
+        await one.decide(hunks=[id], decision="undo")
+        assert (one.directory / "poem.txt").read_text() == POEM
+
+
+async def test_a_file_that_changes_during_a_decision_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_git = Git.run
@@ -347,7 +369,7 @@ async def test_a_file_that_changes_while_it_is_written_is_a_clash(
         assert len(hunks(await one.get())) == 4
 
 
-async def test_a_changed_line_elsewhere_in_the_file_does_not_prevent_a_decision(tmp_path: Path) -> None:
+async def test_changes_elsewhere_do_not_prevent_a_decision(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         review = await one.get()
@@ -373,7 +395,7 @@ async def test_during_a_run_hunks_can_be_kept_and_nothing_else(tmp_path: Path) -
         assert ("poem.txt", "line 7\n", "LINE 7\n") in hunks(await one.get())
 
 
-async def test_what_is_not_text_is_decided_as_a_whole(tmp_path: Path) -> None:
+async def test_binary_files_and_modes_are_decided_as_a_whole(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         (one.directory / "picture").write_bytes(b"\0old")
         (one.directory / "latin").write_bytes(b"caf\xe9\n")
@@ -415,16 +437,14 @@ async def test_what_is_not_text_is_decided_as_a_whole(tmp_path: Path) -> None:
 
 
 def image_of(review: dict[str, Any], path: str, side: str) -> str:
-    """git's id of the content, as the id of the blob has it."""
+    """git's id of the content, taken from the id of the blob."""
     file = next(file for file in review["files"] if file["path"] == path)
     project, _, blob = file[side]["blob_id"].partition(":review_")
     assert project.startswith("proj_")
     return str(blob)
 
 
-async def test_both_versions_of_an_image_are_shown_and_nothing_else_of_the_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_both_versions_of_an_image_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = b"\x89PNG\r\n\x1a\n\0before", b"\x89PNG\r\n\x1a\n\0after\xff"
     async with reviewing(tmp_path) as one:
         (one.directory / "icon.png").write_bytes(before)
@@ -499,7 +519,7 @@ async def test_equal_hunks_are_decided_one_by_one(tmp_path: Path) -> None:
         assert one.text() == "0\ny\n1\nx\n2\nx\n"
 
 
-async def test_a_file_where_a_directory_was_is_not_undone_at_its_cost(tmp_path: Path) -> None:
+async def test_undoing_a_file_does_not_remove_a_directory(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
 
         def work(directory: Path) -> None:
@@ -517,7 +537,7 @@ async def test_a_file_where_a_directory_was_is_not_undone_at_its_cost(tmp_path: 
 
 
 async def test_a_persons_directory_where_the_agent_deleted_a_file(tmp_path: Path) -> None:
-    """The file can't be restored without the loss of the directory, so its deletion is no longer to be decided."""
+    """Restoring the file would destroy the directory, so the deletion can no longer be decided."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         (one.directory / "old.txt").mkdir()
@@ -541,7 +561,7 @@ async def test_a_project_below_the_top_of_its_repository(tmp_path: Path) -> None
         assert (one.directory.parent / "poem.txt").read_text() == "by a person\n"
 
 
-async def test_the_review_of_a_deleted_project_is_removed_with_its_checkpoints(tmp_path: Path) -> None:
+async def test_the_review_of_a_deleted_project_is_removed(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         await one.get()
@@ -668,7 +688,7 @@ async def test_a_review_that_is_too_large_for_a_message(tmp_path: Path) -> None:
 
 
 async def test_a_link_in_place_of_a_ref_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    """An agent can write any ref. A branch does not become a tree of the review."""
+    """An agent can write any ref, but a branch does not become a tree of the review."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         branch = git(one.directory, "rev-parse", "HEAD")
@@ -681,7 +701,7 @@ async def test_a_link_in_place_of_a_ref_is_replaced_and_not_followed(tmp_path: P
         assert git(one.directory, "rev-parse", "HEAD") == branch
 
 
-async def test_something_else_in_place_of_the_refs_ends_the_review_until_the_next_run(tmp_path: Path) -> None:
+async def test_damaged_refs_end_the_review_until_the_next_run(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         blob = git(one.directory, "rev-parse", "HEAD:poem.txt").strip()
@@ -744,9 +764,7 @@ async def test_a_file_over_the_limit_is_decided_as_a_whole(tmp_path: Path, monke
         assert one.text() == POEM
 
 
-async def test_a_server_that_dies_after_the_files_were_written_has_done_it_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_kill_after_writing_the_files_decides_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_git = Git.run
 
     async def dies(self: Git, *words: str, **more: Any) -> Any:
@@ -803,7 +821,7 @@ async def test_the_end_of_the_server_waits_for_a_decision(tmp_path: Path, monkey
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path) -> None:
-    """Without what a person has changed before it."""
+    """Changes that a person made before the turn are not in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.replace("line 9\n", "by a person\n")
@@ -814,7 +832,7 @@ async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: Path) -> None:
-    """The checkpoint after it is the later one nevertheless."""
+    """The second checkpoint is still taken after the first one."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.server.agent.latest.heard(base.TurnBegun())
@@ -823,7 +841,7 @@ async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: 
         assert [added for _, _, added in hunks(await one.get())] == ["LINE 3\n"]
 
 
-async def test_a_run_that_is_reverted_is_not_in_the_review_any_more(tmp_path: Path) -> None:
+async def test_a_reverted_run_is_no_longer_in_the_review(tmp_path: Path) -> None:
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         second = await one.run(lambda directory: one.replace("line 6\n", "LINE 6\n"))
@@ -832,7 +850,7 @@ async def test_a_run_that_is_reverted_is_not_in_the_review_any_more(tmp_path: Pa
 
 
 async def test_a_list_of_projects_has_the_numbers_of_each_review(tmp_path: Path) -> None:
-    """As they were compared last, also after a restart."""
+    """They are the result of the last comparison, and known after a restart."""
 
     async def listed(one: Reviewed) -> dict[str, int] | None:
         [project] = (await one.server.does(one.phone, "project_list"))["data"]["projects"]
@@ -853,4 +871,4 @@ async def test_a_list_of_projects_has_the_numbers_of_each_review(tmp_path: Path)
         await one.get()
         found = await listed(one)
         assert found is not None
-        assert found["files"] == 2, "what a person has changed while no server ran is found by the next look"
+        assert found["files"] == 2, "the next look finds what a person changed while no server ran"

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Five hours behind UTC, in November."""
+    """Sets the time zone to five hours behind UTC, as it is in New York in November."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     yield

@@ -1,4 +1,4 @@
-"""Whatever people, the agent and the machine do, in whatever order: what holds for every project, run and question."""
+"""The rules that hold for every project, run and approval request, in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS = Limits(runs_at_once=1, queue=3, checkpoints=False)
 
 
 class Model:
-    """What must be true at the end, gathered on the way."""
+    """The facts that must hold at the end, gathered on the way."""
 
     def __init__(self) -> None:
         self.accepted: list[str] = []
@@ -38,11 +38,11 @@ class Model:
         self.allowed = Counter[str]()
         self.questions = 0
         self.answered: list[str] = []
-        """By agents of servers that are gone."""
+        """Questions that agents of earlier servers got answers to."""
 
 
 class World:
-    """One data directory, one server after the other, two people who come back to each."""
+    """One data directory, one server after the other, and two people who reconnect to each."""
 
     def __init__(self, folder: Path) -> None:
         self._folders = [folder]
@@ -68,7 +68,7 @@ class World:
         return living[-1] if living else None
 
     async def restart(self, *, killed: bool) -> None:
-        """Another server, on what was on the disk at this moment; everybody comes back with what they have."""
+        """Starts another server on the data that is on the disk now. Everybody reconnects with the records they have."""
         before = self.server
         self.model.answered += answers(before)
         if killed:
@@ -90,7 +90,7 @@ class World:
             await until(lambda person=person: max(person.seqs, default=0) == self.project.history.last_seq)  # type: ignore[misc]
 
     def busy_elsewhere(self) -> None:
-        """Another project takes the only slot, or gives it back."""
+        """Another project takes the only slot, or returns it."""
         slots = self.server.core.context.slots
         if self._slot_back is None:
             granted: list[bool] = []
@@ -101,7 +101,7 @@ class World:
             self._slot_back = None
 
     async def bring_to_an_end(self) -> None:
-        """Nothing stands in the way, and the agent does its part: no run may hang."""
+        """Frees the slot and lets the agent finish its turns: no run may hang."""
         self.server.agent.may_start.set()
         if self._slot_back is not None:
             self.busy_elsewhere()
@@ -145,7 +145,7 @@ async def person_does(what: str, world: World) -> None:
         case "kill" | "interrupt" | "new session":
             await server.does(page, f"agent_{what.replace(' ', '_')}", project)
         case "mode":
-            # It waits for an agent that is being started; the world does not.
+            # It waits for an agent that is being started; the test doesn't.
             world.choosing.append(asyncio.create_task(server.does(page, "set_mode", project, mode="plan")))
         case "delete" if world.project.busy:
             await server.does(page, "project_delete", project)
@@ -202,7 +202,7 @@ async def play(steps: list[str], folder: Path) -> None:
     assert_questions(events, model, model.answered + answers(world.server))
     assert world.codes <= {"PROCESS_ACTIVE", "PROCESS_NOT_FOUND", "RESOURCE_LIMIT"}
     for person in world.people:
-        assert person.seqs == list(range(1, len(found) + 1)), "everybody knows every record, once, in order"
+        assert person.seqs == list(range(1, len(found) + 1)), "everybody has every record, once, in order"
         assert_states(person)
     await world.server.core.close("the server is ending")
     assert world.process is None, "no process is left"
@@ -211,7 +211,7 @@ async def play(steps: list[str], folder: Path) -> None:
 
 
 def started_alone(events: list[dict[str, Any]]) -> list[str]:
-    """Runs without a prompt."""
+    """The ids of runs without a prompt."""
     return [
         one["message"]["run_id"]
         for one in events
@@ -220,7 +220,7 @@ def started_alone(events: list[dict[str, Any]]) -> list[str]:
 
 
 def answers(server: Server) -> list[str]:
-    """What the agent was told that a person has decided."""
+    """The questions for which the agent was sent a person's decision."""
     said = [answer for process in server.agent.processes for answer in process.answers]
     return [question for question, decision in said if decision.message != NOBODY_ASKED]
 
@@ -233,7 +233,7 @@ def assert_sound(world: World) -> None:
 
 
 def assert_states(person: Client) -> None:
-    """What a client is told of the project's state follows from the runs that it is told of."""
+    """Checks that the project's states follow from the runs that the client has received."""
     state, open_runs, snapshot = "IDLE", 0, 0
     for message in person.heard:
         what = message["data"].get("update_type") if message["type"] == "update" else message["type"]
@@ -249,7 +249,7 @@ def assert_states(person: Client) -> None:
                     state = "EXECUTING"
             case "run_finished":
                 open_runs -= 1
-                if message.get("seq", snapshot + 1) > snapshot:  # else it is told of what was: a restart forgives
+                if message.get("seq", snapshot + 1) > snapshot:  # otherwise it is history: a restart clears an error
                     state = "ERROR" if fields["outcome"] in ("failed", "timeout") else "IDLE"
             case "session_reset":
                 state = "IDLE"
@@ -265,9 +265,9 @@ def assert_questions(events: list[dict[str, Any]], model: Model, answered: list[
         return Counter(one["message"]["approval_id"] for one in events if one["subtype"] == what)
 
     asked, resolved, withdrawn = ids("permission_request"), ids("permission_resolved"), ids("permission_withdrawn")
-    assert resolved + withdrawn == asked, "each question is settled exactly once"
+    assert resolved + withdrawn == asked, "each question is resolved or withdrawn exactly once"
     assert resolved == model.allowed
-    assert len(answered) == len(set(answered)) == sum(resolved.values()), "the agent hears each answer exactly once"
+    assert len(answered) == len(set(answered)) == sum(resolved.values()), "the agent gets each answer exactly once"
 
 
 @settings(max_examples=60)
@@ -284,5 +284,5 @@ def test_each_run_ends_once_and_each_question_is_settled_once(
 @pytest.mark.timeout(600)
 @settings(max_examples=2000)
 @given(steps=STEPS)
-def test_the_same_for_long(steps: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_each_run_ends_once_in_long_sequences(steps: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     asyncio.run(play(steps, tmp_path_factory.mktemp("order")))

@@ -1,4 +1,4 @@
-"""What runs may cost together: counted from what agents say, known after a restart, and never passed unnoticed."""
+"""What runs may cost together: counted from the agents' reports, known after a restart, and never exceeded silently."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def run(server: Server, client: Client, project: str, cost: float) -> Proc
 # The arithmetic.
 
 
-def test_what_is_left_is_the_least_of_what_the_limits_leave() -> None:
+def test_the_strictest_limit_decides_what_is_left() -> None:
     budgets = Budgets(project=5.0, day=8.0)
     budgets.spend("/a", 3.0, NOW)
     budgets.spend("/b", 4.0, NOW)
@@ -64,7 +64,7 @@ def test_a_day_begins_at_local_midnight(new_york: None) -> None:
     assert (day_of(late), day_of(late + timedelta(minutes=1))) == ("2026-11-21", "2026-11-22")
 
 
-def test_a_clock_that_is_set_back_gives_no_day_twice() -> None:
+def test_a_clock_that_is_set_back_gives_no_budget_twice() -> None:
     budgets = Budgets(day=1.0)
     budgets.spend("/a", 1.0, NOW - timedelta(days=1))
     budgets.spend("/a", 1.0, NOW)
@@ -77,10 +77,10 @@ def test_a_clock_that_is_set_back_gives_no_day_twice() -> None:
     st.floats(0.5, 20),
     st.floats(0.5, 20),
 )
-def test_one_run_after_the_other_never_costs_more_than_is_allowed(
+def test_runs_together_never_cost_more_than_is_allowed(
     runs: list[tuple[str, float]], project: float, day: float
 ) -> None:
-    """As long as none costs more than it was given."""
+    """As long as no run costs more than it was given."""
     budgets, spent = Budgets(project, day), dict.fromkeys("abc", 0.0)
     for which, wanted in runs:
         try:
@@ -95,7 +95,7 @@ def test_one_run_after_the_other_never_costs_more_than_is_allowed(
     assert sum(spent.values()) <= day + 1e-9
 
 
-def test_the_records_say_what_was_spent_on_which_day(new_york: None) -> None:
+def test_the_records_contain_the_cost_of_each_day(new_york: None) -> None:
     memory = Memory()
     for day, cost in ((18, 8.0), (20, 1.0), (21, 2.0), (21, 0.5), (22, 4.0)):
         finished = RunFinished(run_id="r", outcome="completed", duration_ms=1, cost_usd=cost)
@@ -116,7 +116,7 @@ def test_the_owners_cents_reach_the_ceilings() -> None:
 # In a server.
 
 
-async def test_a_run_is_given_what_is_left_and_the_next_one_is_refused(tmp_path: Path) -> None:
+async def test_a_run_gets_what_is_left_and_the_next_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         limited(server, project=1.0)
         phone = Client()
@@ -143,7 +143,7 @@ async def test_a_client_that_asks_for_less_gets_less(tmp_path: Path) -> None:
         assert server.agent.latest.launch.options.max_budget_usd == 0.5
 
 
-async def test_what_waits_in_the_queue_is_refused_when_its_turn_comes(tmp_path: Path) -> None:
+async def test_a_waiting_prompt_is_refused_when_its_turn_comes(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         limited(server, project=1.0)
         phone = Client()
@@ -158,7 +158,7 @@ async def test_what_waits_in_the_queue_is_refused_when_its_turn_comes(tmp_path: 
         assert len(server.agent.processes) == 1
 
 
-async def test_outside_of_the_owners_hours_what_waits_is_not_begun(tmp_path: Path) -> None:
+async def test_waiting_prompts_do_not_start_outside_of_the_hours(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         phone = Client()
         project = await server.project(phone)
@@ -186,7 +186,7 @@ async def test_when_the_days_budget_is_used_up_the_other_runs_are_stopped(tmp_pa
         assert phone.updates("permission_withdrawn")
 
 
-async def test_what_was_spent_is_known_after_a_restart_also_of_what_was_deleted(tmp_path: Path) -> None:
+async def test_costs_of_deleted_projects_are_known_after_a_restart(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         phone = Client()
         one, two = await server.project(phone, "one"), await server.project(phone, "two")
@@ -202,8 +202,8 @@ async def test_what_was_spent_is_known_after_a_restart_also_of_what_was_deleted(
         assert (await run(server, phone, again, 0.25)).launch.options.max_budget_usd == 0.75
 
 
-async def test_what_was_deleted_long_ago_has_no_part_in_the_budget(tmp_path: Path) -> None:
-    """Although it is still in the trash when the server starts."""
+async def test_projects_deleted_long_ago_do_not_count(tmp_path: Path) -> None:
+    """Even if it is still in the trash when the server starts."""
     async with serving(tmp_path) as server:
         phone = Client()
         project = await server.project(phone)
@@ -216,7 +216,7 @@ async def test_what_was_deleted_long_ago_has_no_part_in_the_budget(tmp_path: Pat
         assert server.core.context.budgets.today(datetime.now()) == 0
 
 
-async def test_each_run_with_a_budget_has_a_process_of_its_own(tmp_path: Path) -> None:
+async def test_each_run_with_a_budget_has_its_own_process(tmp_path: Path) -> None:
     """Claude Code counts its budget from the start of its process."""
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(max_budget_usd=2.0)

@@ -65,18 +65,18 @@ ABOVE: list[tuple[Ceilings, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("ceilings", "asked", "name"), ABOVE, ids=lambda value: str(value)[:40])
-def test_what_is_above_its_ceiling_is_refused_by_name(ceilings: Ceilings, asked: dict[str, Any], name: str) -> None:
+def test_an_option_above_its_ceiling_is_named_and_refused(ceilings: Ceilings, asked: dict[str, Any], name: str) -> None:
     with pytest.raises(ClientError) as refused:
         within(ceilings, Options(**asked), NOON)
     assert (refused.value.code, refused.value.field) == ("PERMISSION_DENIED", f"data.options.{name}")
 
 
-def test_what_is_left_open_is_filled_with_the_ceiling() -> None:
+def test_missing_options_get_the_ceiling() -> None:
     ceilings = Ceilings(max_turns=5, max_budget_usd=2.5, restricted=True)
     assert within(ceilings, Options(), NOON) == Options(max_turns=5, max_budget_usd=2.5, restricted=True)
 
 
-def test_what_is_below_stays_as_it_was_asked() -> None:
+def test_options_below_the_ceiling_stay() -> None:
     asked = Options(permission_mode="plan", max_turns=3, allowed_tools=("Read",))
     assert within(Ceilings(max_turns=5), asked, NOON) == asked
 
@@ -94,22 +94,22 @@ def test_agents_run_in_the_owners_hours_only(hours: tuple[int, int], hour: int, 
             ask()
 
 
-def test_a_directory_outside_of_the_allowed_ones_is_refused_by_its_place() -> None:
+def test_a_directory_outside_of_the_roots_is_named_and_refused() -> None:
     with pytest.raises(ClientError) as refused:
         within(Ceilings(), Options(add_dirs=("/desk/a", "/etc")), NOON)
     assert (refused.value.code, refused.value.field) == ("INVALID_PATH", "data.options.add_dirs[1]")
 
 
 @pytest.mark.parametrize(("modes", "mode"), [(("plan", "default"), "default"), (("plan",), "plan"), (MODES, None)])
-def test_who_names_no_mode_gets_one_that_is_allowed(modes: tuple[str, ...], mode: str | None) -> None:
+def test_the_default_mode_is_one_that_is_allowed(modes: tuple[str, ...], mode: str | None) -> None:
     assert within(Ceilings(modes=modes), Options(), NOON).permission_mode == mode
 
 
-def test_who_names_no_model_gets_the_first_that_is_named_whole() -> None:
+def test_the_default_model_is_the_first_without_a_wildcard() -> None:
     assert within(Ceilings(models=("*sonnet*", "haiku", "opus")), Options(), NOON).model == "haiku"
 
 
-# What a yes lets the agent remember.
+# what the agent may remember after an approval
 
 REMEMBERED: list[tuple[Ceilings, dict[str, Any], bool]] = [
     (Ceilings(), {"type": "setMode", "mode": "acceptEdits", "destination": "session"}, True),
@@ -137,7 +137,7 @@ REMEMBERED: list[tuple[Ceilings, dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("ceilings", "suggestion", "fits"), REMEMBERED, ids=lambda value: str(value)[:40])
-def test_an_answer_lets_the_agent_remember_no_more_than_is_allowed(
+def test_an_answer_never_remembers_more_than_is_allowed(
     ceilings: Ceilings, suggestion: dict[str, Any], fits: bool
 ) -> None:
     suggestions = Raw(json.dumps([suggestion]).encode())
@@ -151,7 +151,7 @@ def test_an_answer_lets_the_agent_remember_no_more_than_is_allowed(
 
 
 def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
-    """Beside a rule the agent gets the rule alone. The mode by itself would be remembered, and is refused."""
+    """If it accompanies a rule, the agent gets only the rule. A mode alone would be remembered, and is refused."""
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
     beside, alone = (Raw(json.dumps(suggestions).encode()) for suggestions in ([rule, mode], [mode]))
@@ -162,13 +162,13 @@ def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
         check_allowed(ceilings, "Bash", alone, remember=True, usable=inside)
 
 
-def test_where_only_plans_are_allowed_no_answer_leads_out_of_the_mode() -> None:
+def test_no_answer_leaves_plan_mode_if_it_is_the_only_one() -> None:
     check_allowed(Ceilings(), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
     with pytest.raises(ClientError, match="leave plan mode"):
         check_allowed(Ceilings(modes=("plan",)), "ExitPlanMode", Raw(b"[]"), remember=False, usable=inside)
 
 
-async def test_a_yes_above_a_ceiling_leaves_the_question_open(tmp_path: Path) -> None:
+async def test_an_approval_above_a_ceiling_leaves_the_request_open(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(modes=("plan",))
         phone = Client()
@@ -184,7 +184,7 @@ async def test_a_yes_above_a_ceiling_leaves_the_question_open(tmp_path: Path) ->
         assert [decision.allow for _, decision in process.answers] == [False]
 
 
-async def test_what_reaches_the_agent_is_within_the_ceilings(tmp_path: Path) -> None:
+async def test_the_agents_options_are_within_the_ceilings(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(modes=("plan",), models=("haiku",), max_turns=3, restricted=True)
         phone = Client()
@@ -199,7 +199,7 @@ async def test_what_reaches_the_agent_is_within_the_ceilings(tmp_path: Path) -> 
         assert process.modes == []
 
 
-# Whatever is asked.
+# any options
 
 limits = st.one_of(st.none(), st.integers(1, 50))
 some_rules = st.lists(st.text("Bash()git *,rm?[]", max_size=14), max_size=2).map(tuple)
@@ -207,7 +207,7 @@ some_models = st.lists(st.text("ab*?", min_size=1, max_size=4), max_size=3).map(
 
 
 def covers(pattern: str, text: str) -> bool:
-    """What ``*`` means, said in another way."""
+    """The meaning of ``*``, implemented differently from the code under test."""
     return fnmatch.fnmatchcase(text, re.sub(r"[?\[]", lambda found: f"[{found[0]}]", pattern))
 
 

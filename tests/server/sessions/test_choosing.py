@@ -1,4 +1,4 @@
-"""What a project's runs begin with: the agent, its mode and model, the conversation that goes on."""
+"""What a project's runs start with: the agent, its mode and model, and the conversation that they continue."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.agents.base import ModeChanged
+from drawbridge.agents.base import ModeChanged, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from tests.server.core_rig import Agent, Client, Process, Server, records, serving, settled
 
 
 async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt: str) -> Process:
-    """The process that was given the prompt, which has ended well."""
+    """The process that was given the prompt, once that run has completed."""
     await settled(lambda: bool(agent.processes) and agent.latest.prompts[-1:] == [prompt])
     agent.latest.ends()
     await settled(lambda: not server.core.projects.get(project).busy)
     return agent.latest
 
 
-async def test_a_single_prompt_may_name_another_agent_which_begins_a_conversation_of_its_own(tmp_path: Path) -> None:
+async def test_one_prompt_for_another_agent_begins_a_conversation(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         other = Agent()
@@ -43,7 +43,7 @@ async def test_a_single_prompt_may_name_another_agent_which_begins_a_conversatio
         assert [one["agent"] for one in phone.updates("run_started")] == ["claude", "other", "claude"]
 
 
-async def test_an_agent_that_there_is_not_is_refused_and_nothing_begins(tmp_path: Path) -> None:
+async def test_an_unknown_agent_is_refused(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -59,7 +59,7 @@ async def test_an_agent_that_there_is_not_is_refused_and_nothing_begins(tmp_path
         assert server.agent.processes == []
 
 
-async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_it(tmp_path: Path) -> None:
+async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         server.core.follow(["projects"], page)
@@ -69,7 +69,7 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
             return [client.updates("project_state")[-1].get("permission_mode", "default") for client in (phone, page)]
 
         await server.does(phone, "set_mode", project, mode="plan")
-        assert told() == ["plan", "plan"], "what the next one begins with"
+        assert told() == ["plan", "plan"], "what the next run starts with"
         process = await server.running(phone, project)
         process.heard(ModeChanged("plan"))
         process.heard(ModeChanged("acceptEdits"))  # an answer did that
@@ -77,7 +77,7 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
         await server.does(page, "set_mode", project, mode="plan")
-        assert process.modes == ["plan"], "it was chosen before, but no longer holds"
+        assert process.modes == ["plan"], "a person chose it before, but the agent has left it"
         assert told() == ["plan", "plan"]
         process.heard(ModeChanged("default"))
         assert told() == ["default", "default"]
@@ -89,7 +89,7 @@ async def test_everybody_is_told_what_the_agent_asks_about_whoever_has_changed_i
 
 @pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
 async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chosen: str) -> None:
-    """As when a plan is accepted, and with it all edits: for the next prompt, and after a restart of the server."""
+    """For example, a plan is accepted together with all edits. The mode applies to the next prompt and after a restart."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -114,8 +114,8 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
         later.ends()
 
 
-async def test_a_mode_that_a_person_chooses_replaces_the_one_that_the_agent_has_changed_to(tmp_path: Path) -> None:
-    """Also after a restart of the server."""
+async def test_a_persons_mode_replaces_the_agents(tmp_path: Path) -> None:
+    """After a restart of the server, too."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -131,8 +131,8 @@ async def test_a_mode_that_a_person_chooses_replaces_the_one_that_the_agent_has_
         later.ends()
 
 
-async def test_a_mode_allowed_for_a_session_is_not_that_of_the_next_one(tmp_path: Path) -> None:
-    """As when all edits are accepted for this session."""
+async def test_a_mode_for_one_session_is_not_used_in_the_next(tmp_path: Path) -> None:
+    """For example, a person has accepted all edits for this session."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -154,7 +154,7 @@ async def test_a_mode_allowed_for_a_session_is_not_that_of_the_next_one(tmp_path
         assert (back.launch.session_id, back.launch.options.permission_mode) == (former, "acceptEdits")
 
 
-async def test_the_mode_of_another_agent_is_not_that_of_the_project(tmp_path: Path) -> None:
+async def test_the_mode_of_another_agent_does_not_change_the_project(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         other = Agent()
@@ -171,7 +171,7 @@ async def test_the_mode_of_another_agent_is_not_that_of_the_project(tmp_path: Pa
 
 @pytest.mark.parametrize("allowed", [("plan", "acceptEdits"), ("acceptEdits", "plan")])
 async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, allowed: tuple[str, ...]) -> None:
-    """The agent may go to a mode that asks more than an allowed one, but a prompt in it would be refused."""
+    """The agent may switch to a mode that asks more than an allowed one, but a prompt in that mode would be refused."""
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(modes=allowed)
@@ -193,7 +193,7 @@ async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, al
     [(("acceptEdits",), "acceptEdits", "default"), (("default", "plan"), "plan", "acceptEdits")],
     ids=["to one that clients may not choose", "to one that is reset"],
 )
-async def test_a_prompt_gets_the_mode_it_asks_for_after_the_agent_has_left_it(
+async def test_a_prompt_gets_its_mode_after_the_agent_has_left_it(
     tmp_path: Path, allowed: tuple[str, ...], chosen: str, changed: str
 ) -> None:
     phone = Client()
@@ -240,7 +240,7 @@ async def test_the_mode_of_one_prompt_is_not_kept(tmp_path: Path) -> None:
         assert again.launch.options.permission_mode is None
 
 
-async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_path: Path) -> None:
+async def test_mode_and_model_apply_to_later_runs_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -249,7 +249,7 @@ async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_p
         first = await server.running(phone, project)
         assert (first.launch.options.permission_mode, first.launch.options.model) == ("plan", "opus")
         await server.does(phone, "set_model", project, model="haiku")
-        assert first.modes == ["haiku"], "the run at hand too"
+        assert first.modes == ["haiku"], "it applies to the current run, too"
         first.ends()
         await settled()
         await server.does(phone, "execute", project, prompt="with another", options={"model": "sonnet"})
@@ -261,7 +261,7 @@ async def test_mode_and_model_are_those_of_later_runs_also_after_a_restart(tmp_p
         later.ends()
 
 
-async def test_prompts_that_wait_get_what_a_person_chooses_unless_they_were_sent_with_their_own(tmp_path: Path) -> None:
+async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -274,7 +274,7 @@ async def test_prompts_that_wait_get_what_a_person_chooses_unless_they_were_sent
         await server.does(phone, "set_model", project, model="opus")
         assert first.modes == ["plan", "opus"]
         first.ends()
-        await settled(lambda: first.prompts[-1] == "one")  # the same process, which has these by now
+        await settled(lambda: first.prompts[-1] == "one")  # the same process, which has mode and model by now
         first.ends()
         second = await ran(server, phone, project, server.agent, "two")
         assert (second.launch.options.permission_mode, second.launch.options.model) == ("acceptEdits", "opus")
@@ -282,7 +282,7 @@ async def test_prompts_that_wait_get_what_a_person_chooses_unless_they_were_sent
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
 async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
-    """And not by the next run: a command line would read some of them as an option."""
+    """Not only by the next run: a command line would parse some of these names as options."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -298,7 +298,7 @@ async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: s
         process.ends()
 
 
-async def test_the_conversation_that_goes_on_can_be_another_one_or_a_copy_of_one(tmp_path: Path) -> None:
+async def test_another_session_or_a_copy_of_one_can_be_resumed(tmp_path: Path) -> None:
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -313,7 +313,7 @@ async def test_the_conversation_that_goes_on_can_be_another_one_or_a_copy_of_one
 
         await server.does(phone, "session_fork", project)
         forked = await server.running(phone, project)
-        assert forked.launch.fork_from == own.launch.session_id, "of the project's own where none is named"
+        assert forked.launch.fork_from == own.launch.session_id, "the project's own conversation, as none is named"
         assert forked.launch.session_id != own.launch.session_id
         assert not forked.launch.resume
         forked.ends()
@@ -331,17 +331,33 @@ async def test_the_conversation_that_goes_on_can_be_another_one_or_a_copy_of_one
         assert page.seqs == list(range(1, len(records(server, project)) + 1))
 
 
+async def test_an_agents_own_modes_have_its_titles(tmp_path: Path) -> None:
+    phone = Client()
+    async with serving(tmp_path) as server:
+        server.agent.own_modes = True
+        project = await server.project(phone)
+        process = await server.running(phone, project)
+        process.heard(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks twice."),)))
+        state = phone.updates("project_state")[-1]
+        assert state["own_modes"] == [{"name": "careful", "title": "Careful", "text": "Asks twice."}]
+        process.heard(ModeChanged("default", ("default", "careful"), (ModeOffer("careful", "Careful", "Asks once."),)))
+        [changed] = phone.updates("project_state")[-1]["own_modes"]
+        assert changed["text"] == "Asks once."
+
+
 async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
-    """A mode that asks more than the allowed one may be reported, and not chosen."""
+    """The agent may report a mode that asks more than the allowed one, but a person can't choose it."""
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(modes=("acceptEdits",))
         server.agent.own_modes = True
         project = await server.project(phone)
         process = await server.running(phone, project)
-        process.heard(ModeChanged("acceptEdits", ("default", "acceptEdits", "plan", "bypassPermissions")))
-        offered = phone.updates("project_state")[-1]["modes"]
-        assert offered == ["acceptEdits"]
+        modes = ("default", "acceptEdits", "plan", "bypassPermissions", "careful")
+        process.heard(ModeChanged("acceptEdits", modes, (ModeOffer("careful"),)))
+        state = phone.updates("project_state")[-1]
+        offered = state["modes"]
+        assert (offered, state.get("own_modes")) == (["acceptEdits"], None)
         for mode in offered:
             await server.does(phone, "set_mode", project, mode=mode)
         with pytest.raises(ClientError, match="must be one of acceptEdits"):

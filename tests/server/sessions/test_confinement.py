@@ -1,4 +1,4 @@
-"""What the owner holds an agent to, and all that it starts: memory, files, its turn at the processor, rights."""
+"""The owner's limits on an agent and everything that it starts: memory, files, CPU priority, privileges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only there")
 
 
 async def test_an_agent_that_takes_too_much_memory_is_ended_and_no_other(tmp_path: Path) -> None:
-    """What eats is a process that has a session of its own and ignores signals."""
+    """The process that takes it has its own session and ignores signals."""
     async with (
         serving(tmp_path / "data", *bad_claude(tmp_path), "--max-memory", "400") as server,
         server.client() as client,
@@ -45,7 +45,7 @@ async def test_an_agent_that_takes_too_much_memory_is_ended_and_no_other(tmp_pat
         assert (await client.receive("update", "run_finished"))["data"]["data"]["outcome"] == "completed"
 
 
-async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) -> None:
+async def test_an_idle_agent_that_takes_memory_is_ended_too(tmp_path: Path) -> None:
     async with (
         serving(tmp_path / "data", *bad_claude(tmp_path), "--max-memory", "150") as server,
         server.client() as client,
@@ -53,7 +53,7 @@ async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) ->
         id = await project(server, client)
         await client.ask("execute", {"prompt": "eat-and-end 200"}, id)
         eater = int(await words(client))
-        await client.receive("update", "run_finished")  # well, unless it was looked at before that
+        await client.receive("update", "run_finished")  # completed, unless the watch has looked before that
         await until(lambda: (tmp_path / "data" / FILE).read_bytes() == b"[]\n", "the end of the agent")
         assert not lives(eater)
         assert "150 MB is allowed" in server.errors
@@ -61,7 +61,7 @@ async def test_one_that_eats_between_two_prompts_is_ended_too(tmp_path: Path) ->
         await client.receive("update", "run_finished", outcome="completed")
 
 
-def test_memory_is_counted_as_ps_has_it() -> None:
+def test_memory_is_counted_as_ps_counts_it() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -77,12 +77,12 @@ def test_files_and_niceness_are_as_the_owner_wants() -> None:
     assert kept("ulimit -Sn; ulimit -Hn; nice", Confinement(open_files=300, nice=7)) == (0, "300\n300\n7\n")
 
 
-def test_no_limit_of_files_is_the_servers() -> None:
+def test_without_a_limit_of_files_the_servers_applies() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert kept("ulimit -Sn; ulimit -Hn; nice") == (0, f"{soft}\n{hard}\n{os.nice(0)}\n".replace("-1", "unlimited"))
 
 
-def test_more_files_than_the_server_may_have_are_as_many_as_it_may() -> None:
+def test_the_limit_of_files_is_at_most_the_servers() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert kept("ulimit -n", Confinement(open_files=10_000_000))[1].strip() in (str(hard), "10000000")
 
@@ -108,13 +108,13 @@ def test_a_confined_agent_can_not_gain_rights(confined: bool) -> None:
 
 
 @linux
-def test_the_kernel_takes_an_agent_before_the_server_where_memory_is_short() -> None:
+def test_the_kernel_ends_an_agent_before_the_server() -> None:
     assert kept("cat /proc/self/oom_score_adj")[1] == "500\n"
 
 
 @pytest.fixture
 def _core_dumps() -> Iterator[None]:
-    """Switched on for this process, as they are by default in many places."""
+    """Enables core dumps for this process, as they are by default on many systems."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     most = before[1] or resource.RLIM_INFINITY
     try:

@@ -17,7 +17,7 @@ from drawbridge.server.protocol import commands
 from drawbridge.server.sessions.session import SessionStore
 from drawbridge.server.store import log
 from drawbridge.server.store.log import History
-from tests.server.core_rig import Client, Process, Server, serving, settled
+from tests.server.core_rig import Client, Process, Server, StoredSessions, serving, settled
 from tests.waiting import until
 
 REPORTED = base.AgentState(
@@ -28,22 +28,6 @@ REPORTED = base.AgentState(
     tasks=(base.Task("t1", "a build", "running"),),
     compacting=True,
 )
-
-
-class Stored:
-    """What the agent has written down."""
-
-    def __init__(self, *, known: bool) -> None:
-        self._known = known
-
-    def known(self, path: Path, session_id: str) -> bool:
-        return self._known
-
-    def used_by(self, session_id: str) -> Sequence[int]:
-        return []
-
-    def title(self, path: Path, session_id: str) -> str | None:
-        return None
 
 
 def answers(process: Process, text: str) -> None:
@@ -61,25 +45,25 @@ async def run(server: Server, client: Client, project: str, prompt: str, answer:
 
 
 def without_its_older_half(server: Server, project: str) -> History:
-    """The history, whose older records were dropped."""
+    """Drops the older half of a project's history, and returns the history."""
     history = server.core.projects.get(project).history
     history.drop(None, history.size // 2)
     return history
 
 
 async def deleted(server: Server, client: Client, project: str, session_id: str, word: str) -> None:
-    """Deletes the conversation, after which ``word`` is not found."""
+    """Deletes the conversation, and checks that ``word`` is not found afterwards."""
     await server.does(client, "session_delete", project, session_id=session_id)
     assert (await server.does(client, "search", query=word))["data"]["results"] == []
 
 
 async def entries(server: Server, client: Client, project: str) -> list[tuple[str, int, str, bool]]:
-    """The newest first: title, prompts, last line, whether it is the current one."""
+    """The project's sessions, newest first: title, number of prompts, last line, whether it is the current one."""
     found = (await server.does(client, "sessions", project))["data"]["sessions"]
     return [(one["title"], one["prompts"], one.get("last_line", ""), one.get("current", False)) for one in found]
 
 
-# Another agent.
+# another agent
 
 
 async def test_the_first_prompt_of_another_agent_is_in_its_own_conversation(tmp_path: Path) -> None:
@@ -101,7 +85,7 @@ async def test_the_first_prompt_of_another_agent_is_in_its_own_conversation(tmp_
         assert [one[0] for one in await entries(server, phone, project)] == ["Count walnuts"]
 
 
-async def test_a_prompt_for_another_agent_that_has_waited_is_its_title(tmp_path: Path) -> None:
+async def test_a_waiting_prompt_for_another_agent_is_its_title(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.agents["codex"] = server.agent  # type: ignore[index]
@@ -125,19 +109,21 @@ async def test_another_agent_has_its_own_state_offers_and_modes(tmp_path: Path) 
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts")
         process.heard(base.StateReported(REPORTED))
         process.heard(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
-        process.heard(base.ModeChanged("plan", ("default", "plan")))
-        await run(server, phone, project, "Count pears", agent="codex")
+        process.heard(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
         session = server.core.projects.get(project)
+        assert [mode.name for mode in session.snapshot().own_modes] == ["own"]
+        await run(server, phone, project, "Count pears", agent="codex")
         shown = session.snapshot()
-        assert (shown.agent_state, shown.agent_offers, shown.modes) == (None, None, [])
+        assert (shown.agent_state, shown.agent_offers, shown.modes, shown.own_modes) == (None, None, [], [])
         assert (phone.updates("agent_state")[-1], phone.updates("agent_offers")[-1]) == ({}, {})
 
 
-async def test_an_agent_is_not_changed_for_a_prompt_that_is_not_written(
+async def test_a_prompt_that_is_not_stored_does_not_change_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone = Client()
@@ -166,11 +152,11 @@ async def test_an_agent_is_not_changed_for_a_prompt_that_is_not_written(
         assert await entries(server, phone, project) == [("Count walnuts", 2, "More.", True)]
 
 
-# A conversation that the agent has not written down.
+# a conversation that the agent has not stored
 
 
 async def killed_in_its_first_run(server: Server, phone: Client, *, known: bool) -> str:
-    server.agent.sessions = Stored(known=known)  # type: ignore[assignment]
+    server.agent.sessions = StoredSessions(all=known)
     project = await server.project(phone)
     process = await server.running(phone, project, "Count walnuts")
     process.heard(base.StateReported(REPORTED))
@@ -179,7 +165,7 @@ async def killed_in_its_first_run(server: Server, phone: Client, *, known: bool)
     return project
 
 
-async def test_after_a_conversation_that_was_lost_the_next_prompt_begins_one(tmp_path: Path) -> None:
+async def test_after_a_lost_conversation_the_next_prompt_begins_one(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await killed_in_its_first_run(server, phone, known=False)
@@ -196,7 +182,7 @@ async def test_after_a_conversation_that_was_lost_the_next_prompt_begins_one(tmp
         assert ["".join(one["snippet"]) for one in found] == ["Count walnuts"]
 
 
-async def test_a_conversation_that_the_agent_has_is_continued(tmp_path: Path) -> None:
+async def test_a_conversation_that_the_agent_has_stored_continues(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await killed_in_its_first_run(server, phone, known=True)
@@ -205,10 +191,10 @@ async def test_a_conversation_that_the_agent_has_is_continued(tmp_path: Path) ->
         assert await entries(server, phone, project) == [("Count walnuts", 2, "Three.", True)]
 
 
-async def test_a_lost_conversation_with_a_prompt_that_waited_has_its_title(tmp_path: Path) -> None:
+async def test_after_a_lost_session_a_waiting_prompt_is_the_title(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.agent.sessions = Stored(known=False)  # type: ignore[assignment]
+        server.agent.sessions = StoredSessions()
         project = await server.project(phone)
         await server.running(phone, project, "Count walnuts")
         await server.does(phone, "execute", project, prompt="Count pears")
@@ -221,7 +207,7 @@ async def test_a_lost_conversation_with_a_prompt_that_waited_has_its_title(tmp_p
         assert server.core.projects.get(project).title == "Count pears"
 
 
-# The agent's state.
+# the agent's state
 
 
 async def test_the_state_of_a_deleted_conversation_is_forgotten(tmp_path: Path) -> None:
@@ -266,13 +252,13 @@ def test_the_first_line_of_a_resumed_agent_keeps_its_todo_list() -> None:
     assert [one.state.todos for one in found] in ([], [REPORTED.todos])
 
 
-# A conversation that is deleted.
+# a deleted conversation
 
 
 async def test_an_agent_has_ended_before_its_conversation_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could write into what is removed."""
+    """Otherwise it could write to the files that are removed."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -312,7 +298,7 @@ async def test_a_prompt_after_a_deletion_begins_after_its_reply(tmp_path: Path) 
         await settled()
 
 
-# Without the older records.
+# without the older records
 
 
 @pytest.fixture
@@ -350,10 +336,10 @@ async def check_known(server: Server, phone: Client, project: str, session_id: s
 
 
 @pytest.mark.usefixtures("small_files")
-async def test_a_former_session_is_known_by_its_id_without_its_older_records(tmp_path: Path) -> None:
+async def test_a_previous_session_is_known_without_its_older_records(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
-        server.agent.sessions = Stored(known=True)  # type: ignore[assignment]
+        server.agent.sessions = StoredSessions(all=True)
         project = await server.project(phone)
         for number in range(6):
             process = await run(server, phone, project, f"Count walnuts {number}", "More.")
@@ -367,8 +353,8 @@ async def test_a_former_session_is_known_by_its_id_without_its_older_records(tmp
 
 
 @pytest.mark.usefixtures("small_files")
-async def test_the_current_session_is_known_in_the_midst_of_a_run(tmp_path: Path) -> None:
-    """Its only run has begun before the records that are left."""
+async def test_the_current_session_is_known_by_the_end_of_its_run(tmp_path: Path) -> None:
+    """Its only run began before the records that are left."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

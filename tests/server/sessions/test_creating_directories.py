@@ -43,13 +43,13 @@ async def test_a_directory_is_created_below_the_home_directory(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["..", ".", ".git", "a/b", "/etc", "a\nb", " a", "a ", "\u202ea", "a" * 256, "a\0"])
-async def test_a_name_that_is_not_one_creates_nothing(server: Server, owner: WireClient, name: str) -> None:
+async def test_an_invalid_name_creates_nothing(server: Server, owner: WireClient, name: str) -> None:
     assert await refused(owner, server.roots, name) == "INVALID_PATH"
     assert list(server.roots.iterdir()) == []
 
 
 def test_no_directory_is_created_in_the_servers_data(tmp_path: Path) -> None:
-    """Also if it is inside of the roots."""
+    """Even if it is inside the roots."""
     (tmp_path / "data").mkdir()
     places = Places([tmp_path.resolve()], tmp_path / "data")
     with pytest.raises(ClientError) as refused:
@@ -72,5 +72,5 @@ async def test_no_directory_is_created_elsewhere(server: Server, owner: WireClie
     ):
         assert await refused(owner, path, "new") == "INVALID_PATH", path
     assert await refused(owner, server.roots / "site", "new") == "PROJECT_NESTING"
-    assert await refused(owner, server.roots, "site") == "INVALID_PATH", "it is there already"
+    assert await refused(owner, server.roots, "site") == "INVALID_PATH", "it exists already"
     assert list(tmp_path.rglob("new")) == []

@@ -33,7 +33,7 @@ PUBLIC = "public\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository with a commit, and a directory in it that tests use as a project as well."""
+    """A repository with two commits; its directory ``src`` serves as a project, too."""
     folder = make_project(tmp_path / "code")
     (folder / "src").mkdir()
     (folder / "src" / "bridge.py").write_text("one\n")
@@ -86,7 +86,7 @@ async def test_a_new_file_has_no_old_text(folder: Path, comparisons: Comparisons
 
 @pytest.mark.parametrize("staged", [False, True])
 async def test_a_deleted_file_has_its_old_text(folder: Path, comparisons: Comparisons, staged: bool) -> None:
-    """Its directory is gone too."""
+    """Its directory is deleted, too."""
     (folder / "src" / "bridge.py").unlink()
     (folder / "src").rmdir()
     if staged:
@@ -100,7 +100,7 @@ async def test_an_empty_text_is_a_text(folder: Path, comparisons: Comparisons) -
     assert (await comparisons.of(project_of(folder), "old.txt")).new == ""
 
 
-async def test_a_renamed_file_is_one_that_is_gone_and_one_that_is_new(folder: Path, comparisons: Comparisons) -> None:
+async def test_a_renamed_file_is_a_deleted_and_a_new_one(folder: Path, comparisons: Comparisons) -> None:
     git(folder, "mv", "old.txt", "renamed.txt")
     assert (await comparisons.of(project_of(folder), "old.txt")).status == "D"
     assert (await comparisons.of(project_of(folder), "renamed.txt")).status == "A"
@@ -166,10 +166,10 @@ async def test_large_texts_come_as_a_diff(folder: Path, comparisons: Comparisons
 
 
 @pytest.mark.parametrize("now", [None, "small"])
-async def test_a_text_that_was_too_large_is_refused(
+async def test_an_old_text_that_is_too_large_is_refused(
     folder: Path, comparisons: Comparisons, now: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without being read."""
+    """It is not even read."""
     (folder / "large.txt").write_text("x" * (LARGEST_TEXT + 1))
     assert await refusal(comparisons, folder, "large.txt") == "FILE_TOO_LARGE"
     git(folder, "add", "large.txt")
@@ -221,7 +221,7 @@ async def test_only_texts_are_compared(folder: Path, comparisons: Comparisons, w
 
 @pytest.mark.parametrize("path", [".env", "src/key.pem", ".git/config", "sub/../old.txt", "/etc/passwd", "none", "src"])
 async def test_what_the_viewer_refuses_is_refused(folder: Path, comparisons: Comparisons, path: str) -> None:
-    """In the last commit there are secrets, in the work tree no more."""
+    """The last commit contains secrets that are no longer in the work tree."""
     for name in (".env", "src/key.pem"):
         (folder / name).write_text("secret")
     git(folder, "add", "-f", ".")
@@ -235,7 +235,7 @@ async def test_what_the_viewer_refuses_is_refused(folder: Path, comparisons: Com
 
 @pytest.mark.parametrize("path", ["../old.txt", ":/old.txt", ":(top)old.txt", ":/", "*.py", ":(glob)**", "-r"])
 async def test_nothing_above_the_project_is_shown(folder: Path, comparisons: Comparisons, path: str) -> None:
-    """The project is a directory of the work tree, and the path has a meaning for git."""
+    """The project is a directory inside the work tree, and git gives the path a special meaning."""
     (folder / "old.txt").unlink()
     (folder / "src" / "bridge.py").unlink()
     refused = await refusal(comparisons, folder / "src", path)
@@ -316,7 +316,7 @@ async def test_a_missing_object_is_reported(
 async def test_a_git_that_hangs_is_ended(
     folder: Path, comparisons: Comparisons, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Here it waits for a pipe in the place of its index, which nobody writes."""
+    """Its index is a pipe that nobody writes to, so git waits."""
     monkeypatch.setattr(file_changes, "GIT_SECONDS", 0.3)
     (folder / ".git" / "index").unlink()
     os.mkfifo(folder / ".git" / "index")
@@ -331,10 +331,10 @@ async def test_no_program_of_the_repository_runs(
     spy: Path,  # noqa: F811
     comparisons: Comparisons,
 ) -> None:
-    git(folder, "update-ref", f"refs/drawbridge/{RUN}", "HEAD")  # whose objects one of them removes
+    git(folder, "update-ref", f"refs/drawbridge/{RUN}", "HEAD")  # one of the attacks removes the objects of this commit
     (folder / "poem.txt").write_text("another\r\n")
     ATTACKS[name](folder, str(folder.parent / "spy"))
-    spy.unlink(missing_ok=True)  # git has run it for the attacker
+    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
     for path in ("poem.txt", "mine.txt", "inside/text"):
         with contextlib.suppress(ClientError):
             await comparisons.of(project_of(folder), path)
@@ -362,7 +362,7 @@ async def test_git_has_the_rights_of_an_agent(folder: Path, tmp_path: Path, monk
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A work tree around the project. Only what is called public may be shown, of the last commit too."""
+    """A work tree around the project. Only files that contain "public" may be shown, in the last commit as well."""
     here = tmp_path_factory.mktemp("changes").resolve()
     for name in ("code/src/in", "code/data", "outside"):
         (here / name).mkdir(parents=True)

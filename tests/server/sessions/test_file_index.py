@@ -1,4 +1,4 @@
-"""The list of a project's files: what git knows of them, the search in it, and that it is neither slow nor stale for long."""
+"""The list of a project's files: their state in git, the search in it, and its limits of time and age."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_the_index_of_the_person_is_not_changed(repository: Path, indexes:
 
 
 async def test_no_program_of_the_repository_runs(repository: Path, indexes: FileIndexes, tmp_path: Path) -> None:
-    """An agent may have written the configuration."""
+    """The agent could have written the configuration."""
     run = tmp_path / "run"
     run.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
     run.chmod(0o755)
@@ -193,7 +193,7 @@ async def test_a_failing_git_is_replaced_by_a_walk(
 async def test_a_slow_git_is_replaced_by_a_walk(
     repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here it waits for a pipe in the place of its index, which nobody writes."""
+    """Its index is a pipe that nobody writes to, so git waits."""
     monkeypatch.setattr(file_index, "GIT_SECONDS", 0.3)
     (repository / ".git" / "index").unlink()
     os.mkfifo(repository / ".git" / "index")
@@ -245,7 +245,7 @@ async def test_changes_are_bounded(repository: Path, indexes: FileIndexes, monke
 async def test_a_list_without_all_changes_is_not_complete(
     repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that were removed are changes, and not in the list of files."""
+    """Removed files are changes, but not in the list of files."""
     git(repository, "rm", "-rq", ".")
     monkeypatch.setattr(file_index, "MOST_FILES", 2)
     assert not (await indexes.of(project_of(repository))).complete
@@ -258,7 +258,7 @@ async def test_a_walk_is_bounded(folder: Path, indexes: FileIndexes, monkeypatch
     assert len(found.entries) <= 3
 
 
-# how often
+# how often a list is made
 
 
 async def test_a_list_is_made_once_for_many_requests(

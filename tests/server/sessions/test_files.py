@@ -1,4 +1,4 @@
-"""The files of a project that clients see: its own, and never anything outside of it or private, whatever path is sent."""
+"""The project's files that clients see. Whatever path is sent: nothing private, and nothing outside of the project."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_no_path_leads_out(project: Project, path: str) -> None:
 
 @pytest.mark.parametrize("target", ["../secret.txt", "../nothing", "/etc/passwd", "/", "..", "over"])
 def test_no_link_leads_out(project: Project, target: str) -> None:
-    """Nor does it show whether something is there."""
+    """The answer doesn't reveal whether anything exists there."""
     (project.root / "over").symlink_to(project.root.parent)
     (project.root / "link").symlink_to(target)
     assert code(project, "link") == "INVALID_PATH"
@@ -119,7 +119,7 @@ def test_no_link_leads_out(project: Project, target: str) -> None:
 
 
 def test_a_part_that_becomes_a_link_is_not_followed(project: Project) -> None:
-    """Between the check of a path and its opening."""
+    """The link is created between the check of the path and its opening."""
     parts = project.parts("src/bridge.py")
     (project.root / "src").rename(project.root / "moved")
     (project.root / "src").symlink_to(project.root.parent / "outside")
@@ -133,7 +133,7 @@ def test_a_part_that_becomes_a_link_is_not_followed(project: Project) -> None:
 
 
 def test_a_file_that_becomes_a_link_is_not_opened(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the check of its kind and its opening."""
+    """The link is created between the check of the file's kind and its opening."""
     really = files._check_regular
 
     def swap(status: os.stat_result) -> None:
@@ -147,7 +147,7 @@ def test_a_file_that_becomes_a_link_is_not_opened(project: Project, monkeypatch:
 
 
 @pytest.mark.parametrize("path", ["nothing", "src/nothing", "src/bridge.py/x", "loop", "x" * 300, "\n", "~", "*"])
-def test_what_is_not_there_is_reported(project: Project, path: str) -> None:
+def test_a_missing_file_is_reported(project: Project, path: str) -> None:
     (project.root / "loop").symlink_to("loop")
     assert code(project, path) == "FILE_NOT_FOUND"
 
@@ -166,13 +166,13 @@ def test_only_regular_files_are_read(project: Project, monkeypatch: pytest.Monke
 
 
 def test_no_device_is_opened(project: Project) -> None:
-    """Even where a directory of devices is the project."""
+    """Even if the project is a directory of devices."""
     assert code(Project(Path("/dev"), project.data, Privacy()), "zero") == "FILE_UNSUPPORTED"
     assert listed(Project(Path("/dev"), project.data, Privacy()))["zero"].kind == "other"
 
 
 @pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfea\0", b"caf\xe9", b"\xed\xa0\x80"])
-def test_what_is_not_text_is_reported(project: Project, data: bytes) -> None:
+def test_a_file_that_is_not_text_is_reported(project: Project, data: bytes) -> None:
     (project.root / "a.txt").write_bytes(data)
     assert code(project, "a.txt") == "FILE_UNSUPPORTED"
 
@@ -263,7 +263,7 @@ def test_a_file_is_read_again_in_pieces_until_it_changes(project: Project) -> No
 
 
 def test_a_path_of_an_old_list_does_not_lead_out(project: Project) -> None:
-    """A directory of the list may have become a link since."""
+    """A directory in the list may have become a link since."""
     found = files.look(project, "src/bridge.py")
     assert found is not None
     assert found.size == 11
@@ -292,7 +292,7 @@ SECRETS = [".env", ".ENV", ".env.local", "id_ed25519", "server.key", "Server.PEM
 @pytest.mark.parametrize("name", [*SECRETS, ".git", ".GIT"])
 @pytest.mark.parametrize("folder", ["", "src/"])
 def test_private_files_are_neither_listed_nor_read(project: Project, folder: str, name: str) -> None:
-    """A missing one has the same error as one that is there."""
+    """A missing private file has the same error as an existing one."""
     assert code(project, f"{folder}{name}") == "FILE_PRIVATE"
     (project.root / folder / name).write_text("secret")
     assert code(project, f"{folder}{name}") == "FILE_PRIVATE"
@@ -314,7 +314,7 @@ def test_a_link_to_a_private_file_is_private(project: Project) -> None:
 
 
 def test_the_servers_own_data_is_private(project: Project) -> None:
-    """Its token is in it, and a project may contain it."""
+    """The data directory contains the server's token, and a project may contain the data directory."""
     whole = Project(project.root.parent, project.data, Privacy())
     (project.data / "token").write_text("secret")
     assert code(whole, "data/token") == "FILE_PRIVATE"
@@ -416,7 +416,7 @@ paths = st.one_of(
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Only what is called public may be read."""
+    """A tree in which only files that contain "public" may be read."""
     here = tmp_path_factory.mktemp("files").resolve()
     for name in ("code/src/in", "code/.git", "code/data", "outside"):
         (here / name).mkdir(parents=True)

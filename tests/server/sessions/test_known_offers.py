@@ -1,4 +1,4 @@
-"""What an agent offers is known before its first process, as earlier processes have reported it."""
+"""The server knows what an agent offers from earlier processes, before a new process reports it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFFERS = base.AgentOffers(
 )
 MODELS = [{"name": "opus", "title": "Opus", "resolved": "claude-opus-5", "efforts": ["low", "high"]}]
 KNOWN = {"commands": [{"name": "deploy"}], "agents": [{"name": "reviewer"}], "skills": ["pdf"], "models": MODELS}
-"""What is left of ``OFFERS`` when its process has ended."""
+"""What is known from ``OFFERS`` once its process has ended."""
 
 
 async def joined(server: Server, project: str, client: Client | None = None) -> dict[str, Any]:
@@ -38,7 +38,7 @@ async def offered(server: Server, project: str) -> dict[str, Any] | None:
 
 
 async def has_run(server: Server, project: str, offers: base.AgentOffers = OFFERS, **more: Any) -> None:
-    """A process of the project's agent, or of another one, has reported what it offers, and has ended."""
+    """Lets a process of the project's agent, or of another one, report what it offers and end."""
     process = await server.running(Client(), project, **more)
     process.heard(base.OffersReported(offers))
     process.ends()
@@ -61,7 +61,7 @@ async def test_the_next_server_knows_what_an_agent_offers(tmp_path: Path) -> Non
         process.ends()
 
 
-async def test_a_new_project_has_the_models_of_its_agent_but_no_commands_of_another_project(tmp_path: Path) -> None:
+async def test_a_new_project_has_models_but_no_commands_of_others(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         await has_run(server, await server.project(phone))
@@ -74,7 +74,7 @@ async def test_a_new_project_has_the_models_of_its_agent_but_no_commands_of_anot
 
 
 async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: Path) -> None:
-    """Another project's process has reported the models after the client joined."""
+    """The process of another project has reported the models after the client joined."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -86,7 +86,7 @@ async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: P
 
 
 async def test_a_process_replaces_what_was_known(tmp_path: Path) -> None:
-    """Another version of the agent has another model and other commands, and no skills."""
+    """Another version of the agent has a different model, different commands, and no skills."""
     haiku = base.ModelOffer("haiku")
     other = base.AgentOffers(commands=(base.Offer("compact"),), models=(haiku,))
     phone, page = Client(), Client()
@@ -118,7 +118,7 @@ async def test_each_agent_has_its_own_offers(tmp_path: Path) -> None:
         assert await offered(server, project) == of_other
     async with serving(tmp_path) as server:
         server.core.context.agents["other"] = server.agent  # type: ignore[index]
-        assert await offered(server, project) == KNOWN, "of the agent that the next prompt is for"
+        assert await offered(server, project) == KNOWN, "the offers of the agent that the next prompt is for"
         await has_run(server, project)
         await joined(server, project, page)
         process = await server.running(phone, project, agent="other")
@@ -126,8 +126,8 @@ async def test_each_agent_has_its_own_offers(tmp_path: Path) -> None:
         process.ends()
 
 
-def test_what_an_agent_of_an_earlier_server_offered_is_dropped(tmp_path: Path) -> None:
-    """So the file does not grow with each agent that a server has ever had."""
+def test_offers_of_removed_agents_are_dropped(tmp_path: Path) -> None:
+    """Otherwise the file would contain every agent that the server ever had."""
     KnownOffers(tmp_path, ["claude", "other"]).store("other", OFFERS)
     known = KnownOffers(tmp_path, ["claude"])
     assert known.of("other") == base.AgentOffers()
@@ -135,7 +135,7 @@ def test_what_an_agent_of_an_earlier_server_offered_is_dropped(tmp_path: Path) -
     assert KnownOffers(tmp_path, ["claude", "other"]).of("other") == base.AgentOffers()
 
 
-def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+def test_unchanged_offers_are_not_written_again(tmp_path: Path) -> None:
     KnownOffers(tmp_path, ["claude"]).store("claude", OFFERS)
     before = (tmp_path / FILE).stat().st_ino
     KnownOffers(tmp_path, ["claude"]).store("claude", OFFERS)
@@ -154,7 +154,7 @@ def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
     ],
     ids=["empty", "cut off", "another type", "another form", "not UTF-8", "nested"],
 )
-async def test_a_damaged_file_is_written_anew(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -170,7 +170,9 @@ async def test_a_damaged_file_is_written_anew(tmp_path: Path, content: bytes, ca
         assert await offered(server, project) == KNOWN
 
 
-async def test_a_file_that_can_not_be_written_hinders_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_cannot_be_written_does_not_stop_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -182,8 +184,8 @@ async def test_a_file_that_can_not_be_written_hinders_nothing(tmp_path: Path, ca
     assert "what claude offers is not known after a restart" in caplog.text
 
 
-async def test_a_new_session_shows_the_model_and_effort_that_its_first_prompt_will_have(tmp_path: Path) -> None:
-    """Chosen before any process of the project, and known after a restart."""
+async def test_a_new_session_shows_its_model_and_effort(tmp_path: Path) -> None:
+    """They are chosen before any process of the project has run, and known after a restart."""
     phone = Client()
     async with serving(tmp_path) as server:
         await has_run(server, await server.project(phone))
@@ -203,7 +205,7 @@ async def test_a_new_session_shows_the_model_and_effort_that_its_first_prompt_wi
 
 
 async def test_a_chosen_model_that_is_the_current_one_changes_nothing(tmp_path: Path) -> None:
-    """The size of the model's context stays known."""
+    """The size of the model's context window stays known."""
     phone = Client()
     state = base.AgentState(model="claude-opus-5", context_tokens=5_000, context_window=200_000)
     async with serving(tmp_path) as server:

@@ -1,4 +1,4 @@
-"""A run that a limit of the agent's account has stopped: until when, and that it goes on by itself where that is wanted."""
+"""A run that is stopped by a limit of the agent's account: clients see when it ends, and the run resumes on request."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from drawbridge.server.events import RunContinued
 from drawbridge.server.sessions import continuing
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
+from drawbridge.server.sessions.records import CONTINUE
 from tests.agents.claude.stream import Stream
 from tests.server.core_rig import Client, Process, Server, serving, settled
 from tests.waiting import until
@@ -22,7 +23,7 @@ WANTED = Limits(checkpoints=False, continue_limited=True)
 
 
 def limited(agent: Process, seconds: float) -> None:
-    """The agent's turn ends at a limit, which is lifted in so many seconds."""
+    """Ends the agent's turn at a limit that is lifted in ``seconds`` seconds."""
     agent.turn_open = False
     agent.heard(
         base.TurnEnded(
@@ -33,7 +34,7 @@ def limited(agent: Process, seconds: float) -> None:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Its only item: so many seconds later than now it is for what waits for the end of a limit."""
+    """One item: the number of seconds by which the clock is ahead for runs that wait for the end of a limit."""
     later = [0.0]
     monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
@@ -41,7 +42,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def given(server: Server, prompts: int) -> str:
-    """The prompt that an agent was given as the so-manieth."""
+    """The prompt number ``prompts`` that agents were given, counted from 1, once they have it."""
 
     def all_of_them() -> list[str]:
         return [prompt for process in server.agent.processes for prompt in map(str, process.prompts)]
@@ -54,7 +55,7 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-async def test_it_says_until_when(tmp_path: Path) -> None:
+async def test_clients_see_when_the_limit_ends(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -62,10 +63,10 @@ async def test_it_says_until_when(tmp_path: Path) -> None:
         [finished] = phone.updates("run_finished")
         assert (finished["outcome"], finished["code"]) == ("failed", "AGENT_RATE_LIMITED")
         assert at(finished["retry_at"]) == pytest.approx(time.time() + 3600, abs=5)
-        assert "continues_at" not in phone.updates("project_state")[-1], "nobody wanted it to go on by itself"
+        assert "continues_at" not in phone.updates("project_state")[-1], "nobody asked for it to resume automatically"
 
 
-async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Path) -> None:
+async def test_a_run_resumes_at_the_end_of_the_limit(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
@@ -85,7 +86,7 @@ async def test_it_goes_on_by_itself_at_that_time_as_it_was_asked_to(tmp_path: Pa
         assert [(one.project_id, one.event) for one in server.audited] == [(project, RunContinued(run, "phone"))]
 
 
-async def test_the_wish_outlives_the_server(tmp_path: Path, passed: list[float]) -> None:
+async def test_a_run_resumes_after_a_restart(tmp_path: Path, passed: list[float]) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
@@ -94,12 +95,24 @@ async def test_the_wish_outlives_the_server(tmp_path: Path, passed: list[float])
     async with serving(tmp_path, WANTED) as server:
         assert "Do it" in await given(server, 1)
         server.agent.latest.ends()
+        assert server.core.projects.get(project).memory.subject == "Do it", "the proposed message is about the prompt"
     async with serving(tmp_path, WANTED) as server:
         await settled()
-        assert server.agent.processes == [], "it goes on once"
+        assert server.agent.processes == [], "it resumes once"
 
 
-async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path, passed: list[float]) -> None:
+async def test_a_server_that_does_not_continue_runs_announces_none(tmp_path: Path) -> None:
+    """The server was restarted without the option."""
+    phone = Client()
+    async with serving(tmp_path, WANTED) as server:
+        project = await server.project(phone)
+        limited(await server.running(phone, project, "Do it"), 3600)
+        assert phone.updates("project_state")[-1]["continues_at"]
+    async with serving(tmp_path) as server:
+        assert server.core.projects.get(project).info().continues_at is None
+
+
+async def test_a_run_that_is_no_longer_allowed_does_not_resume(tmp_path: Path, passed: list[float]) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
@@ -110,7 +123,7 @@ async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path, pass
         server.core.context.ceilings = Ceilings(modes=("plan",))
         await server.does(phone, "project_join", project)
         passed[0] = 3600.0
-        await until(lambda: len(phone.updates("run_finished")) == 2, "the end of what would go on")
+        await until(lambda: len(phone.updates("run_finished")) == 2, "the end of the run that would resume")
         assert phone.updates("run_finished")[-1]["code"] == "PERMISSION_DENIED"
         assert server.agent.processes == []
 
@@ -119,7 +132,7 @@ async def test_what_the_owner_allows_no_more_does_not_go_on(tmp_path: Path, pass
     ("what", "fields"),
     [("agent_interrupt", {}), ("agent_new_session", {}), ("execute", {"prompt": "Something else"})],
 )
-async def test_what_a_person_does_meanwhile_takes_the_wish_back(
+async def test_what_a_person_does_meanwhile_prevents_resuming(
     tmp_path: Path, what: str, fields: dict[str, str]
 ) -> None:
     phone = Client()
@@ -134,7 +147,7 @@ async def test_what_a_person_does_meanwhile_takes_the_wish_back(
         assert "continues_at" not in state["data"]["data"]
 
 
-async def test_it_gives_up_when_the_limit_comes_back_each_time(
+async def test_resuming_stops_if_the_limit_returns_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(continuing, "PAUSE_SECONDS", 0.01)
@@ -145,13 +158,13 @@ async def test_it_gives_up_when_the_limit_comes_back_each_time(
         for number in range(1, continuing.TIMES + 2):
             words = await given(server, number)
             assert words.count("Do it") == 1
-            assert words.count(continuing.PROMPT.strip()) <= 1
+            assert words.count(CONTINUE.strip()) <= 1
             limited(server.agent.latest, 0)
         assert "continues_at" not in phone.updates("project_state")[-1]
         assert f": not resumed automatically: already resumed {continuing.TIMES} times in a row" in caplog.text
 
 
-async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_limit_that_lasts_too_long_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)
@@ -172,7 +185,7 @@ async def test_a_time_beyond_all_limits_is_not_waited_for(tmp_path: Path, caplog
         ("odd", None),
     ],
 )
-def test_what_claude_says_of_its_limits(limits: object, retry_at: float | None) -> None:
+def test_the_end_of_a_limit_as_claude_reports_it(limits: object, retry_at: float | None) -> None:
     stream = Stream()
     stream.prompt()
     stream.say(type="rate_limit_event", rate_limit_info=limits)

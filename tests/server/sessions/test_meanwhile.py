@@ -1,4 +1,4 @@
-"""What a person asks for takes a while, and the world goes on meanwhile: other requests, other runs, the end of the server."""
+"""A request takes a while, and other things happen meanwhile: other requests, other runs, the end of the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.waiting import until
 
 
 async def at_rest(server: Server, phone: Client, project: str) -> Process:
-    """An idle process that has had a prompt."""
+    """An idle process whose first run has ended."""
     process = await server.running(phone, project)
     process.ends()
     await settled(lambda: not server.core.projects.get(project).busy)
@@ -33,7 +33,7 @@ async def at_rest(server: Server, phone: Client, project: str) -> Process:
 
 
 def answers_late(process: Process, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """The agent answers what it is to change once this is set."""
+    """The agent confirms a change only once the returned event is set."""
     answer = asyncio.Event()
 
     def slow(name: str) -> None:
@@ -51,17 +51,15 @@ def answers_late(process: Process, monkeypatch: pytest.MonkeyPatch) -> asyncio.E
 
 
 def outcomes(server: Server, project: str) -> list[str]:
-    """Of all runs, as the history has them."""
+    """The outcomes of all runs in the history."""
     said = [one["message"] for one in records(server, project) if one["direction"] == "server"]
     return [one["message"]["outcome"] for one in said if one["subtype"] == "run_finished"]
 
 
-# The options of an agent.
+# an agent's options
 
 
-async def test_a_mode_and_a_model_that_are_chosen_at_once_both_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_mode_and_a_model_chosen_at_once_both_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -78,10 +76,8 @@ async def test_a_mode_and_a_model_that_are_chosen_at_once_both_hold(
         assert (options.permission_mode, options.model) == ("plan", "haiku")
 
 
-async def test_a_process_that_goes_while_it_is_told_another_mode_is_told_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The choice holds all the same, for the process that comes next."""
+async def test_a_process_that_ends_is_sent_no_further_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice applies to the next process all the same."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -103,7 +99,7 @@ async def test_a_process_that_goes_while_it_is_told_another_mode_is_told_no_more
         assert (last.launch.options.permission_mode, last.launch.options.model) == ("plan", "haiku")
 
 
-async def test_a_mode_that_is_chosen_while_the_agent_is_being_started_reaches_it(tmp_path: Path) -> None:
+async def test_a_mode_chosen_during_a_start_reaches_the_agent(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -115,10 +111,10 @@ async def test_a_mode_that_is_chosen_while_the_agent_is_being_started_reaches_it
         assert (server.agent.latest.prompts, server.agent.latest.modes) == (["go"], ["plan"])
 
 
-# The end of the server.
+# the end of the server
 
 
-async def test_a_run_that_waits_for_its_slot_is_not_begun_by_the_end_of_the_server(tmp_path: Path) -> None:
+async def test_the_servers_end_does_not_start_a_waiting_run(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         first, second, third = [await server.project(phone, name) for name in ("one", "two", "three")]
@@ -132,7 +128,7 @@ def phone_runs(phone: Client) -> list[str]:
     return [one["data"]["run_id"] for one in phone.of_type("accepted")]
 
 
-async def test_while_the_server_ends_no_waiting_run_disturbs_the_end_of_another(
+async def test_the_servers_end_handles_waiting_and_active_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     phone = Client()
@@ -146,10 +142,10 @@ async def test_while_the_server_ends_no_waiting_run_disturbs_the_end_of_another(
 
 
 @pytest.mark.parametrize("how", ["the server ends", "the project is deleted"])
-async def test_a_process_that_is_leaving_is_waited_for(
+async def test_a_process_that_is_ending_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """It was idle, and takes its time."""
+    """The process was idle, and takes a while to end."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -166,7 +162,7 @@ async def test_a_process_that_is_leaving_is_waited_for(
         await asyncio.gather(new_session, return_exceptions=True)
 
 
-# Runs that go on by themselves.
+# runs that resume automatically
 
 
 def limited(process: Process, retry_at: float) -> None:
@@ -174,9 +170,7 @@ def limited(process: Process, retry_at: float) -> None:
     process.heard(TurnEnded(ok=False, error="limit reached", code="AGENT_RATE_LIMITED", retry_at=retry_at))
 
 
-async def test_a_run_that_can_not_be_written_down_goes_on_by_itself_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_resumed_run_that_is_not_stored_is_tried_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone = Client()
     monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.005)
     monkeypatch.setattr(continuing, "REFUSED_SECONDS", 0.005)
@@ -196,17 +190,17 @@ async def test_a_run_that_can_not_be_written_down_goes_on_by_itself_later(
         full = False
         assert await server.running(phone, other), "the slot was given back"
         server.agent.latest.ends()
-        await until(lambda: len(process.prompts) == 2, "the run goes on")
+        await until(lambda: len(process.prompts) == 2, "the run resumes")
 
 
-# What could not be read at the start.
+# projects that could not be read at the start
 
 
 @contextlib.asynccontextmanager
 async def read_again(
     tmp_path: Path, meanwhile: Callable[[Server], object] = lambda server: None, **waiting: Any
 ) -> AsyncIterator[tuple[Server, str]]:
-    """A server that was killed in a run; at the next start its project can't be read, and a while later it can."""
+    """A server that was killed during a run. At the next start its project can't be read, and a while later it can."""
     data, phone = tmp_path / "data", Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -217,7 +211,7 @@ async def read_again(
     path = data / "projects" / project / metadata.NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), **waiting}))
 
-    # As in a server: the sockets are the loop's.
+    # As in a real server, whose sockets belong to the event loop.
     later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), broadcast=Writers().broadcast)
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(metadata, "load", unreadable)
@@ -250,19 +244,19 @@ def unreadable(directory: Path) -> metadata.Metadata:
     raise metadata.Unreadable("permission denied")
 
 
-async def test_in_a_project_that_can_be_read_again_what_was_unfinished_is_over(tmp_path: Path) -> None:
+async def test_a_project_read_later_has_its_unfinished_run_ended(tmp_path: Path) -> None:
     async with read_again(tmp_path) as (server, project):
         assert server.core.projects.get(project).state == "IDLE"
         assert outcomes(server, project) == ["interrupted"]
 
 
-async def test_in_a_project_that_can_be_read_again_goes_on_what_waited(tmp_path: Path) -> None:
+async def test_a_project_read_later_resumes_its_waiting_run(tmp_path: Path) -> None:
     async with read_again(tmp_path, waiting={"at": 1.0, "prompt": "go", "by": "phone"}) as (server, _):
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
         assert server.agent.latest.prompts[0].endswith("go")
 
 
-async def test_a_directory_in_which_a_project_was_made_meanwhile_has_no_second_one(tmp_path: Path) -> None:
+async def test_a_project_read_later_does_not_replace_a_new_one(tmp_path: Path) -> None:
     async with read_again(tmp_path, lambda server: server.core.projects.create(str(server.root / "one"), None)) as (
         server,
         project,

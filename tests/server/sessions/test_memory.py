@@ -1,4 +1,4 @@
-"""An agent that says things as fast as it can, for as long as it likes, does not make the server grow."""
+"""An agent that writes as fast as it can, for as long as it likes, does not make the server's memory grow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLAT = 24 * MB
 
 
 async def grown(server: Server, seconds: float) -> int:
-    """By how many bytes the server has become larger at most, after it has had a second to get going."""
+    """The largest growth of the server's resident memory in bytes, from one second after the call."""
     process = psutil.Process(server.process.pid)
     await asyncio.sleep(1)
     first = largest = process.memory_info().rss
@@ -28,9 +28,7 @@ async def grown(server: Server, seconds: float) -> int:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
-async def test_a_flood_keeps_the_server_flat_also_with_a_client_that_does_not_read(
-    tmp_path: Path, seconds: int
-) -> None:
+async def test_a_flood_does_not_make_the_server_grow(tmp_path: Path, seconds: int) -> None:
     flags = [*bad_claude(tmp_path), "--max-history", "100000", "--max-data", "100000"]
     async with serving(tmp_path / "data", *flags) as server, server.client() as client, server.client() as stalled:
         id = await project(server, client)

@@ -1,4 +1,4 @@
-"""The watch over the memory of agents continues after a defect of the server."""
+"""The watch over the agents' memory continues after an internal error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drawbridge.agents import memory
 from tests.waiting import until
 
 
-async def test_a_look_that_fails_is_logged_and_not_the_last(
+async def test_a_failing_look_is_logged_and_repeated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks = 0

@@ -1,4 +1,4 @@
-"""The server's numbers: in its health, and for Prometheus at a port that only this machine reaches."""
+"""The server's metrics: in its health, and for Prometheus on a port that only this machine can reach."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fetched(url: str, path: str = "/metrics", method: str = "GET", **headers: st
 
 
 def samples(text: str) -> dict[str, float]:
-    """As Prometheus' own parser reads them."""
+    """The values by name and labels, as parsed by Prometheus' own parser."""
     return {
         sample.name + "".join(f",{name}={value}" for name, value in sample.labels.items()): sample.value
         for family in text_string_to_metric_families(text)
@@ -86,7 +86,7 @@ async def test_health_and_prometheus_say_how_runs_went(tmp_path: Path) -> None:
     assert not re.search(rf"{root.name}|{project}|{tmp_path}|python_info", text)
 
 
-async def test_the_port_tells_nothing_else_and_nobody_else(tmp_path: Path) -> None:
+async def test_the_port_serves_only_metrics_and_only_locally(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--no-tls", "--metrics-port", "0") as server:
         url = server.ready["metrics"]
 
@@ -109,7 +109,7 @@ async def test_without_the_flag_there_is_no_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_port_that_is_taken_is_named_and_nothing_is_started(tmp_path: Path) -> None:
+async def test_a_metrics_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, said = await refused("--port", "0", "--no-tls", "--data-dir", tmp_path / "data", "--metrics-port", port)

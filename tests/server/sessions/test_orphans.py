@@ -1,4 +1,4 @@
-"""What a crashed server and its supervisors have left is found at the next start, and never a stranger."""
+"""The next start ends the processes that a crashed server and its supervisors have left, and never any other process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLEEP = [sys.executable, "-I", "-S", "-c", "print(flush=True); import time; time
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a process that does nothing, with a mark where one is given; says its process id."""
+    """Starts a process that does nothing, with a mark if one is given; returns its process id."""
     started: list[subprocess.Popen[bytes]] = []
 
     def one(mark: str | None = None) -> int:
@@ -60,7 +60,7 @@ def write(directory: Path, *entries: Entry) -> None:
     (directory / FILE).write_bytes(msgspec.json.encode(entries))
 
 
-def test_what_is_left_is_ended_and_said(
+def test_leftovers_are_ended_and_logged(
     tmp_path: Path, start: Start, mark: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = start(mark)
@@ -71,8 +71,8 @@ def test_what_is_left_is_ended_and_said(
     assert (tmp_path / FILE).read_bytes() == b"[]\n"
 
 
-def test_what_an_agent_left_that_is_gone_itself_is_ended(tmp_path: Path, start: Start, mark: str) -> None:
-    """Also where the server had no time to write the process id down."""
+def test_children_of_an_ended_agent_are_ended(tmp_path: Path, start: Start, mark: str) -> None:
+    """Even if the server had no time to store the process id."""
     gone, child = start(), start(mark)
     os.kill(gone, signal.SIGKILL)
     write(tmp_path, Entry(mark, gone, 5.0))
@@ -80,15 +80,15 @@ def test_what_an_agent_left_that_is_gone_itself_is_ended(tmp_path: Path, start: 
     assert not lives(child)
 
 
-def test_a_process_with_a_used_again_id_is_let_be(tmp_path: Path, start: Start, mark: str) -> None:
+def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, mark: str) -> None:
     stranger = start()
     write(tmp_path, Entry(mark, stranger, psutil.Process(stranger).create_time() - 60))
     Running(tmp_path).end_leftovers()
     assert lives(stranger)
 
 
-def test_a_file_that_lies_ends_no_stranger(tmp_path: Path, start: Start, mark: str) -> None:
-    """Process id and start time are right, but it is no process of an agent's; nor is one of another server's."""
+def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark: str) -> None:
+    """Process id and start time are right, but the process is not an agent's; and a process of another server's agent."""
     stranger, others = start(), start(uuid.uuid4().hex)
     write(
         tmp_path, entry(mark, stranger), entry("", others), Entry("", os.getpid()), Entry("", 1), Entry("", -5, -1e300)
@@ -99,7 +99,7 @@ def test_a_file_that_lies_ends_no_stranger(tmp_path: Path, start: Start, mark: s
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same start", "another start"])
-def test_who_hides_its_environment_is_known_by_its_start(
+def test_a_hidden_environment_is_replaced_by_the_start_time(
     tmp_path: Path, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
     pid = start(mark)
@@ -115,7 +115,7 @@ def test_who_hides_its_environment_is_known_by_its_start(
 
 
 def test_a_server_that_an_agent_has_started_does_not_end_itself(tmp_path: Path, mark: str) -> None:
-    """Nor the agent."""
+    """Nor does it end the agent."""
     code = (
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"
@@ -136,13 +136,15 @@ def test_a_server_that_an_agent_has_started_does_not_end_itself(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'[{"pid": "x"}]', b"\xff\xfe", b'[{"mark": "m", "pid": 1e400}]'])
-def test_a_file_that_is_none_stops_no_server(tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_file_does_not_prevent_a_start(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / FILE).write_bytes(content)
     Running(tmp_path).end_leftovers()
     assert "running.json can't be read" in caplog.text
 
 
-def test_what_can_not_be_ended_is_said_and_kept_in_mind(
+def test_leftovers_that_can_not_be_ended_are_logged_and_kept(
     tmp_path: Path, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pid = start(mark)
@@ -157,7 +159,7 @@ def test_what_can_not_be_ended_is_said_and_kept_in_mind(
 
 
 async def test_a_crash_of_server_and_supervisor_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
-    """The child has a session of its own and is deaf to signals; nobody is left that knows of it, but the file."""
+    """The child has its own session and ignores signals; only the file knows of it."""
     data, flags = tmp_path / "data", bad_claude(tmp_path)
     async with serving(data, *flags) as server:
         async with server.client() as client:

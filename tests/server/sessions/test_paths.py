@@ -1,4 +1,4 @@
-"""Whatever path a client sends: what becomes a project, or lies beside one, is a real directory inside the allowed ones."""
+"""Whatever path a client sends: a project's directory, or an added one, is a real directory inside the allowed ones."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ paths = st.one_of(
     st.lists(st.sampled_from(NAMES + ODD), max_size=4).map("/".join),
     st.text(st.characters(), max_size=30),
 )
-"""``HERE``: where the tree is."""
+"""``HERE`` stands for the directory of the tree."""
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with code in it, something outside, and links that lead in, out and round."""
+    """A home directory with code in it, something outside, and links that lead in, out and in circles."""
     here = tmp_path_factory.mktemp("paths").resolve()
     for name in ("home/code/app/inner", "home/.ssh", "home/code/.ssh", "home/code-beside", "outside/secret"):
         (here / name).mkdir(parents=True)
@@ -60,7 +60,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def may_be(path: str, roots: list[str], home: str) -> bool:
-    """Said once more, with other means: by the texts of what the operating system says is real."""
+    """The same rule implemented differently: on the real paths that the operating system reports, as text."""
     if not path.startswith("/") or ".." in path.split("/") or not os.path.isdir(path):
         return False
     real = os.path.realpath(path)
@@ -108,7 +108,7 @@ def test_no_path_leads_out_and_every_way_in_is_open(tree: Path, path: str, allow
 @example(path="HERE/home/in", taken={"home/code"})
 @example(path="HERE/home/in/app", taken={"home/code"})
 @example(path="HERE/outside/in", taken={"home/code/app/inner"})
-def test_no_two_projects_have_a_file_in_common(tree: Path, path: str, taken: set[str]) -> None:
+def test_no_two_projects_share_a_file(tree: Path, path: str, taken: set[str]) -> None:
     others = [str(tree / name) for name in sorted(taken)]
     found = resolved(path.replace("HERE", str(tree)), [str(tree)], others)
     if isinstance(found, ClientError):

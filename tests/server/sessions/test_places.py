@@ -18,7 +18,7 @@ from tests.server.core_rig import Client, Server, records, serving, settled
 
 @contextlib.asynccontextmanager
 async def narrowed(folder: Path) -> AsyncIterator[tuple[Server, str]]:
-    """A server that allows ``work/inside`` alone, with a project of an earlier one that allowed all of ``work``."""
+    """A server that allows only ``work/inside``, and a project of an earlier server that allowed all of ``work``."""
     async with serving(folder) as before:
         project = await before.project(Client(), "outside")
     async with serving(folder, root=folder / "work" / "inside") as server:
@@ -26,7 +26,7 @@ async def narrowed(folder: Path) -> AsyncIterator[tuple[Server, str]]:
 
 
 async def problem_of(server: Server) -> str | None:
-    """Of the only project, as it is listed."""
+    """The problem of the only project in the list."""
     [project] = (await server.does(Client(), "project_list"))["data"]["projects"]
     found: str | None = project.get("problem")
     return found
@@ -43,7 +43,7 @@ async def test_a_project_outside_of_the_allowed_directories_runs_nothing(tmp_pat
 
 
 async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -> None:
-    """In the list, for clients that join, and in the server's health; its history stays readable and nothing is deleted."""
+    """Clients see it in the list, when they join, and in the server's health. The history stays readable."""
     async with narrowed(tmp_path) as (server, project):
         assert "outside" in (await problem_of(server) or "")
         joined = await server.does(Client(), "project_join", project)
@@ -75,7 +75,7 @@ async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -
         ("file_changes", {"path": "a"}),
     ],
 )
-async def test_nothing_is_read_or_changed_where_nothing_may_run(
+async def test_nothing_is_read_or_changed_outside_of_the_roots(
     tmp_path: Path, command: str, data: dict[str, str]
 ) -> None:
     async with narrowed(tmp_path) as (server, project):
@@ -85,7 +85,7 @@ async def test_nothing_is_read_or_changed_where_nothing_may_run(
 
 
 async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> None:
-    """Also with a process that is still warm from the run before."""
+    """Even if a process of the previous run is still warm."""
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -119,7 +119,7 @@ async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
-        await server.does(phone, "execute", project, prompt="go")  # the run has begun, its process not yet
+        await server.does(phone, "execute", project, prompt="go")  # the run has begun; its process has not
         assert next(iter(server.core.projects)).run is not None
         os.rename(server.root / "one", server.root / "moved")
         (server.root / "one").symlink_to(tmp_path / "elsewhere")
@@ -130,7 +130,7 @@ async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("as_what", ["nothing", "a file"])
 async def test_a_deleted_directory_is_reported_at_the_next_run(tmp_path: Path, as_what: str) -> None:
-    """The process of the last run is still warm, in a directory that does not exist."""
+    """The process of the previous run is still warm, in a directory that does not exist."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -148,7 +148,7 @@ async def test_a_deleted_directory_is_reported_at_the_next_run(tmp_path: Path, a
 
 
 async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
-    """The warm one works in the directory that was deleted."""
+    """The warm process works in the deleted directory."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -184,7 +184,7 @@ async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> 
 
 
 async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) -> None:
-    """The real program: the messages for its owner and for a client."""
+    """This runs the real program, and checks its messages for the owner and for a client."""
     (tmp_path / "work" / "inside").mkdir(parents=True)
     (tmp_path / "work" / "outside").mkdir()
     data = tmp_path / "data"
@@ -205,6 +205,6 @@ async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) 
 
 
 def test_a_directory_with_a_name_that_is_too_long_is_in_the_project(tmp_path: Path) -> None:
-    """An agent reports any directory as the one in which it works."""
+    """An agent may report any directory as its working directory."""
     assert not places.is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
     assert places.is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)

@@ -1,4 +1,4 @@
-"""Projects: made, found again after a restart, deleted, and what can't be one."""
+"""Projects are created, found again after a restart, and deleted; invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_what_is_missing_and_what_is_not_allowed_look_alike(tmp_path: Path
         assert missing.text == there.text
 
 
-async def test_one_directory_created_by_two_at_once_is_one_project(tmp_path: Path) -> None:
+async def test_two_simultaneous_requests_create_one_project(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         (server.root / "one").mkdir()
         asked = (server.does(Client(), "project_create", path=str(server.root / "one")) for _ in range(2))
@@ -101,9 +101,7 @@ async def test_no_project_twice_nor_inside_another_nor_around_one(tmp_path: Path
             assert str(server.root / "a" / "b") not in error.text.replace(str(server.root / nested), "")
 
 
-async def test_where_the_disk_does_not_tell_cases_apart_neither_do_projects(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_projects_ignore_case_where_the_disk_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "samefile", lambda one, other: str(one).lower() == str(other).lower())
     phone = Client()
     async with serving(tmp_path) as server:
@@ -122,7 +120,7 @@ async def test_a_link_out_of_the_allowed_directories_is_no_way_out(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["bad\udcff", "two\nlines"])
-async def test_a_link_to_a_name_that_no_message_can_carry_leads_nowhere(tmp_path: Path, name: str) -> None:
+async def test_a_link_to_a_name_that_is_not_text_is_refused(tmp_path: Path, name: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         (server.root / name).mkdir()
@@ -152,7 +150,7 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
 
 
 async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list is answered before any large log was read, and so is a page; the rest is read in the background."""
+    """The list, and a page, are sent before any large log has been read. The rest is read in the background."""
     phone = Client()
     async with serving(tmp_path) as server:
         made = [await server.project(phone, f"p{number}") for number in range(3)]
@@ -183,7 +181,7 @@ async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypa
         assert read == []
         may_read.set()
         assert [(await server.does(phone, "get_messages", project))["data"] for project in made] == pages
-        await until(lambda: len(list(tmp_path.rglob("index.json"))) == len(made), "the indexes are there")
+        await until(lambda: len(list(tmp_path.rglob("index.json"))) == len(made), "the indexes")
         assert len(read) == len(made), "each file once"
 
 
@@ -211,7 +209,7 @@ async def test_delete_moves_project_to_trash_and_notifies_clients(tmp_path: Path
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
 
 
-async def test_data_that_can_not_be_moved_to_the_trash_are_not_lost(tmp_path: Path) -> None:
+async def test_data_that_can_not_be_moved_to_the_trash_is_kept(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -226,7 +224,9 @@ async def test_data_that_can_not_be_moved_to_the_trash_are_not_lost(tmp_path: Pa
         assert error.value.code == "FILE_OPERATION"
         assert str(tmp_path) not in error.value.text
         assert (await server.does(phone, "project_list"))["data"]["projects"] == []
-        assert [one["project_id"] for one in page.updates("project_deleted")] == [project], "who has joined knows"
+        assert [one["project_id"] for one in page.updates("project_deleted")] == [project], (
+            "clients that have joined know"
+        )
         assert records(server, project) == kept
         (tmp_path / "data" / "trash").unlink()
     async with serving(tmp_path) as server:
@@ -234,7 +234,7 @@ async def test_data_that_can_not_be_moved_to_the_trash_are_not_lost(tmp_path: Pa
         assert (info["id"], info["last_seq"]) == (project, len(kept))
 
 
-async def test_who_follows_all_projects_and_approvals_hears_of_those_it_has_not_joined(tmp_path: Path) -> None:
+async def test_followers_hear_of_projects_they_have_not_joined(tmp_path: Path) -> None:
     phone, watch = Client("phone"), Client("watch")
     async with serving(tmp_path) as server:
         server.core.follow(("projects", "approvals"), watch)
@@ -266,7 +266,7 @@ async def test_who_follows_all_projects_and_approvals_hears_of_those_it_has_not_
         assert len(watch.heard) == before
 
 
-async def test_what_was_deleted_is_gone_for_good_after_seven_days(tmp_path: Path) -> None:
+async def test_deleted_projects_are_removed_after_seven_days(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         made = [await server.project(phone, name) for name in ("new", "old", "older")]
@@ -281,7 +281,7 @@ async def test_what_was_deleted_is_gone_for_good_after_seven_days(tmp_path: Path
         for one in (tmp_path / "data" / "trash").iterdir():
             os.utime(one, (0, time.time() - 8 * 24 * 60 * 60))
     async with serving(tmp_path) as server:
-        await server.core.maintenance.round()  # a server's first round begins at once
+        await server.core.maintenance.round()  # a server runs its first round at once
         assert list((tmp_path / "data" / "trash").iterdir()) == [], "at a start too"
 
 
@@ -329,10 +329,10 @@ WHILE_DELETED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", WHILE_DELETED)
-async def test_what_is_asked_of_a_project_as_it_is_deleted_is_done_or_refused(
+async def test_a_request_during_a_deletion_is_executed_or_refused(
     what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However the two meet: never a fault of ours, and nothing more is heard of what is gone."""
+    """However the two overlap: no internal error, and no message about the deleted project afterwards."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         server.core.follow(["projects"], page)
@@ -349,7 +349,7 @@ async def test_what_is_asked_of_a_project_as_it_is_deleted_is_done_or_refused(
             for said in await asyncio.gather(*tasks, return_exceptions=True):
                 assert isinstance(said, dict | ClientError), said
             heard = [one["data"]["update_type"] for one in page.heard if one.get("project_id") == project]
-            if any(one.id == project for one in server.core.projects):  # it was at work
+            if any(one.id == project for one in server.core.projects):  # the project was at work
                 with contextlib.suppress(ClientError):
                     await server.does(phone, "agent_kill", project)
                 await server.does(phone, "project_delete", project)
@@ -360,7 +360,7 @@ async def test_what_is_asked_of_a_project_as_it_is_deleted_is_done_or_refused(
 
 
 @pytest.mark.parametrize("what", ["session_resume", "session_fork"])
-async def test_a_conversation_looked_for_while_its_project_goes_is_not_gone_on_with(
+async def test_no_session_is_resumed_in_a_project_being_deleted(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone, deleted = Client(), threading.Event()
@@ -377,7 +377,7 @@ async def test_a_conversation_looked_for_while_its_project_goes_is_not_gone_on_w
         assert phone.updates("session_changed") == []
 
 
-async def test_a_history_that_goes_while_it_is_read_is_no_fault_of_the_disk(
+async def test_a_history_deleted_while_it_is_read_is_no_disk_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone, deleted, read = Client(), threading.Event(), History.read
@@ -400,7 +400,7 @@ async def test_a_history_that_goes_while_it_is_read_is_no_fault_of_the_disk(
         assert error.value.code == "PROJECT_NOT_FOUND"
 
 
-async def test_a_mode_that_the_agent_takes_as_its_project_goes_is_not_said_to_be_set(
+async def test_a_mode_set_during_a_deletion_is_not_confirmed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone, deleted = Client(), asyncio.Event()
@@ -467,8 +467,8 @@ async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: P
         assert server.core.projects.quarantined == [project]
 
 
-async def test_of_two_with_the_same_path_one_is_put_aside(tmp_path: Path) -> None:
-    """As where a person has copied a project's data."""
+async def test_of_two_projects_with_one_path_one_is_quarantined(tmp_path: Path) -> None:
+    """For example, a person has copied a project's data."""
     async with serving(tmp_path) as server:
         project = await server.project(Client())
     original = tmp_path / "data" / "projects" / project
@@ -480,7 +480,7 @@ async def test_of_two_with_the_same_path_one_is_put_aside(tmp_path: Path) -> Non
         assert server.core.projects.quarantined == [copied.name]
 
 
-async def test_records_that_somebody_else_wrote_into_a_log_stop_nothing(tmp_path: Path) -> None:
+async def test_foreign_records_in_a_log_are_harmless(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -502,7 +502,7 @@ async def test_records_that_somebody_else_wrote_into_a_log_stop_nothing(tmp_path
         assert missing <= set(range(last["seq"] + 1, last["seq"] + 5))
 
 
-async def test_everything_is_for_the_owner_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

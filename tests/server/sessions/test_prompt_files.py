@@ -1,4 +1,4 @@
-"""Files that an agent can't read in a prompt are stored beside the history, and the prompt has their paths."""
+"""Files that an agent can't read in a prompt are stored beside the history, and the prompt contains their paths."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def of_last_prompt(server: Server, project: str) -> dict[str, Any]:
 
 
 async def with_a_file(server: Server, phone: Client, project: str) -> str:
-    """The id of the file of a run that has ended."""
+    """The id of a file that was attached to a run that has ended."""
     (await server.running(phone, project, "Look", attachments=zipped(server))).ends()
     await settled()
     id: str = of_last_prompt(server, project)["files"][0]["id"]
@@ -78,7 +78,7 @@ async def test_a_file_is_stored_and_given_to_the_agent_by_its_path(tmp_path: Pat
 
 
 async def test_the_record_has_the_name_and_size_but_no_path(tmp_path: Path) -> None:
-    """The answer to the sender too."""
+    """Nor does the answer to the sender contain one."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -119,7 +119,7 @@ def test_what_claude_cannot_read_in_a_prompt_is_stored(
 
 
 def test_images_that_are_too_large_together_are_stored(tmp_path: Path) -> None:
-    """Six images of 10 MB would exceed what may wait for an agent to read its input."""
+    """Together, six images of 10 MB would exceed the limit of bytes that may wait for the agent to read them."""
     images = [Attachment("image/png", bytes(size * 1_000_000), "a") for size in (10, 8, 10, 1, 2)]
     given, files = PromptFiles(tmp_path / "files").store(images, prompts.embeds, ())
     assert [one.path is not None for one in given] == [False, False, True, False, True]
@@ -149,7 +149,7 @@ def test_images_that_are_too_large_together_are_stored(tmp_path: Path) -> None:
         ("ü" * 200, "ü" * 60),
     ],
 )
-def test_a_name_leads_nowhere_and_hides_nothing(name: str | None, expected: str) -> None:
+def test_a_files_name_is_made_safe(name: str | None, expected: str) -> None:
     assert file_name(name) == expected
 
 
@@ -164,7 +164,7 @@ def test_a_second_file_of_the_same_name_replaces_nothing(tmp_path: Path) -> None
 
 
 async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the second file: nothing is left of the first one, and nothing reaches the agent."""
+    """The disk is full at the second file: nothing remains of the first one, and nothing reaches the agent."""
     phone = Client()
     written: list[str] = []
     mkdir = Path.mkdir
@@ -249,7 +249,7 @@ async def test_a_file_goes_into_a_running_turn(tmp_path: Path) -> None:
 
 
 async def test_the_first_file_reaches_a_process_that_may_read_it(tmp_path: Path) -> None:
-    """Some agents are given directories only when they start. One that continues in the background is not ended for that."""
+    """Some agents get directories only when they start. A process that works in the background is not replaced for it."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -285,7 +285,7 @@ async def test_files_of_a_deleted_session_are_removed(tmp_path: Path) -> None:
         assert stored(server, project) == [second] != [first]
 
 
-async def test_files_leave_with_the_old_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_removed_with_the_old_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "MOST_RECORDS", 4)
     phone = Client()
     async with serving(tmp_path) as server:
@@ -313,7 +313,7 @@ async def test_on_a_full_disk_the_files_of_deleted_projects_are_removed(tmp_path
         assert stored(server, other) == [kept]
 
 
-async def test_files_are_there_after_a_restart(tmp_path: Path) -> None:
+async def test_files_are_kept_over_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -327,7 +327,7 @@ async def test_files_are_there_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But none whose prompt waits or runs: then the prompt is refused."""
+    """A file whose prompt waits or runs is not removed: then the new prompt is refused."""
     monkeypatch.setattr(prompt_files, "ALTOGETHER", 2 * len(ZIP))
     phone = Client()
     async with serving(tmp_path) as server:

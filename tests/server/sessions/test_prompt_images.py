@@ -43,7 +43,7 @@ def stored(server: Server, project: str) -> list[str]:
 
 
 async def with_an_image(server: Server, phone: Client, project: str) -> str:
-    """The id of the image of a run that has ended."""
+    """The id of an image that was attached to a run that has ended."""
     (await server.running(phone, project, "Look", attachments=attached(server, ("image/png", PNG)))).ends()
     await settled()
     id: str = prompts(server, project)[-1]["images"][0]["id"]
@@ -60,7 +60,7 @@ async def test_the_record_of_a_prompt_names_its_images(tmp_path: Path) -> None:
         assert prompt["attachments"] == ["0.x", "1.x", "2.x"]
         (image,) = prompt["images"]
         assert {**image, "id": ""} == {"id": "", "media_type": "image/png", "bytes": len(PNG), "name": "0.x"}
-        assert phone.of_type("agent_message") == []  # the sender has the answer instead
+        assert phone.of_type("agent_message") == []  # the sender has the reply instead
         assert await server.core.prompt_image(project, image["id"]) == PNG
         assert stored(server, project) == [image["id"]]
         assert os.stat(server.folder / "data" / "projects" / project / "images" / image["id"]).st_mode & 0o077 == 0
@@ -107,7 +107,7 @@ async def test_images_of_a_deleted_session_are_removed(tmp_path: Path) -> None:
 
 
 async def test_a_new_image_removes_the_oldest_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a prompt that begins a run, and of one into a run."""
+    """This applies to a prompt that starts a run, and to one that is sent into a run."""
     monkeypatch.setattr(prompt_images, "ALTOGETHER", len(PNG))
     phone = Client()
     async with serving(tmp_path) as server:
@@ -142,7 +142,7 @@ async def test_a_request_that_arrives_twice_leaves_no_second_image(tmp_path: Pat
 
 
 async def test_a_request_that_is_cancelled_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While its prompt waits for a conversation that is being deleted."""
+    """Its prompt waits for a conversation that is being deleted."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -165,7 +165,7 @@ async def test_a_request_that_is_cancelled_leaves_no_image(tmp_path: Path, monke
 
 
 async def test_on_a_full_disk_the_images_of_deleted_projects_are_removed(tmp_path: Path) -> None:
-    """What the project has cost stays known."""
+    """The project's cost stays known."""
     phone = Client()
     async with serving(tmp_path) as server:
         project, other = await server.project(phone), await server.project(phone, "other")
@@ -180,7 +180,7 @@ async def test_on_a_full_disk_the_images_of_deleted_projects_are_removed(tmp_pat
         assert stored(server, other) == [kept]
 
 
-async def test_images_leave_with_the_old_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_images_are_removed_with_the_old_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "MOST_RECORDS", 4)
     phone = Client()
     async with serving(tmp_path) as server:

@@ -19,7 +19,7 @@ from tests.server.core_rig import Client, Process, Server, records, serving, set
 
 
 class Queued(NamedTuple):
-    """A project with the run "first" and the prompts "second" and "third", which the phone has sent; the page has joined."""
+    """The phone has sent "first", which runs, and "second" and "third", which are queued. The page has joined."""
 
     server: Server
     project: str
@@ -33,7 +33,7 @@ class Queued(NamedTuple):
 
     @property
     def shown(self) -> list[str]:
-        """The prompts in the queue, as every client knows them."""
+        """The prompts in the queue, which must be the same for both clients."""
         [*_, known], [*_, same] = (client.updates("queue_changed") for client in (self.phone, self.page))
         assert known == same
         return [run["prompt"] for run in known["queue"]]
@@ -53,7 +53,7 @@ async def queued(folder: Path) -> AsyncIterator[Queued]:
         yield Queued(server, project, phone, page, process, ids)
 
 
-async def test_every_client_sees_what_waits(tmp_path: Path) -> None:
+async def test_every_client_sees_the_queue(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         assert one.shown == ["second", "third"]
         [second, third] = one.page.updates("queue_changed")[-1]["queue"]
@@ -155,8 +155,8 @@ async def test_a_prompt_that_is_sent_now_interrupts_the_run(tmp_path: Path) -> N
         assert one.shown == ["second"]
 
 
-async def test_a_prompt_that_is_sent_now_takes_the_place_of_one_that_waits_for_its_slot(tmp_path: Path) -> None:
-    """The other one has not begun, and is not lost."""
+async def test_a_prompt_sent_now_replaces_one_that_waits_for_a_slot(tmp_path: Path) -> None:
+    """The other prompt has not begun, and is not lost."""
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         busy = await server.project(phone, "busy")
@@ -175,7 +175,7 @@ async def test_a_prompt_that_is_sent_now_takes_the_place_of_one_that_waits_for_i
         assert server.agent.latest.prompts == ["second", "first"]
 
 
-async def test_stop_all_leaves_nothing_that_follows(tmp_path: Path) -> None:
+async def test_stop_all_empties_the_queue(tmp_path: Path) -> None:
     async with queued(tmp_path) as one:
         await one.does(one.page, "agent_interrupt", all=True)
         assert one.shown == []
@@ -237,7 +237,7 @@ def test_moves_lose_no_prompt(moves: list[tuple[str, str | None]]) -> None:
 
 
 async def test_a_turn_without_a_prompt_puts_the_next_one_back(tmp_path: Path) -> None:
-    """The next prompt was no longer in the queue: it waited for its slot."""
+    """The next prompt was no longer in the queue, since it waited for its slot."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False, runs_at_once=1)) as server:
         project, other = await server.project(phone, "one"), await server.project(phone, "two")

@@ -1,11 +1,10 @@
-"""A run from the accepted prompt to its one end, as the clients of a project hear of it."""
+"""A run from the accepted prompt to its only end, as the clients of a project see it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.store.log import History
-from tests.server.core_rig import Client, Process, Server, records, serving, settled
+from tests.server.core_rig import Client, Process, Server, StoredSessions, records, serving, settled
 from tests.waiting import PATIENCE, until
 
 
@@ -42,7 +41,7 @@ async def test_a_prompt_is_accepted_at_once_and_ends_exactly_once(tmp_path: Path
         assert page.updates("run_finished") == [finished]
 
 
-async def test_a_prompt_reaches_the_others_but_not_the_one_who_asked(tmp_path: Path) -> None:
+async def test_a_prompt_is_sent_to_all_clients_but_its_sender(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -129,7 +128,7 @@ async def test_no_more_prompts_wait_than_the_owner_allows(tmp_path: Path) -> Non
         process.ends()
 
 
-async def test_a_line_over_the_limit_comes_as_a_preview_and_whole_by_its_blob(tmp_path: Path) -> None:
+async def test_a_line_over_the_limit_is_a_preview_with_a_blob(tmp_path: Path) -> None:
     phone, back = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -149,7 +148,7 @@ async def test_a_line_over_the_limit_comes_as_a_preview_and_whole_by_its_blob(tm
         assert page["messages"][0]["truncated"]["blob_id"] == f"{project}:{said['seq']}"
 
 
-async def test_the_same_request_does_not_run_twice_not_even_after_a_restart(tmp_path: Path) -> None:
+async def test_a_request_does_not_run_twice_even_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -157,7 +156,7 @@ async def test_the_same_request_does_not_run_twice_not_even_after_a_restart(tmp_
         again = await server.does(phone, "execute", project, prompt="once", request_id="r1")
         assert again["data"]["run_id"] == first["data"]["run_id"]
         other = await server.does(Client(), "execute", project, prompt="another one", request_id="r1")
-        assert other["data"]["run_id"] != first["data"]["run_id"], "two who number their requests"
+        assert other["data"]["run_id"] != first["data"]["run_id"], "two clients that number their requests"
         await settled(lambda: bool(server.agent.processes and server.agent.latest.prompts))
         server.agent.latest.ends()
         await settled()
@@ -171,7 +170,7 @@ async def test_the_same_request_does_not_run_twice_not_even_after_a_restart(tmp_
         assert server.agent.processes == []
 
 
-async def test_a_request_that_has_its_run_is_answered_whatever_is_allowed_now(tmp_path: Path) -> None:
+async def test_a_repeated_request_is_answered_despite_new_limits(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -206,10 +205,12 @@ async def test_a_kill_ends_the_run_once_and_keeps_what_was_said(tmp_path: Path) 
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed"]
         assert any(one["message"].get("type") == "assistant" for one in records(server, project))
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
-        assert phone.seqs == list(range(1, len(records(server, project)) + 1)), "its own answer too is in its place"
+        assert phone.seqs == list(range(1, len(records(server, project)) + 1)), (
+            "the reply to this client is in its place, too"
+        )
 
 
-async def test_a_kill_goes_over_an_interrupt_that_is_not_heard(tmp_path: Path) -> None:
+async def test_a_kill_ends_a_run_that_ignores_an_interrupt(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -224,7 +225,7 @@ async def test_a_kill_goes_over_an_interrupt_that_is_not_heard(tmp_path: Path) -
         assert [one["message"].get("subtype") for one in records(server, project)].count("execution_killed") == 1
 
 
-async def test_killing_where_nothing_runs_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
+async def test_a_kill_without_a_run_is_an_error(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -266,7 +267,7 @@ async def test_a_failed_run_leaves_the_project_in_error_until_the_next(tmp_path:
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
 
 
-async def test_after_a_restart_a_failed_project_is_at_rest(tmp_path: Path) -> None:
+async def test_after_a_restart_a_failed_project_is_idle(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -288,9 +289,7 @@ async def test_a_new_session_ends_the_state_of_error(tmp_path: Path) -> None:
         assert phone.updates("project_state")[-1]["state"] == "IDLE"
 
 
-async def test_what_the_disk_does_not_take_ends_the_run_and_everybody_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_record_that_is_not_stored_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -331,7 +330,7 @@ async def test_an_agent_that_dies_ends_the_run_with_its_last_words(tmp_path: Pat
         assert "no login found" in finished["error"]
 
 
-async def test_an_agent_that_cannot_be_started_says_why(tmp_path: Path) -> None:
+async def test_an_agent_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -349,7 +348,7 @@ async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(t
         process = await server.running(phone, project)
         process.asks("q1")
         await settled(turns=5)
-        await asyncio.sleep(0.6)  # longer than a silent agent has
+        await asyncio.sleep(0.6)  # longer than an agent may be silent
         assert phone.updates("run_finished") == []
         (asked,) = phone.of_type("permission_request")
         await server.does(
@@ -360,13 +359,13 @@ async def test_a_silent_agent_runs_out_of_time_but_not_while_a_person_is_asked(t
         assert phone.updates("project_state")[-1]["state"] == "ERROR"
 
 
-async def test_the_whole_time_of_a_run_is_limited_but_for_what_a_person_takes(tmp_path: Path) -> None:
+async def test_a_runs_time_is_limited_without_a_persons_time(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(total_seconds=0.4, checkpoints=False)) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.asks("q1")
-        await asyncio.sleep(0.6)  # longer than the run has
+        await asyncio.sleep(0.6)  # longer than the run may take
         assert phone.updates("run_finished") == []
         (asked,) = phone.of_type("permission_request")
         answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
@@ -381,7 +380,7 @@ async def test_the_whole_time_of_a_run_is_limited_but_for_what_a_person_takes(tm
         assert (finished["outcome"], finished["code"]) == ("timeout", "EXECUTION_TIMEOUT")
 
 
-async def test_what_was_sent_up_goes_with_a_prompt(tmp_path: Path) -> None:
+async def test_uploaded_files_are_attached_to_a_prompt(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -462,7 +461,7 @@ async def test_a_run_can_be_ended_while_its_agent_is_being_started(tmp_path: Pat
         server.agent.latest.ends()
 
 
-async def test_what_waits_behind_a_killed_run_gets_a_process_of_its_own(tmp_path: Path) -> None:
+async def test_the_prompt_after_a_killed_run_gets_a_new_process(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -476,8 +475,8 @@ async def test_what_waits_behind_a_killed_run_gets_a_process_of_its_own(tmp_path
         assert [one["outcome"] for one in phone.updates("run_finished")] == ["killed", "completed"]
 
 
-async def test_a_prompt_right_behind_a_new_session_belongs_to_it(tmp_path: Path) -> None:
-    """The old conversation's process takes its time to leave."""
+async def test_a_prompt_right_after_a_new_session_belongs_to_it(tmp_path: Path) -> None:
+    """The process of the old conversation takes a while to end."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -499,7 +498,7 @@ async def test_a_prompt_right_behind_a_new_session_belongs_to_it(tmp_path: Path)
         server.agent.latest.ends()
 
 
-async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_the_conversation_continues_after_a_restart(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -512,34 +511,6 @@ async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
         process = await server.running(Client(), project)
         assert (process.launch.session_id, process.launch.resume) == (session, True)
         process.ends()
-
-
-class Kept:
-    """The conversations that the agent has written down."""
-
-    def __init__(self, *ids: str) -> None:
-        self.ids = ids
-
-    def directories(self, limit: int) -> list[tuple[Path, float]]:
-        return []
-
-    def listed(self, path: Path, limit: int) -> list[base.Remembered]:
-        return []
-
-    def known(self, path: Path, session_id: str) -> bool:
-        return session_id in self.ids
-
-    def title(self, path: Path, session_id: str) -> str | None:
-        return None
-
-    def messages(self, path: Path, session_id: str, **where: Any) -> base.Earlier:
-        return base.Earlier((), None)
-
-    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, base.EarlierMessage]]:
-        return iter(())
-
-    def used_by(self, session_id: str) -> list[int]:
-        return []
 
 
 async def an_agent_that_dies(
@@ -566,7 +537,7 @@ async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path)
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_path: Path) -> None:
-    """The agent reported the id and was killed. One that was written down is resumed."""
+    """The agent reported the id of the conversation and was killed. A conversation that was stored is resumed."""
     phone = Client()
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(tmp_path))
@@ -575,14 +546,14 @@ async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_p
         if restarted:
             await stack.aclose()
             server = await stack.enter_async_context(serving(tmp_path))
-        server.agent.sessions = Kept()
+        server.agent.sessions = StoredSessions()
         before = len(server.agent.processes)
         await server.does(phone, "execute", project, prompt="go")
         await until(lambda: len(server.agent.processes) > before and server.agent.latest.prompts, "the prompt")
         second = server.agent.latest
         assert (second.launch.resume, second.launch.session_id == first.launch.session_id) == (False, False)
         second.exit(-9)
-        server.agent.sessions = Kept(second.launch.session_id)
+        server.agent.sessions = StoredSessions(second.launch.session_id)
         await until(lambda: server.core.projects.get(project).state == "ERROR", "the run's end")
         await server.does(phone, "execute", project, prompt="go")
         await until(lambda: server.agent.latest is not second and server.agent.latest.prompts, "the prompt")
@@ -592,14 +563,14 @@ async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_p
 
 
 async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> None:
-    """No conversation is silently replaced by a new one."""
+    """A conversation is never silently replaced by a new one."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.ends()
         await settled()
-        server.agent.sessions = Kept()
+        server.agent.sessions = StoredSessions()
         process.exit(0)
         await settled()
         second = await server.running(phone, project)
@@ -611,7 +582,7 @@ async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> 
 
 
 async def test_an_agent_without_a_list_of_conversations(tmp_path: Path) -> None:
-    """It refuses the one that it had begun when it died; the prompt after that begins another."""
+    """The agent refuses the conversation that it began before it died. The prompt after that begins another one."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -709,7 +680,7 @@ def open_runs(server: Server, project: str) -> list[str]:
     return [one["message"]["run_id"] for one in records(server, project) if one["direction"] == "client"]
 
 
-async def test_what_a_killed_server_left_unfinished_is_interrupted_at_the_next_start(tmp_path: Path) -> None:
+async def test_the_next_start_interrupts_unfinished_runs(tmp_path: Path) -> None:
     phone = Client()
     server = Server(tmp_path)
     await server.core.open()
@@ -718,7 +689,7 @@ async def test_what_a_killed_server_left_unfinished_is_interrupted_at_the_next_s
     await server.does(phone, "execute", project, prompt="waiting")
     process.asks("q1")
     runs = open_runs(server, project)
-    server.core.projects.get(project).history.close()  # as if it had died: nothing else is done
+    server.core.projects.get(project).history.close()  # as if the server had died: nothing else is done
     async with serving(tmp_path) as after:
         found = [one for one in records(after, project) if one["direction"] == "server"]
         finished = [one["message"]["message"] for one in found if one["message"]["subtype"] == "run_finished"]
@@ -729,7 +700,7 @@ async def test_what_a_killed_server_left_unfinished_is_interrupted_at_the_next_s
 
 
 async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
-    """People can follow it, answer it and interrupt it; prompts wait for its end, and it takes no place of another run."""
+    """People can follow, answer and interrupt it. Prompts wait for its end, and it takes no slot from another run."""
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -752,8 +723,8 @@ async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
         process.ends()
 
 
-async def test_a_prompt_on_its_way_is_not_ended_by_another_turn(tmp_path: Path) -> None:
-    """The agent begins and ends a turn of its own between the accepted prompt and the moment in which the agent gets it."""
+async def test_a_prompt_is_not_ended_by_the_agents_own_turn(tmp_path: Path) -> None:
+    """The agent begins and ends its own turn after the prompt was accepted, and before the agent gets it."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -771,7 +742,7 @@ async def test_a_prompt_on_its_way_is_not_ended_by_another_turn(tmp_path: Path) 
 
 
 async def test_a_turn_without_a_prompt_may_ask_while_a_prompt_waits(tmp_path: Path) -> None:
-    """The project's next prompt waits for a slot meanwhile. It is run once, after the turn, when there is a slot."""
+    """The project's next prompt waits for a slot meanwhile. It runs once, after the turn, as soon as there is a slot."""
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")

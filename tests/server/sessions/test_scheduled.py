@@ -1,4 +1,4 @@
-"""What an idle agent has scheduled: until when it is waited for, what clients see of it, and how a person cancels it."""
+"""An idle agent has scheduled a turn: how long its process is kept, what clients see, and how a person cancels it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import until
 AT = 1_795_679_280.0
 
 
-def test_it_is_waited_for_until_a_moment_after_its_time() -> None:
+def test_a_process_is_kept_until_just_after_the_time() -> None:
     schedule = Scheduled()
     assert schedule.seconds_left(AT) is None
     schedule.changed(AT)
@@ -30,8 +30,8 @@ def test_it_is_waited_for_until_a_moment_after_its_time() -> None:
     assert schedule.seconds_left(AT) is None
 
 
-def test_a_run_at_its_time_delays_it() -> None:
-    """Claude Code begins what it has scheduled only while it is idle."""
+def test_a_run_at_the_scheduled_time_delays_the_turn() -> None:
+    """Claude Code begins a scheduled turn only while it is idle."""
     schedule = Scheduled()
     schedule.changed(AT)
     schedule.run_ended(began=AT - 600, now=AT + 600)
@@ -39,23 +39,21 @@ def test_a_run_at_its_time_delays_it() -> None:
     assert schedule.seconds_left(AT + 600) == LATE_SECONDS
 
 
-def test_a_run_after_its_time_is_what_was_scheduled() -> None:
+def test_a_run_after_the_scheduled_time_is_the_turn() -> None:
     schedule = Scheduled()
     schedule.changed(AT)
     schedule.run_ended(began=AT + 1, now=AT + 60)
     assert schedule.until is None
 
 
-def test_a_run_before_its_time_changes_nothing() -> None:
+def test_a_run_before_the_scheduled_time_changes_nothing() -> None:
     schedule = Scheduled()
     schedule.changed(AT)
     schedule.run_ended(began=AT - 600, now=AT - 300)
     assert schedule.until == AT
 
 
-async def test_clients_see_that_its_time_has_passed_without_a_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clients_see_that_the_scheduled_time_has_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduled, "LATE_SECONDS", 0.05)
     phone = Client()
     async with serving(tmp_path) as server:
@@ -77,7 +75,7 @@ async def test_a_turn_that_is_late_is_shown_as_scheduled(tmp_path: Path) -> None
 
 
 async def idle(server: Server, client: Client, seconds: float = 600.0) -> tuple[str, Process]:
-    """A project, and its idle process, whose agent has scheduled a turn."""
+    """A project and its idle process, whose agent has scheduled a turn in ``seconds`` seconds."""
     project = await server.project(client)
     process = await server.running(client, project)
     process.ends()
@@ -102,7 +100,7 @@ async def test_a_person_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path,
         later.ends()
 
 
-async def test_a_new_session_ends_it_and_is_shown_after_its_reply(tmp_path: Path) -> None:
+async def test_a_new_session_cancels_the_schedule(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone)
@@ -115,7 +113,7 @@ async def test_a_new_session_ends_it_and_is_shown_after_its_reply(tmp_path: Path
         await until(lambda: process.ended, "the end of the process")
 
 
-async def test_a_stop_of_everything_cancels_no_schedule_besides(tmp_path: Path) -> None:
+async def test_stop_all_does_not_cancel_a_schedule(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone)
@@ -126,7 +124,7 @@ async def test_a_stop_of_everything_cancels_no_schedule_besides(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("fields", [{}, {"all": True}])
-async def test_a_stop_that_comes_after_the_run_leaves_the_schedule(tmp_path: Path, fields: dict[str, bool]) -> None:
+async def test_a_stop_after_the_run_leaves_the_schedule(tmp_path: Path, fields: dict[str, bool]) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone)
@@ -138,7 +136,7 @@ async def test_a_stop_that_comes_after_the_run_leaves_the_schedule(tmp_path: Pat
         assert "scheduled_until" in phone.updates("project_state")[-1]
 
 
-async def test_a_scheduled_run_that_has_begun_is_not_cancelled_with_the_schedule(tmp_path: Path) -> None:
+async def test_a_scheduled_run_is_not_canceled_once_it_has_begun(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, process = await idle(server, phone, 0)
@@ -162,7 +160,7 @@ async def test_without_a_schedule_there_is_nothing_to_cancel(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("why", ["other options", "a daily budget", "too many idle", "another session"])
-async def test_the_log_says_that_a_schedule_ends_with_its_process(
+async def test_the_end_of_a_process_with_a_schedule_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     monkeypatch.setattr(processes, "MOST_SCHEDULED", 0 if why == "too many idle" else 8)

@@ -21,7 +21,7 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import FRAME_BYTES
 from drawbridge.server.sessions import exporting
 from drawbridge.server.store import search
-from tests.server.core_rig import Client, Server, records, serving, settled
+from tests.server.core_rig import Client, Server, exported, records, serving, settled
 from tests.waiting import PATIENCE, until
 
 
@@ -86,7 +86,7 @@ async def test_any_query_is_answered(tmp_path: Path) -> None:
             assert isinstance(found["results"], list), query
 
 
-async def test_results_of_all_histories_are_in_one_order(tmp_path: Path) -> None:
+async def test_results_of_all_histories_are_sorted_together(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")
@@ -106,7 +106,7 @@ async def test_results_of_all_histories_are_in_one_order(tmp_path: Path) -> None
             await server.does(phone, "search", query="walnut", before="x.y.z")
 
 
-async def test_results_of_one_moment_are_on_one_page_each(tmp_path: Path) -> None:
+async def test_results_of_the_same_moment_appear_on_one_page(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         projects = [server.core.projects.get(await server.project(phone, name)) for name in ("one", "two", "three")]
@@ -194,7 +194,7 @@ async def test_a_removed_terminal_session_is_not_found(tmp_path: Path) -> None:
         assert (await server.does(phone, "search", query="walnuts"))["data"]["results"] == []
 
 
-async def test_a_server_without_full_text_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_full_text_search_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "has_full_text", lambda: False)
     phone = Client()
     async with serving(tmp_path) as server:
@@ -260,7 +260,7 @@ async def test_a_name_replaces_the_first_prompt(tmp_path: Path) -> None:
         with pytest.raises(ClientError) as unknown:
             await server.does(phone, "session_rename", project, session_id="unknown", name="x")
         assert unknown.value.code == "SESSION_NOT_FOUND"
-    async with serving(tmp_path) as server:  # as after a restart
+    async with serving(tmp_path) as server:  # after a restart
         [entry] = (await server.does(phone, "sessions", project))["data"]["sessions"]
         assert (entry["title"], entry["named"]) == ("The nuts", True)
         await server.does(phone, "session_rename", project, name="", **about)
@@ -281,7 +281,7 @@ async def test_a_name_stays_when_the_agent_reports_its_session(tmp_path: Path) -
         assert (entry["session_id"], entry["title"]) == ("s-1", "nuts")
 
 
-async def test_a_deleted_session_is_in_the_trash_alone(tmp_path: Path) -> None:
+async def test_a_deleted_session_is_only_in_the_trash(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -308,7 +308,7 @@ async def test_a_deleted_session_is_in_the_trash_alone(tmp_path: Path) -> None:
         await until(lambda: len(late.seqs) > last_seq, "the history")
         assert late.seqs == list(range(1, last_seq + 2))
         assert late.updates("record_removed")
-    async with serving(tmp_path) as server:  # as after a restart
+    async with serving(tmp_path) as server:  # after a restart
         assert [one["title"] for one in (await server.does(phone, "sessions"))["data"]["sessions"]] == ["pears"]
         await asyncio.to_thread(server.core.projects.make_room)
         assert not [
@@ -414,7 +414,7 @@ async def test_all_histories_together_have_one_limit(tmp_path: Path, monkeypatch
         assert len(asked) == 3
         assert len(set(map(id, asked))) == 1
         assert asked[0] is not None
-        assert asked[0].is_over, "a thread that is left over stops"
+        assert asked[0].is_over, "a thread that still runs stops"
 
 
 async def test_a_list_of_sessions_indexes_as_far_as_there_is_time(
@@ -464,16 +464,6 @@ async def test_no_session_is_deleted_during_a_run(tmp_path: Path) -> None:
         assert list((server.folder / "data" / "trash").iterdir()) == []
 
 
-async def exported(server: Server, client: Client, project: str, **wanted: Any) -> str:
-    found, after = "", None
-    while True:
-        piece = (await server.does(client, "session_export", project, **wanted, after=after))["data"]
-        found += piece["text"]
-        after = piece.get("next")
-        if after is None:
-            return str(found)
-
-
 async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
@@ -501,7 +491,7 @@ async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
 
 
 async def test_an_export_of_records_is_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pieces that divide records."""
+    """The pieces divide records."""
     monkeypatch.setattr(exporting, "PIECE", 70)
     phone = Client()
     async with serving(tmp_path) as server:
@@ -544,13 +534,13 @@ async def test_prompts_in_the_queue_are_exported_as_they_ran(tmp_path: Path) -> 
         [prompt] = [
             one["seq"] for one in records(server, project) if one["direction"] == "client" and "pears" in str(one)
         ]
-        assert hit["seq"] == prompt, "where the page shows it"
+        assert hit["seq"] == prompt, "where the web UI shows it"
         lines = (await exported(server, phone, project, format="jsonl")).splitlines()
         assert [json.loads(line) for line in lines] == records(server, project)
 
 
 async def test_an_export_reads_only_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a thread: a large history would take the event loop seconds."""
+    """The file is read in a thread: a large history would block the event loop for seconds."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

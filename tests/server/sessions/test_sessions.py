@@ -1,4 +1,4 @@
-"""Managed and terminal sessions are one class in what they share, and one list has all of them."""
+"""Managed and terminal sessions share one class, and one list contains both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_there_are_two_kinds_of_sessions() -> None:
 
 
 async def test_one_list_has_sessions_of_both_kinds(tmp_path: Path) -> None:
-    """Managed ones are first, whatever the order in which they were added."""
+    """Managed sessions come first, in whatever order they were added."""
     phone = Client()
     async with serving(tmp_path) as server:
         terminal = begun(server)
@@ -57,8 +57,8 @@ async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) 
         assert list(server.core.all_sessions) == []
 
 
-async def test_a_list_that_changes_while_a_thread_reads_it_raises_nothing(tmp_path: Path) -> None:
-    """Projects that could not be read before are read again in a thread."""
+async def test_a_thread_can_read_the_list_while_it_changes(tmp_path: Path) -> None:
+    """A thread reads those projects again that could not be read before."""
     async with serving(tmp_path) as server:
         first = begun(server)
         reading = iter(server.core.all_sessions)

@@ -1,4 +1,4 @@
-"""A message into the active run, and what the agent reports about itself."""
+"""Messages into the active run, and what the agent reports about itself."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_client_that_joins_late_knows_the_agents_state(tmp_path: Path) -
 
 
 def answered(session_id: str, model: str = "opus") -> base.AgentLine:
-    """A message of the agent, as it writes it."""
+    """The agent's line for a message with a to-do list."""
     todos = {"todos": [{"content": "Fix it", "status": "pending"}]}
     content = [{"type": "tool_use", "id": "t", "name": "TodoWrite", "input": todos}]
     message = {"model": model, "content": content, "usage": {"input_tokens": 5_000}}
@@ -116,7 +116,7 @@ def answered(session_id: str, model: str = "opus") -> base.AgentLine:
 
 
 async def after_an_answer(server: Server, phone: Client) -> tuple[str, Process]:
-    """A project, and its process, whose turn is open: it has answered and written a to-do list."""
+    """A project and its process. The turn is open; the agent has written a message with a to-do list."""
     project = await server.project(phone)
     process = await server.running(phone, project)
     process.heard(answered(process.launch.session_id))
@@ -124,7 +124,7 @@ async def after_an_answer(server: Server, phone: Client) -> tuple[str, Process]:
 
 
 async def after_a_restart(folder: Path, project: str) -> dict[str, Any]:
-    """The agent's state in the snapshot of the next server, for the second client that joins, too."""
+    """The agent's state in the snapshot of the next server, which must be the same for a second client."""
     phone = Client()
     async with serving(folder) as server:
         first, second = [
@@ -149,7 +149,7 @@ async def test_the_next_server_knows_the_agents_state(tmp_path: Path) -> None:
 async def test_a_report_since_the_restart_counts_more_than_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent reports while its history is being read."""
+    """The agent reports its state while its history is being read."""
     phone = Client("phone")
     async with serving(tmp_path) as server:
         project, process = await after_an_answer(server, phone)
@@ -222,11 +222,11 @@ async def test_the_effort_is_one_of_the_agents_levels(tmp_path: Path) -> None:
         assert process.modes == ["low"]
         process.ends()
         await server.running(phone, project, "next")
-        assert len(server.agent.processes) == 1, "the process has taken it over"
+        assert len(server.agent.processes) == 1, "the process has accepted the effort"
         assert server.core.projects.get(project).data.options.effort == "low"
 
 
-async def test_an_effort_that_the_process_does_not_take_needs_another_one(
+async def test_an_effort_that_a_process_refuses_needs_a_new_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone = Client()
@@ -259,7 +259,7 @@ async def test_a_report_that_is_too_large_is_dropped(tmp_path: Path) -> None:
         process.ends()
 
 
-async def test_while_an_agent_is_started_a_message_may_be_sent_again(tmp_path: Path) -> None:
+async def test_a_message_during_an_agents_start_may_be_retried(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

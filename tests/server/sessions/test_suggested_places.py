@@ -1,4 +1,4 @@
-"""Directories that are suggested for a new project: used before, or a git work tree nearby; and only those that are free."""
+"""Directories suggested for a new project: recent ones and git work trees nearby that are not part of a project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("a/.git", "work/b/.git", "work/b/inner/.git", "work/deep/er/.git", ".hidden/c/.git", "empty"):
         (root / name).mkdir(parents=True)
     (root / "linked").mkdir()
-    (root / "linked" / ".git").write_text("gitdir: ../a/.git/worktrees/linked\n")  # as of a linked work tree
+    (root / "linked" / ".git").write_text("gitdir: ../a/.git/worktrees/linked\n")  # like a linked work tree
     (root / "link").symlink_to(root / "a")
     monkeypatch.setenv("HOME", str(root))
     return root
@@ -45,7 +45,7 @@ def test_the_search_is_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert repositories([root]) == ([], True)
 
 
-def test_what_can_not_be_read_is_passed_over(root: Path) -> None:
+def test_unreadable_directories_are_skipped(root: Path) -> None:
     assert repositories([root / "nothing", root / "linked" / ".git", root])[0] == repositories([root])[0]
 
 
@@ -62,7 +62,9 @@ def test_recent_directories_come_first_and_once(root: Path, tmp_path: Path) -> N
 
 
 def test_only_free_and_allowed_directories_are_suggested(root: Path, tmp_path: Path) -> None:
-    """Not a project, nor inside or around one, nor gone, nor outside of the roots, nor one that the client may not see."""
+    """Projects, directories inside or around one, missing ones, those outside of the roots, and those that the client
+    may not see are left out.
+    """
     used = [(root / "gone", "1"), (tmp_path, "1"), (root / ".hidden" / "c", "1"), (root / "a" / ".git", "1")]
     hidden = root / "linked"
     made = suggested(Places([root], tmp_path / "data"), [root / "a"], used, lambda path: path != hidden)
@@ -92,7 +94,7 @@ async def test_the_directory_of_a_terminal_session_is_recent(tmp_path: Path) -> 
     assert {"path": str(directory), "source": "recent"} in places
 
 
-async def test_where_an_agent_has_worked_without_drawbridge_is_recent(tmp_path: Path) -> None:
+async def test_a_directory_an_agent_worked_in_is_recent(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in ("poems", "blog"):
         (home / name).mkdir(parents=True)
@@ -111,7 +113,7 @@ async def test_where_an_agent_has_worked_without_drawbridge_is_recent(tmp_path: 
     assert places == [{"path": str(home / name), "source": "recent"} for name in ("poems", "blog")]
 
 
-async def test_a_client_uses_the_home_directory_by_its_sign(tmp_path: Path) -> None:
+async def test_a_client_can_use_a_tilde_for_the_home_directory(tmp_path: Path) -> None:
     (tmp_path / "home" / "code" / "blog").mkdir(parents=True)
     home = {"HOME": str(tmp_path / "home")}
     async with (

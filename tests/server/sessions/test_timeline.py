@@ -1,4 +1,4 @@
-"""The conversation of one session, wherever it took place."""
+"""The conversation of one session, whether it took place in a terminal or in Drawbridge."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from drawbridge.agents.claude.open_sessions import ClaudeSessions
 from drawbridge.server.events import PromptAccepted
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import exporting
+from tests.server import core_rig
 from tests.server.core_rig import Client, Server, serving, settled
 
 SESSION = "1c839b3a-0719-4371-94a4-d94be3a5abca"
@@ -26,12 +27,12 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_a_terminal(path: Path, *words: str, session_id: str = SESSION) -> None:
-    """A prompt and its answer in Claude Code's own file, one after the other."""
+    """Appends prompts and answers in turn to the session's file, as Claude Code stores them."""
     file = sessions.directory_of(path) / f"{session_id}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as opened:
         for number, text in enumerate(words):
-            stamp = datetime.now(UTC).isoformat()  # never before what was recorded until now
+            stamp = datetime.now(UTC).isoformat()  # never before what is already recorded
             shared = {"uuid": f"u-{text}", "timestamp": stamp, "cwd": str(path), "promptId": f"p-{text}"}
             content: Any = text if number % 2 == 0 else [{"type": "text", "text": text}]
             type = "user" if number % 2 == 0 else "assistant"
@@ -71,15 +72,9 @@ async def conversation(server: Server, client: Client, project: str, session_id:
 
 
 async def exported(server: Server, client: Client, project: str, session_id: str) -> list[str]:
-    """What was said according to the export as JSON Lines."""
-    found, after = "", None
-    while True:
-        about = {"session_id": session_id, "format": "jsonl", "after": after}
-        piece = (await server.does(client, "session_export", project, **about))["data"]
-        found += piece["text"]
-        after = piece.get("next")
-        if after is None:
-            return said([json.loads(line) for line in found.splitlines()])
+    """The prompts and answers in the session's export as JSON Lines."""
+    text = await core_rig.exported(server, client, project, session_id=session_id, format="jsonl")
+    return said([json.loads(line) for line in text.splitlines()])
 
 
 async def started(server: Server, client: Client) -> tuple[str, Path]:
@@ -111,7 +106,7 @@ async def test_a_session_from_a_terminal_is_shown_from_its_beginning(tmp_path: P
         assert [one["title"] for one in listed] == ["Hello", "something else"]
 
 
-async def test_a_fork_begins_with_what_it_is_a_fork_of(tmp_path: Path) -> None:
+async def test_a_fork_begins_with_its_original(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, path = await started(server, phone)
@@ -136,7 +131,7 @@ async def test_a_fork_begins_with_what_it_is_a_fork_of(tmp_path: Path) -> None:
 async def test_a_session_from_a_terminal_is_exported_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """In pieces that divide messages, and before its first run in Drawbridge as well."""
+    """The pieces divide messages. The export works before the session's first run in Drawbridge, too."""
     monkeypatch.setattr(exporting, "PIECE", size)
     phone = Client()
     async with serving(tmp_path) as server:
@@ -161,7 +156,7 @@ async def test_a_session_from_a_terminal_is_exported_to_read(tmp_path: Path) -> 
         assert places == sorted(places)
 
 
-async def test_sessions_of_one_history_are_apart(tmp_path: Path) -> None:
+async def test_sessions_of_one_history_are_separate(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, _ = await started(server, phone)
@@ -174,7 +169,7 @@ async def test_sessions_of_one_history_are_apart(tmp_path: Path) -> None:
         assert await conversation(server, phone, project, second, 1) == ["two", "zwei"]
 
 
-async def test_a_device_that_may_not_run_agents_sees_the_history_alone(tmp_path: Path) -> None:
+async def test_a_device_that_can_not_run_agents_sees_only_history(tmp_path: Path) -> None:
     phone, viewer = Client(), Client()
     viewer.runs = False
     async with serving(tmp_path) as server:
@@ -193,7 +188,7 @@ async def test_a_device_that_may_not_run_agents_sees_the_history_alone(tmp_path:
         assert await exported(server, viewer, project, SESSION) == ["Go on", "Gladly"]
 
 
-async def test_a_session_that_nobody_has_is_an_error(tmp_path: Path) -> None:
+async def test_an_unknown_session_is_an_error(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, _ = await started(server, phone)
@@ -204,7 +199,7 @@ async def test_a_session_that_nobody_has_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["x", "1.x", "-1", "1.2.3", "9" * 30, "99."])
-async def test_a_position_that_is_none_is_an_error(tmp_path: Path, before: str) -> None:
+async def test_an_invalid_position_is_an_error(tmp_path: Path, before: str) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, _ = await started(server, phone)
@@ -215,7 +210,7 @@ async def test_a_position_that_is_none_is_an_error(tmp_path: Path, before: str) 
 
 
 async def test_a_terminal_session_has_each_message_once(tmp_path: Path) -> None:
-    """Its history is a copy of what the agent stores."""
+    """Its history is a copy of the agent's own."""
     phone = Client()
     async with serving(tmp_path) as server:
         server.agent.sessions = ClaudeSessions()
@@ -228,7 +223,7 @@ async def test_a_terminal_session_has_each_message_once(tmp_path: Path) -> None:
         assert await exported(server, phone, session.id, SESSION) == ["Hello"]
 
 
-async def test_what_only_the_agent_stores_is_not_deleted(tmp_path: Path) -> None:
+async def test_a_session_only_the_agent_stores_is_not_deleted(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project, path = await started(server, phone)

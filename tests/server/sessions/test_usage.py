@@ -1,4 +1,4 @@
-"""What runs have used, per day and project: as agents report it, after restarts, and with histories of earlier versions."""
+"""The usage of runs per day and project: as agents report it, after restarts, and with histories of earlier versions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_the_usage_survives_lost_metadata(tmp_path: Path) -> None:
 
 
 async def test_runs_of_an_earlier_version_are_counted(tmp_path: Path) -> None:
-    """Its metadata covers the history, but has no usage. What is run meanwhile is counted once."""
+    """Its metadata covers the history, but contains no usage. A run that takes place meanwhile is counted once."""
     async with serving(tmp_path) as server:
         project = await server.project(Client())
         await run(server, project, cost=0.5, tokens=Tokens(1000, 10))
@@ -112,7 +112,7 @@ async def test_a_run_that_ends_during_the_count_is_counted_once(
         assert [row["runs"] for row in await used(server)] == [2]
 
 
-async def test_only_the_days_that_are_asked_for_are_listed(tmp_path: Path) -> None:
+async def test_only_the_requested_days_are_listed(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         project = await server.project(Client())
         memory = server.core.projects.get(project).memory

@@ -1,25 +1,23 @@
-"""Agents' processes between two prompts: kept so many, so long, and while the machine has memory to spare."""
+"""Agent processes between two prompts: their number and time are limited, and they are kept while memory is available."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from drawbridge.agents.base import Earlier, EarlierMessage, Remembered, ScheduleChanged, TurnBegun
+from drawbridge.agents.base import ScheduleChanged, TurnBegun
 from drawbridge.server.sessions import processes
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.sessions.processes import IdlePool
-from tests.server.core_rig import Client, Process, Server, serving, settled
+from tests.server.core_rig import Client, Process, Server, StoredSessions, serving, settled
 from tests.waiting import until
 
 
 async def ran(server: Server, name: str) -> Process:
-    """The process of a project that has had a prompt."""
+    """The idle process of a project whose first run has ended."""
     phone = Client()
     process = await server.running(phone, await server.project(phone, name))
     process.ends()
@@ -27,7 +25,7 @@ async def ran(server: Server, name: str) -> Process:
     return process
 
 
-async def test_of_more_than_are_kept_the_least_recently_used_goes(tmp_path: Path) -> None:
+async def test_the_least_recently_used_process_is_ended(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(warm_processes=2, checkpoints=False)) as server:
         one, two = await ran(server, "one"), await ran(server, "two")
         project = next(project.id for project in server.core.projects if project.path.name == "one")
@@ -38,8 +36,8 @@ async def test_of_more_than_are_kept_the_least_recently_used_goes(tmp_path: Path
         assert (one.ended, two.ended, three.ended) == (False, True, False)
 
 
-async def test_what_is_at_work_by_itself_is_not_ended(tmp_path: Path) -> None:
-    """As while a command of the agent's runs in the background."""
+async def test_a_process_that_works_in_the_background_is_kept(tmp_path: Path) -> None:
+    """For example, a command of the agent runs in the background."""
     async with serving(tmp_path, Limits(warm_processes=1, checkpoints=False)) as server:
         one = await ran(server, "one")
         one.busy = True
@@ -54,7 +52,7 @@ async def test_a_process_that_begins_a_turn_just_before_its_end_is_kept_for_it(t
         one = await server.running(phone, project)
         one.ends()
         other = await server.running(phone, await server.project(phone, "two"))
-        other.ends()  # too many are idle: one has to go
+        other.ends()  # too many are idle: one has to end
         one.heard(TurnBegun())
         await settled()
         assert not one.ended
@@ -63,7 +61,7 @@ async def test_a_process_that_begins_a_turn_just_before_its_end_is_kept_for_it(t
         await until(lambda: other.ended, "the end of the other process, which is now the least recently used")
 
 
-async def test_a_turn_that_begins_just_after_a_new_session_is_none_of_it(tmp_path: Path) -> None:
+async def test_a_turn_right_after_a_new_session_is_ignored(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False)) as server:
         project = await server.project(phone)
@@ -76,8 +74,8 @@ async def test_a_turn_that_begins_just_after_a_new_session_is_none_of_it(tmp_pat
         assert len(phone.updates("run_started")) == 1
 
 
-async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None:
-    """Each has its end all the same: while all are at work, none can be ended for another."""
+async def test_background_work_may_exceed_the_kept_processes(tmp_path: Path) -> None:
+    """Each run ends all the same: while all processes are at work, none can be ended for another."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         process = await server.running(phone, await server.project(phone))
@@ -89,7 +87,7 @@ async def test_more_may_work_by_themselves_than_are_kept(tmp_path: Path) -> None
 
 
 async def scheduled(server: Server, name: str, seconds: float = 600.0) -> Process:
-    """The idle process of a project whose agent has scheduled a turn."""
+    """The idle process of a project whose agent has scheduled a turn in ``seconds`` seconds."""
     phone = Client()
     process = await server.running(phone, await server.project(phone, name))
     process.heard(ScheduleChanged(time.time() + seconds))
@@ -99,7 +97,7 @@ async def scheduled(server: Server, name: str, seconds: float = 600.0) -> Proces
 
 
 async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None:
-    """Neither the number of idle processes nor their time ends it: the agent has said when it continues."""
+    """Neither the number of idle processes nor their time ends it: the agent has reported when it continues."""
     limits = Limits(warm_processes=1, warm_seconds=0.02, checkpoints=False)
     async with serving(tmp_path, limits) as server:
         alarm = await scheduled(server, "alarm")
@@ -114,7 +112,7 @@ async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None
 
 
 async def test_an_alarm_during_a_run_is_kept_for_the_moment_after_it(tmp_path: Path) -> None:
-    """Claude Code begins what it has scheduled only while it is idle."""
+    """Claude Code begins a scheduled turn only while it is idle."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         process = await server.running(phone, await server.project(phone))
@@ -141,7 +139,7 @@ async def test_the_list_shows_until_when_an_agent_has_scheduled_something(tmp_pa
         await until(lambda: "scheduled_until" not in phone.updates("project_state")[-1], "the end of the schedule")
 
 
-async def test_agents_that_schedule_for_ever_keep_no_more_than_a_few_processes(tmp_path: Path) -> None:
+async def test_agents_with_schedules_keep_only_a_few_processes(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         kept = [await scheduled(server, f"p{n}") for n in range(processes.MOST_SCHEDULED + 1)]
         await until(lambda: kept[0].ended, "the end of the one that was used least recently")
@@ -156,7 +154,7 @@ class Idle:
         pass
 
 
-async def test_a_look_at_the_memory_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_check_of_the_memory_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, errors = list[str](), list[Exception]()
 
     def fails_once() -> float:
@@ -175,44 +173,21 @@ async def test_a_look_at_the_memory_that_fails_is_not_the_last(monkeypatch: pyte
 
 
 async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_path: Path) -> None:
-    """Both processes would write one record, and neither would learn what the other does."""
+    """Both processes would write to one file, and neither would notice the other's messages."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False)) as server:
         project = await server.project(phone)
         process = await server.running(phone, project)
         process.ends()
         await until(lambda: phone.updates("run_finished"), "the run's end")
-        server.agent.sessions = OpenElsewhere()
+        server.agent.sessions = StoredSessions(all=True, used_by=[2**22 + 1])
         await server.does(phone, "execute", project, prompt="again")
         await until(lambda: len(phone.updates("run_finished")) == 2, "the run's end")
         assert phone.updates("run_finished")[-1]["code"] == "SESSION_IN_USE"
         assert process.prompts == ["go"]
 
 
-class OpenElsewhere:
-    def directories(self, limit: int) -> list[tuple[Path, float]]:
-        return []
-
-    def listed(self, path: Path, limit: int) -> list[Remembered]:
-        return []
-
-    def known(self, path: Path, session_id: str) -> bool:
-        return True
-
-    def title(self, path: Path, session_id: str) -> str | None:
-        return None
-
-    def messages(self, path: Path, session_id: str, **where: Any) -> Earlier:
-        return Earlier((), None)
-
-    def messages_from(self, path: Path, session_id: str, **where: Any) -> Iterator[tuple[int, EarlierMessage]]:
-        return iter(())
-
-    def used_by(self, session_id: str) -> list[int]:
-        return [2**22 + 1]
-
-
-async def test_after_a_while_it_goes_and_the_conversation_goes_on_in_the_next(tmp_path: Path) -> None:
+async def test_after_a_while_another_process_continues_the_session(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, Limits(warm_seconds=0.02, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -225,7 +200,7 @@ async def test_after_a_while_it_goes_and_the_conversation_goes_on_in_the_next(tm
 
 
 class Kept:
-    """Somebody whose process is idle."""
+    """The owner of an idle process."""
 
     def __init__(self, id: str, *, is_scheduled: bool = False) -> None:
         self.id = id
@@ -236,7 +211,7 @@ class Kept:
         self.cooled = True
 
 
-async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_memory_ends_processes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     looks, short = 0, False
 
@@ -258,11 +233,11 @@ async def test_where_memory_is_short_they_go_one_after_the_other(monkeypatch: py
     keeping.forget(three)
     before = looks
     await asyncio.sleep(0.05)
-    assert looks <= before + 1, "nobody looks where nothing is kept"
+    assert looks <= before + 1, "the memory is not checked if no process is kept"
     assert not three.cooled
 
 
-async def test_where_memory_is_short_an_agent_with_an_alarm_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_memory_ends_scheduled_agents_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOOK_SECONDS", 0.001)
     alarm, other = Kept("alarm", is_scheduled=True), Kept("other")
     enough = True
@@ -279,5 +254,5 @@ async def test_where_memory_is_short_an_agent_with_an_alarm_goes_last(monkeypatc
     await until(lambda: alarm.cooled)
 
 
-def test_the_machine_tells_how_much_it_has() -> None:
+def test_the_available_memory_of_the_machine_is_known() -> None:
     assert 0 < processes.available() <= 1

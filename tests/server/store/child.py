@@ -1,7 +1,7 @@
-"""A process that appends to a history until it is killed, or on a disk that gives it trouble. Run as a module.
+"""A process that appends to a history until it is killed, or on a faulty disk. Run as a module.
 
-``child.py forever DIRECTORY``: writes each number to stdout once ``append`` has returned. ``child.py full DIRECTORY`` and
-``child.py read_only DIRECTORY``: mounts a small disk of its own there first, which nobody else sees. The rest prints "ok".
+``child.py forever DIRECTORY`` writes each number to stdout once ``append`` has returned. ``child.py full DIRECTORY``
+and ``child.py read_only DIRECTORY`` first mount a small disk there that no other process sees. All others print "ok".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def mount(directory: Path, *options: str) -> None:
 
 
 def full(directory: Path) -> None:
-    """256 kB, then room again."""
+    """Runs on a disk of 256 kB that is enlarged once it is full."""
     mount(directory, "size=256k")
     logs = directory / "logs"
     history = open_history(logs)
@@ -41,7 +41,7 @@ def full(directory: Path) -> None:
 
 
 def refused(history: module.History, size: int) -> HistoryNotWritten | None:
-    """What one more record was refused with; None where it was written."""
+    """The error that refused one more record; None if it was written."""
     try:
         fill(history, 1, size=size)
     except HistoryNotWritten as error:
@@ -77,7 +77,7 @@ def goes_on(history: module.History, logs: Path) -> None:
 
 
 def full_at_a_new_day(directory: Path) -> None:
-    """There is no room for the first line of a new file: the file does not stay."""
+    """There is no room for the first line of a new file, so the file is not kept."""
     mount(directory, "size=256k")
     logs = directory / "logs"
     history = open_history(logs)
@@ -95,7 +95,7 @@ def full_at_a_new_day(directory: Path) -> None:
 
 
 def read_only(directory: Path) -> None:
-    """Read-only between two records, with a torn end."""
+    """The disk becomes read-only between two records, with a torn end."""
     mount(directory, "size=1m")
     logs = directory / "logs"
     history = open_history(logs)
@@ -120,7 +120,7 @@ def read_only(directory: Path) -> None:
 
 
 def limited(directory: Path) -> None:
-    """A file may not grow over 100 kB: the write that meets the limit is cut short by the system, the next one fails."""
+    """No file may exceed 100 kB: the system cuts the write at the limit short, and the next one fails."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_500, resource.RLIM_INFINITY))
     logs = directory / "logs"
     history = open_history(logs)

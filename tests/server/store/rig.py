@@ -1,4 +1,4 @@
-"""Timestamps, messages, and a reader of history files that shares nothing with the one under test."""
+"""Timestamps, messages, and a reader of history files that shares no code with the one under test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_history(directory: Path, **options: Any) -> History:
 
 
 def fill(history: History, count: int, size: int = 0) -> None:
-    """``count`` more records, a second apart."""
+    """Appends ``count`` records, one second apart."""
     for _ in range(count):
         number = history.last_seq + 1
         history.append("claude", message(number, size), at(number))
@@ -45,8 +45,7 @@ def all_seqs(history: History) -> list[int]:
 
 
 def read_independently(directory: Path, *, torn_end: bool = False) -> list[dict[str, Any]]:
-    """Every line of every file, by number. Fails on a line that is not JSON (``torn_end``: except a last one without a
-    line break)."""
+    """Every line of every file, by number. Every line must be JSON, except a last one without a break if ``torn_end``."""
     found = []
     for path in directory.glob("messages_*.jsonl"):
         *lines, rest = path.read_bytes().split(b"\n")

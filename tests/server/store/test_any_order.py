@@ -1,4 +1,4 @@
-"""Whatever happens to a history, in whatever order: it says what a plain list of the messages says."""
+"""Whatever happens to a history, in whatever order: it returns what a plain list of the messages would."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AnyOrder(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
     def kill(self) -> None:
-        """Its files are closed by the kernel, and nothing else happens."""
+        """The kernel closes the files, and nothing else happens."""
         self.history._let_go()
 
     def keep(self, record: Kept) -> None:
@@ -82,7 +82,7 @@ class AnyOrder(RuleBasedStateMachine):
     def index(self) -> Path:
         return self.logs / "index.json"
 
-    # What a server does.
+    # what a server does
 
     @rule(direction=DIRECTIONS, seconds=SECONDS, size=st.sampled_from([0, 0, 0, 50, 400, 3_000]))
     def append(self, direction: Direction, seconds: int, size: int) -> None:
@@ -109,7 +109,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), size=st.sampled_from([0, 500]))
     def kill_while_it_writes(self, share: float, size: int) -> None:
-        """The last record gets as far as any of its bytes; what comes after it in time, the index, does not happen."""
+        """The last record is written up to any of its bytes; the index, which is written later, is not updated."""
         before = {path.name: path.stat().st_size for path in self.logs.glob("messages_*")}
         index = self.index.read_bytes() if self.index.exists() else None
         data = message("torn", size)
@@ -127,7 +127,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.keep(Kept(self.next, self.now, "claude", data))
         self.reopen()
 
-    # What happens to its files meanwhile.
+    # what happens to its files meanwhile
 
     @rule()
     def keep_the_index_for_later(self) -> None:
@@ -167,7 +167,7 @@ class AnyOrder(RuleBasedStateMachine):
         if not while_open:
             self.reopen()
 
-    # What it says.
+    # what it returns
 
     def expect(self, page: Page, matching: list[Kept], limit: int, *, from_the_end: bool = False) -> None:
         expected = matching[-limit:] if from_the_end else matching[:limit]
@@ -198,7 +198,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def all_of_it_is_there(self) -> None:
         assert [record.seq for record in self.history.after(0)] == [kept.seq for kept in self.kept]
-        if self.damaged:  # numbers may be skipped, none is given out again
+        if self.damaged:  # numbers may be skipped, but none is assigned twice
             assert self.history.last_seq >= self.given
             self.next = self.history.last_seq + 1
         assert self.history.last_seq == self.next - 1

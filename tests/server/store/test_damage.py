@@ -1,4 +1,4 @@
-"""Files that a crash, a disk or a person has damaged: what is whole is read, what is not is said and left."""
+"""Files damaged by a crash, a disk or a person: intact records are read, damaged ones are reported and left."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def replace_line(path: Path, number: int, by: bytes) -> None:
-    """The line ``number``, from 0; ``by`` has its line break, or none."""
+    """Replaces the line ``number``, counted from 0, by ``by``, which may end in a line break."""
     lines = lines_of(path)
     lines[number] = by
     path.write_bytes(b"".join(lines))
@@ -48,17 +48,15 @@ def no_index(logs: Path) -> None:
 
 
 def an_index(logs: Path) -> None:
-    """As it was before the damage."""
+    """Leaves the index as it was before the damage."""
 
 
-# The end.
+# the end of a file
 
 
 @pytest.mark.parametrize("forget", [no_index, an_index])
 @pytest.mark.parametrize("end", [b'{"seq":31,"timestamp":"2026', b"\0\0\0\0\0", b"{", b'{"seq":31}', b"\xff"])
-def test_a_torn_last_line_is_cut_and_its_number_given_out_again(
-    logs: Path, end: bytes, forget: Callable[[Path], None]
-) -> None:
+def test_a_torn_last_line_is_cut_and_its_number_reused(logs: Path, end: bytes, forget: Callable[[Path], None]) -> None:
     newest = logs / files(logs)[-1]
     whole = newest.read_bytes()
     newest.write_bytes(whole + end)
@@ -82,26 +80,26 @@ def test_a_last_line_that_lacks_only_its_line_break_is_kept(logs: Path, forget: 
     assert (history.last_seq, history.damage) == (30, ())
 
 
-def test_what_a_crash_left_of_an_index_is_swept_away(logs: Path) -> None:
+def test_partial_indexes_of_a_crash_are_removed(logs: Path) -> None:
     (logs / "index.json.77.12345.tmp").write_bytes(b"{")
     open_history(logs)
     assert not list(logs.glob("*.tmp"))
 
 
-def test_an_empty_file_that_a_crash_left_is_taken_away(tmp_path: Path) -> None:
+def test_an_empty_file_of_a_crash_is_removed(tmp_path: Path) -> None:
     (tmp_path / "messages_2026-11-21_12-00-01.jsonl").touch()
     history = open_history(tmp_path)
     fill(history, 1)
     assert files(tmp_path) == ["messages_2026-11-21_12-00-01.jsonl"]
 
 
-# The middle.
+# the middle of a file
 
 
 @pytest.mark.parametrize("forget", [no_index, an_index])
 @pytest.mark.parametrize("line", [0, 3, 4, 5, 9])
 @pytest.mark.parametrize("how", ["garbage", "nul", "half", "not UTF-8", "another seq", "an earlier seq", "a huge seq"])
-def test_a_damaged_line_hides_nothing_but_itself(
+def test_a_damaged_line_hides_only_itself(
     logs: Path, how: str, line: int, forget: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = logs / files(logs)[1]
@@ -139,7 +137,7 @@ def test_a_lost_line_break_costs_the_two_lines_it_joined(logs: Path) -> None:
         assert all_seqs(open_history(logs)) == [seq for seq in range(1, 31) if seq not in (16, 17)]
 
 
-def test_an_empty_line_more_costs_nothing(logs: Path) -> None:
+def test_an_additional_empty_line_is_harmless(logs: Path) -> None:
     path = logs / files(logs)[1]
     replace_line(path, 5, b"\n" + lines_of(path)[5])
     history = open_history(logs)
@@ -155,7 +153,7 @@ def test_a_line_that_a_person_has_spaced_out_is_still_a_record(logs: Path) -> No
 
 
 @pytest.mark.parametrize("order", [(1, 4, 2, 3), (3, 1, 2, 4), (4, 3, 2, 1)])
-def test_what_is_written_behind_lines_that_a_person_has_moved_is_read(tmp_path: Path, order: tuple[int, ...]) -> None:
+def test_records_after_moved_lines_are_read(tmp_path: Path, order: tuple[int, ...]) -> None:
     history = open_history(tmp_path)
     fill(history, 4)
     history.close()
@@ -170,14 +168,14 @@ def test_what_is_written_behind_lines_that_a_person_has_moved_is_read(tmp_path: 
     assert all_seqs(open_history(tmp_path))[-1] == 5
 
 
-def test_the_number_of_a_damaged_last_record_is_not_given_out_again(logs: Path) -> None:
+def test_the_number_of_a_damaged_last_record_is_not_reused(logs: Path) -> None:
     path = logs / files(logs)[-1]
     replace_line(path, 9, b"x\n")
     no_index(logs)
     history = open_history(logs)
     assert (history.last_seq, history.count) == (30, 29)
     assert history_index.load(str(logs)).segments[-1].size == path.stat().st_size, (
-        "the next start need not read it again"
+        "the next start does not need to read it again"
     )
     assert history.append("claude", b"1", at(31)).seq == 31
     assert all_seqs(history) == [*range(1, 30), 31]
@@ -186,7 +184,7 @@ def test_the_number_of_a_damaged_last_record_is_not_given_out_again(logs: Path) 
     assert all_seqs(open_history(logs)) == [*range(1, 30), 31]
 
 
-def test_a_record_behind_lost_ones_is_in_a_file_of_its_own_and_found(logs: Path) -> None:
+def test_a_record_after_lost_ones_has_its_own_file(logs: Path) -> None:
     path = logs / files(logs)[-1]
     path.write_bytes(b"".join(lines_of(path)[:7]))
     history = open_history(logs)
@@ -197,9 +195,7 @@ def test_a_record_behind_lost_ones_is_in_a_file_of_its_own_and_found(logs: Path)
 
 
 @pytest.mark.parametrize("forget", [no_index, an_index])
-def test_a_file_of_nothing_but_damage_is_left_and_its_numbers_are_not_given_out_again(
-    logs: Path, forget: Callable[[Path], None]
-) -> None:
+def test_a_fully_damaged_file_is_left_and_its_numbers_too(logs: Path, forget: Callable[[Path], None]) -> None:
     path = logs / files(logs)[-1]
     path.write_bytes(b"x\n" * 10)
     forget(logs)
@@ -209,7 +205,7 @@ def test_a_file_of_nothing_but_damage_is_left_and_its_numbers_are_not_given_out_
     assert path.read_bytes() == b"x\n" * 10
 
 
-# The index.
+# the index
 
 
 def cut_index(index: Path) -> None:
@@ -285,7 +281,7 @@ def test_an_old_index_is_brought_up_to_date(logs: Path) -> None:
     assert (history.count, history.last_time) == (55, at(55))
 
 
-def test_another_histories_index_is_not_believed(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_index_of_another_history_is_not_used(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     history = open_history(other)
     for number in range(100):
@@ -297,8 +293,8 @@ def test_another_histories_index_is_not_believed(logs: Path, tmp_path_factory: p
 
 
 @pytest.mark.parametrize("cursor", [{"after_seq": 10}, {"before_seq": 31}, {"since": at(10)}])
-def test_an_index_that_is_wrong_about_a_file_is_found_out_when_it_is_read(logs: Path, cursor: dict[str, Any]) -> None:
-    """The file is as long as before, but the second block begins three bytes later."""
+def test_a_wrong_index_is_detected_when_it_is_used(logs: Path, cursor: dict[str, Any]) -> None:
+    """The file has the same length as before, but the second block begins three bytes later."""
     path = logs / files(logs)[1]
     lines = lines_of(path)
     longer, shorter = lines[3].replace(b"}\n", b"   }\n"), lines[4].replace(b": ", b":")
@@ -331,7 +327,7 @@ def test_after_a_crash_only_what_came_after_the_checkpoint_is_read(
     assert len(read) == 500
 
 
-# What others do to the directory.
+# what others do to the directory
 
 
 def test_files_that_a_person_has_deleted_are_missing_and_nothing_else(logs: Path) -> None:
@@ -342,7 +338,7 @@ def test_files_that_a_person_has_deleted_are_missing_and_nothing_else(logs: Path
     assert history.count == 21
 
 
-def test_numbers_go_on_where_a_person_has_deleted_the_newest_or_all_files(logs: Path) -> None:
+def test_numbers_continue_after_a_person_deleted_files(logs: Path) -> None:
     (logs / files(logs)[-1]).unlink()
     history = open_history(logs)
     assert history.append("claude", b"1", at(31)).seq == 31
@@ -355,7 +351,7 @@ def test_numbers_go_on_where_a_person_has_deleted_the_newest_or_all_files(logs: 
     assert all_seqs(history) == [32]
 
 
-def test_a_file_that_is_deleted_while_it_is_written_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_deleted_while_it_is_written_is_created_again(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     fill(history, 2)
     (tmp_path / files(tmp_path)[0]).unlink()
@@ -364,7 +360,7 @@ def test_a_file_that_is_deleted_while_it_is_written_is_begun_anew(tmp_path: Path
 
 
 @pytest.mark.parametrize("read_first", [True, False])
-def test_a_file_that_is_emptied_while_it_is_written_costs_what_was_in_it(tmp_path: Path, read_first: bool) -> None:
+def test_emptying_a_file_in_use_loses_only_its_content(tmp_path: Path, read_first: bool) -> None:
     history = open_history(tmp_path)
     fill(history, 2)
     os.truncate(tmp_path / files(tmp_path)[0], 0)
@@ -392,9 +388,7 @@ def test_a_backup_made_of_hard_links_does_not_grow(tmp_path: Path) -> None:
     assert all_seqs(history) == [1, 2, 3, 4]
 
 
-def test_a_torn_end_is_not_cut_where_the_file_is_also_somebody_elses(
-    logs: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_torn_end_is_not_cut_in_a_hard_linked_file(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     newest = logs / files(logs)[-1]
     with newest.open("ab") as file:
         file.write(b"torn")
@@ -429,7 +423,7 @@ def test_links_and_pipes_in_place_of_files_are_left_alone(
 def test_a_file_that_becomes_a_link_is_not_followed(
     logs: Path, already_open: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_RECORDS", 20)  # so that it would be written into
+    monkeypatch.setattr(module, "MOST_RECORDS", 20)  # so that it would be written to
     history = open_history(logs)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret"
     newest = logs / files(logs)[-1]

@@ -1,4 +1,4 @@
-"""Disks that are full, fail, or may not be written; and a server that is killed."""
+"""Disks that are full, fail, or are read-only; and a server that is killed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(command: list[str]) -> None:
 
 @needs_mount
 @pytest.mark.parametrize("act", ["full", "full_at_a_new_day", "read_only"])
-def test_a_disk_that_is_full_or_read_only_costs_the_record_and_nothing_else(tmp_path: Path, act: str) -> None:
+def test_a_full_or_read_only_disk_loses_only_the_record(tmp_path: Path, act: str) -> None:
     run([*IN_A_WORLD_OF_ITS_OWN, *child(act, tmp_path)])
 
 
@@ -56,7 +56,7 @@ def test_a_write_that_is_cut_short_leaves_no_part_of_the_record(tmp_path: Path) 
     run(child("limited", tmp_path))
 
 
-def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotPrivate):
         open_history(tmp_path / "file")
@@ -69,7 +69,7 @@ Writer = Callable[[int, bytes], int]
 
 
 def failing_write(monkeypatch: pytest.MonkeyPatch, after: int, error: BaseException) -> None:
-    """The first ``after`` bytes are written, then ``error`` comes, once."""
+    """Lets ``os.write`` write the first ``after`` bytes, and then raise ``error`` once."""
     write = os.write
     left = [after]
 
@@ -107,9 +107,7 @@ def test_a_write_that_fails_anywhere_counts_as_none(
     assert all_seqs(history) == list(range(1, len(before) + 3))
 
 
-def test_what_could_not_be_cut_back_is_cut_before_the_next_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partial_record_is_cut_before_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(file: int, length: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -129,7 +127,7 @@ def test_what_could_not_be_cut_back_is_cut_before_the_next_record(
     assert len(files(tmp_path)) == 1
 
 
-def test_what_can_never_be_cut_back_is_left_behind_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_record_that_can_not_be_cut_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(file: int, length: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -161,9 +159,7 @@ def test_an_index_that_cannot_be_saved_stops_nothing(tmp_path: Path, monkeypatch
     assert all_seqs(open_history(tmp_path)) == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_disk_that_cannot_be_read_is_said_and_may_be_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_read_is_reported_and_may_be_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = open_history(tmp_path)
     fill(history, 3)
 
@@ -177,7 +173,7 @@ def test_a_disk_that_cannot_be_read_is_said_and_may_be_asked_again(
     assert all_seqs(history) == [1, 2, 3]
 
 
-def test_a_directory_that_went_away_is_said_by_readers_and_writers(tmp_path: Path) -> None:
+def test_a_removed_directory_is_reported(tmp_path: Path) -> None:
     history = open_history(tmp_path / "logs")
     fill(history, 3)
     (tmp_path / "logs").rename(tmp_path / "trash")
@@ -190,12 +186,10 @@ def test_a_directory_that_went_away_is_said_by_readers_and_writers(tmp_path: Pat
     assert all_seqs(history) == [1, 2, 3, 4]
 
 
-# On the disk itself.
+# when records reach the disk
 
 
-def test_with_the_policy_always_a_record_is_on_the_disk_before_append_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_policy_always_syncs_before_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(syncing, "sync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
     history = open_history(tmp_path, fsync="always")
@@ -206,7 +200,7 @@ def test_with_the_policy_always_a_record_is_on_the_disk_before_append_returns(
 
 @pytest.mark.parametrize("written", [0, 2])
 @pytest.mark.parametrize("fails_at", ["file", "directory"])
-def test_with_the_policy_always_a_disk_that_takes_nothing_in_keeps_no_record(
+def test_policy_always_drops_a_record_that_can_not_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int, fails_at: str
 ) -> None:
     history = open_history(tmp_path, fsync="always")
@@ -228,9 +222,7 @@ def test_with_the_policy_always_a_disk_that_takes_nothing_in_keeps_no_record(
     assert all_seqs(history) == list(range(1, written + 2))
 
 
-def test_with_the_policy_second_one_thread_does_it_a_moment_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_policy_second_syncs_in_one_thread_a_moment_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[str, str]] = []
 
     def sync(file: int) -> None:
@@ -253,7 +245,7 @@ def test_with_the_policy_second_one_thread_does_it_a_moment_later(
     assert synced[6:] == [("MainThread", str(next((tmp_path / "0").glob("messages_*"))))]
 
 
-def test_a_disk_that_fails_afterwards_is_said_in_the_log(
+def test_a_failed_sync_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(file: int) -> None:
@@ -284,13 +276,13 @@ def test_a_history_can_be_read_while_its_closing_waits_for_the_disk(
     assert waiting.wait(PATIENCE)
     assert history.closed
     assert all_seqs(history) == [1, 2, 3]
-    assert closing.is_alive(), "reading has waited for the disk"
+    assert closing.is_alive(), "reading waited for the disk"
     disk.set()
     closing.join(PATIENCE)
     assert not closing.is_alive()
 
 
-def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_off_never_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncing, "sync", None)
     history = open_history(tmp_path, fsync="off")
     fill(history, 3)
@@ -299,17 +291,19 @@ def test_with_the_policy_off_nobody_waits_for_the_disk(tmp_path: Path, monkeypat
     assert all_seqs(history) == [1, 2, 3, 4]
 
 
-# kill -9.
+# kill -9
 
 
 @pytest.mark.thorough
-def test_whatever_was_seen_before_a_kill_is_there_without_a_gap(tmp_path: Path) -> None:
+def test_records_appended_before_a_kill_have_no_gap(tmp_path: Path) -> None:
     seen = 0
     for round_ in range(4):
         with subprocess.Popen(child("forever", tmp_path), cwd=ROOT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             first = int(process.stdout.readline())
-            assert first == seen + 1 or first == seen + 2, "the number of one that was written but not yet said"
+            assert first == seen + 1 or first == seen + 2, (
+                "the next number, or the one after a record that was written but not printed"
+            )
             time.sleep(random.uniform(0.02, 0.2))  # any moment will do
             process.kill()
             said = [first, *map(int, process.stdout.read().splitlines())]

@@ -1,4 +1,4 @@
-"""A process that is killed while it fills an index leaves one that is continued."""
+"""A process that is killed while it fills an index leaves one that the next process continues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_killed_process_leaves_no_gap_and_no_record_twice(tmp_path: Path) -> N
         process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(dice.random() * 0.05)  # the moment of its death
+        time.sleep(dice.random() * 0.05)  # until it is killed
         process.send_signal(signal.SIGKILL)
         process.communicate()
     index = Index(str(tmp_path / FILE), history)

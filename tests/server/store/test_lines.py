@@ -1,4 +1,4 @@
-"""Which lines of a damaged file are believed: numbers alone, no files."""
+"""Which lines of a damaged file are believed, judged only by their numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LENGTH = 100
 
 
 def good(numbers: list[int], before: int | None = None) -> list[int]:
-    """The numbers of lines of the same length; 0 for one that can't be read."""
+    """The numbers that are believed in lines of equal length; 0 in ``numbers`` is a line that can't be read."""
     heads = [Head(place, seq, 0, place * LENGTH, LENGTH) for place, seq in enumerate(numbers) if seq]
     return [head.seq for head in believed(heads, before, 0)]
 
@@ -25,11 +25,11 @@ def good(numbers: list[int], before: int | None = None) -> list[int]:
         ([7, 8, 9, 10], [7, 8, 9, 10]),
         ([7, 0, 9, 0], [7, 9]),
         ([0, 8, 9], [8, 9]),
-        ([97, 8, 9, 10], [8, 9, 10]),  # a digit more
+        ([97, 8, 9, 10], [8, 9, 10]),  # one additional digit
         ([7, 98, 9, 10], [7, 9, 10]),
-        ([7, 8, 9, 910], [7, 8, 9]),  # as the last one, where nothing is missing
-        ([7, 8, 3, 10, 11], [7, 8, 10, 11]),  # a number that was there
-        ([7, 8, 8, 9, 10], [7, 8, 9, 10]),  # a line twice
+        ([7, 8, 9, 910], [7, 8, 9]),  # the last number, where none is missing
+        ([7, 8, 3, 10, 11], [7, 8, 10, 11]),  # a number that occurred before
+        ([7, 8, 8, 9, 10], [7, 8, 9, 10]),  # a repeated line
         ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a person has deleted
     ],
 )
@@ -42,11 +42,11 @@ def test_a_long_damaged_stretch_has_room_for_several_numbers() -> None:
     assert [head.seq for head in believed(heads, None, 0)] == [7, 10]
 
 
-def test_the_number_before_the_first_line_is_known_where_a_file_goes_on() -> None:
+def test_a_later_file_continues_the_numbers_before_it() -> None:
     assert good([8, 9], before=7) == [8, 9]
     assert good([7, 9], before=7) == [9]
     assert good([912], before=7) == []
-    assert good([8, 0, 11], before=7) == [8]  # one damaged line has no room for two numbers
+    assert good([8, 0, 11], before=7) == [8]  # one damaged line can't have had two numbers
 
 
 @given(st.integers(5, 40), st.data())

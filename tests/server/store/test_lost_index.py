@@ -1,4 +1,4 @@
-"""A history whose index is lost: large files are known by their ends at once, and read when somebody needs what is in them."""
+"""A history whose index is lost: large files are known by their ends at once, and read when their content is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 
 RECORDS = 1_000
 EACH = 100
-"""Records of a file here."""
+"""Records in each file of these tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that were read from their beginning."""
+    """The names of files that were read from their beginning."""
     names: list[str] = []
     scan = index.scan
 
@@ -43,7 +43,7 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A history without its index."""
+    """The directory of a history without its index."""
     history = open_history(tmp_path / "logs")
     fill(history, RECORDS)
     history.close()
@@ -58,7 +58,7 @@ def history(directory: Path, scanned: list[str]) -> Iterator[History]:
     history.close()
 
 
-def test_what_lists_show_is_known_without_reading_a_file(history: History, scanned: list[str], directory: Path) -> None:
+def test_lists_need_no_reading_of_files(history: History, scanned: list[str], directory: Path) -> None:
     assert scanned == []
     assert (history.first_seq, history.last_seq, history.count) == (1, RECORDS, RECORDS)
     assert (history.first_time, history.last_time) == (at(1), at(RECORDS))
@@ -72,7 +72,7 @@ def test_a_page_reads_only_the_files_that_it_is_in(history: History, scanned: li
     assert sorted(scanned) == [*files(directory)[:2], *files(directory)[-1:]]
 
 
-def test_every_page_is_right_before_the_index_is_there(history: History) -> None:
+def test_every_page_is_right_before_the_index_is_built(history: History) -> None:
     assert all_seqs(history) == list(range(1, RECORDS + 1))
     page = history.read(since=at(RECORDS - 5))
     assert seqs(page) == list(range(RECORDS - 4, RECORDS + 1))
@@ -100,7 +100,7 @@ def test_a_rebuilt_index_is_used_by_the_next_start(directory: Path, history: His
 def test_a_start_that_was_killed_in_the_middle_loses_nothing(directory: Path, history: History) -> None:
     for _ in range(3):
         history.scan_next()
-    fill(history, 5)  # it is not closed: what a killed server leaves
+    fill(history, 5)  # it is not closed, as after a kill of the server
     again = open_history(shutil.copytree(directory, directory.with_name("left"), symlinks=True))
     fill(again, 1)
     assert all_seqs(again) == list(range(1, RECORDS + 7))
@@ -127,13 +127,13 @@ def test_a_torn_end_is_cut(directory: Path) -> None:
     history.close()
 
 
-def test_damaged_files_are_read_as_without_the_short_way(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_files_are_read_like_without_the_shortcut(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(7)
     for number in range(60):
         damaged = shutil.copytree(directory, directory.with_name(f"damaged{number}"), symlinks=True)
         for name in chance.sample(files(damaged), 3):
             data = bytearray((damaged / name).read_bytes())
-            if chance.random() < 0.5:  # the number of one of the lines that are looked at
+            if chance.random() < 0.5:  # this damages the number of one of the lines that are looked at
                 lines = [0, *(at + 1 for at, byte in enumerate(data[:-1]) if byte == ord("\n"))]
                 data[chance.choice((*lines[:2], *lines[-2:])) + len(b'{"seq":') + 1] = chance.choice(b"0123456789")
             else:
@@ -164,7 +164,7 @@ def test_reading_writing_and_rebuilding_at_once(history: History) -> None:
             for _ in range(60):
                 first = chance.randrange(RECORDS - 50)
                 assert seqs(history.read(after_seq=first, limit=50)) == list(range(first + 1, first + 51))
-        except BaseException as error:  # it is raised below
+        except BaseException as error:  # raised below
             failed.append(error)
 
     readers = [threading.Thread(target=read) for _ in range(3)]

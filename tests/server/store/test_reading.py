@@ -1,4 +1,4 @@
-"""Pages out of a history, by every cursor."""
+"""Pages of a history, by every kind of cursor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture(params=["in many files", "in one file"])
 def history(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[History]:
-    """A thousand records, a second apart from noon on."""
+    """A history of a thousand records, one second apart, starting at noon."""
     if request.param == "in many files":
         monkeypatch.setattr(module, "MOST_RECORDS", 70)
     history = open_history(tmp_path)
@@ -29,7 +29,7 @@ def history(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     history.close()
 
 
-def test_what_comes_after_a_number(history: History) -> None:
+def test_records_after_a_number(history: History) -> None:
     page = history.read(after_seq=600, limit=300)
     assert (seqs(page), page.has_more) == (list(range(601, 901)), True)
     page = history.read(after_seq=900, limit=100)
@@ -40,7 +40,7 @@ def test_what_comes_after_a_number(history: History) -> None:
     assert seqs(history.read(after_seq=0, limit=1)) == seqs(history.read(limit=1)) == [1]
 
 
-def test_what_comes_before_a_number_nearest_first_and_in_order(history: History) -> None:
+def test_the_nearest_records_before_a_number_in_order(history: History) -> None:
     page = history.read(before_seq=601, limit=300)
     assert (seqs(page), page.has_more) == (list(range(301, 601)), True)
     page = history.read(before_seq=301, limit=300)
@@ -49,14 +49,14 @@ def test_what_comes_before_a_number_nearest_first_and_in_order(history: History)
     assert seqs(history.read(before_seq=1)) == []
 
 
-def test_what_lies_between_two_numbers(history: History) -> None:
+def test_records_between_two_numbers(history: History) -> None:
     page = history.read(after_seq=300, before_seq=400, limit=50)
     assert (seqs(page), page.has_more) == (list(range(301, 351)), True)
     page = history.read(after_seq=350, before_seq=400, limit=50)
     assert (seqs(page), page.has_more) == (list(range(351, 400)), False)
 
 
-def test_what_was_written_after_a_moment_and_not_at_it(history: History) -> None:
+def test_records_after_a_time_without_those_at_it(history: History) -> None:
     assert seqs(history.read(since=at(990))) == list(range(991, 1_001))
     assert seqs(history.read(since=at(990) - timedelta(microseconds=1))) == list(range(990, 1_001))
     assert seqs(history.read(since=at(1_000))) == []
@@ -80,7 +80,7 @@ def test_a_page_stops_at_its_size_but_never_before_its_first_record(history: His
     assert (seqs(page), page.has_more) == ([1_000], False)
 
 
-def test_pages_one_after_another_give_everything_once(history: History) -> None:
+def test_consecutive_pages_contain_every_record_once(history: History) -> None:
     seq, found = 0, []
     while True:
         page = history.read(after_seq=seq, limit=33)
@@ -91,15 +91,15 @@ def test_pages_one_after_another_give_everything_once(history: History) -> None:
     assert found == list(range(1, 1_001)) == all_seqs(history)
 
 
-def test_a_page_asks_for_one_record_or_more_and_a_time_with_its_zone(history: History) -> None:
+def test_a_page_needs_a_positive_limit_and_a_time_zone(history: History) -> None:
     with pytest.raises(ValueError, match="limit"):
         history.read(limit=0)
     with pytest.raises(ValueError, match="time zone"):
         history.read(since=datetime(2026, 11, 21))
 
 
-def test_a_clock_that_was_set_back_hides_nothing_from_who_asks_by_time(tmp_path: Path) -> None:
-    """Record n is written at noon + its offset; the clock goes back an hour in the middle, and by a little within a block."""
+def test_a_clock_set_back_hides_no_record_from_a_time_cursor(tmp_path: Path) -> None:
+    """Record n is written at noon plus its offset. The clock is set back by an hour, and later within one block."""
     history = open_history(tmp_path)
     offsets = [*range(300), *range(-3_600, -3_300), 500, 200, 501]
     for offset in offsets:
@@ -133,7 +133,7 @@ def test_a_reader_in_a_thread_sees_a_history_that_grows_without_gaps(
         try:
             while len(seen) < 5_000:
                 seen.extend(seqs(history.read(after_seq=seen[-1] if seen else 0, limit=100)))
-        except BaseException as error:  # the test's own thread raises it
+        except BaseException as error:  # raised in the test's own thread
             failed.append(error)
 
     reader = threading.Thread(target=read)
@@ -144,9 +144,7 @@ def test_a_reader_in_a_thread_sees_a_history_that_grows_without_gaps(
     assert seen == list(range(1, 5_001))
 
 
-def test_a_page_shows_the_history_as_it_was_when_it_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_shows_the_history_at_the_time_of_the_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = open_history(tmp_path)
     fill(history, 400)
 
@@ -186,7 +184,7 @@ def test_a_page_reads_no_more_of_the_files_than_it_needs(
     assert len(read) == blocks
 
 
-def test_neither_opening_nor_a_page_holds_the_history_in_memory(tmp_path: Path) -> None:
+def test_neither_opening_nor_a_page_loads_the_whole_history(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     fill(history, 60, size=1_000_000)
     history.close()
@@ -206,7 +204,7 @@ def test_neither_opening_nor_a_page_holds_the_history_in_memory(tmp_path: Path) 
     assert peak(lambda: open_history(tmp_path)) < 10_000_000
 
 
-def test_every_direction_comes_back(tmp_path: Path) -> None:
+def test_every_direction_is_read_back(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     for direction in ("client", "claude", "server"):
         history.append(direction, message(direction))

@@ -1,4 +1,4 @@
-"""The index of a history: what it finds, and that it can always be built again."""
+"""The search index of a history: its results, and that it can always be rebuilt."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Store:
         return [hit.seq for hit in self.find(query, **more)]
 
     def again(self) -> Store:
-        """As after a restart."""
+        """Reopens the history and its index, as after a restart."""
         self.history.close()
         return Store(self.file.parent)
 
@@ -173,11 +173,11 @@ def test_a_search_that_takes_too_long_is_ended(store: Store, monkeypatch: pytest
 def test_a_search_ends_in_time_whatever_the_texts_are(
     store: Store, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    """Thousands of matches in each text; to compare all matches with each other takes seconds for each text."""
+    """Each text has thousands of matches; comparing all of them with each other would take seconds for each text."""
     store.prompts(*("a " * 10_000 for _ in range(30)), *(f"{'a' * 16} " * 1_170 for _ in range(30)))
     store.update()
     monkeypatch.setattr(search, "SEARCH_SECONDS", 0.5)
-    began = time.thread_time()  # what others on this machine do does not count
+    began = time.thread_time()  # excludes the work of other programs on this machine
     with contextlib.suppress(TooSlow):
         store.index.search(Wanted(query, limit=201))
     assert time.thread_time() - began < 1.5
@@ -198,8 +198,8 @@ def test_histories_share_one_deadline(store: Store, monkeypatch: pytest.MonkeyPa
         store.index.search(Wanted("walnuts"), deadline)
 
 
-def test_a_wrong_question_does_not_cost_the_index(store: Store) -> None:
-    """SQLite refuses so many parameters, which says nothing about the file."""
+def test_an_invalid_query_does_not_remove_the_index(store: Store) -> None:
+    """SQLite refuses so many parameters, which means nothing for the file."""
     store.prompts("walnuts")
     store.update()
     before = store.file.stat().st_ino
@@ -218,7 +218,7 @@ def test_without_a_query_the_beginning_of_a_text_is_shown(store: Store) -> None:
 
 
 def test_text_that_is_not_unicode_is_damage(store: Store) -> None:
-    """Python's own errors have no code of SQLite."""
+    """Python's own errors have no SQLite error code."""
     store.prompts("walnuts")
     store.update()
     with sqlite3.connect(store.file) as db:
@@ -239,7 +239,7 @@ def test_text_that_is_not_unicode_is_damage(store: Store) -> None:
         (f"\x02{'a ' * 40}\x03", f"\x02{'a ' * 29}a\x03…"),
     ],
 )
-def test_a_snippet_is_what_is_around_the_first_match(text: str, shown: str) -> None:
+def test_a_snippet_surrounds_the_first_match(text: str, shown: str) -> None:
     assert search.around(text) == shown
 
 
@@ -283,7 +283,7 @@ def test_a_prompt_that_was_edited_is_found_by_its_last_text(store: Store) -> Non
 
 
 def test_an_edit_of_a_prompt_without_a_text_is_found(store: Store) -> None:
-    """A prompt may consist of images alone."""
+    """A prompt may consist only of images."""
     store.history.append("client", prompt("", "r1"))
     store.reports("prompt_edited", run_id="r1", prompt="figs")
     assert store.seqs("figs") == [2]
@@ -311,8 +311,8 @@ def test_a_title_is_a_prompt_that_the_agent_was_given(
 def test_changed_lines_are_counted(store: Store) -> None:
     patch = {"structuredPatch": [{"lines": [" a", "-b", "+c", "+d"]}]}
     store.says(line(type="user", tool_use_result=patch))
-    store.says(line(type="user", tool_use_result={"type": "create", "content": "x\ny\n", "structuredPatch": []}))
-    store.says(lines.result("s1", "1", "", patch=lines.patch_of("1\n2\n3\n", "1\n4\n3\n")).raw)
+    store.says(line(type="user", tool_use_result={"type": "create", "content": "x\fy\nz\n", "structuredPatch": []}))
+    store.says(lines.result("s1", "1", "", is_error=False, patch=lines.patch_of("1\n2\n3\n", "1\n4\n3\n")).raw)
     store.update()
     [part] = store.index.parts()
     assert (part.added, part.removed) == (5, 2)
@@ -322,7 +322,7 @@ def test_the_lines_of_other_agents_are_read(store: Store) -> None:
     store.says(lines.said("s1", "text", "pears").raw)
     store.says(lines.said("s1", "thinking", "pears").raw)
     store.says(lines.call("s1", "1", "Bash", {"command": "pears"}).raw)
-    store.says(lines.result("s1", "1", [{"type": "text", "text": "pears"}]).raw)
+    store.says(lines.result("s1", "1", [{"type": "text", "text": "pears"}], is_error=False).raw)
     assert [store.seqs("pears", kinds=(kind,)) for kind in ("answer", "tool", "result")] == [[1], [3], [4]]
 
 
@@ -335,7 +335,7 @@ def test_a_line_of_another_shape_is_skipped(store: Store, line: bytes) -> None:
     assert store.seqs() == [2]
 
 
-# The index and its history.
+# the index and its history
 
 
 def test_a_restart_reads_only_what_is_new(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,7 +404,7 @@ def test_an_index_of_another_history_is_built_again(store: Store, tmp_path: Path
 
 
 def test_an_index_that_stays_damaged_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise it would be built again and again."""
+    """Otherwise it would be rebuilt forever."""
     store.prompts("walnuts")
     monkeypatch.setattr(search, "_TABLES", search._TABLES.replace("created INTEGER", "other INTEGER"))
     with pytest.raises(sqlite3.OperationalError):
@@ -442,12 +442,12 @@ def test_without_full_text_everything_but_words_works(store: Store, monkeypatch:
     with pytest.raises(NoFullText):
         store.find("walnuts")
     monkeypatch.undo()
-    assert store.again().seqs("walnuts") == [1], "once SQLite has it, the index is built again"
+    assert store.again().seqs("walnuts") == [1], "once SQLite has full-text search, the index is rebuilt"
 
 
 @pytest.mark.slow
 def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> None:
-    """RSS in kB is the most that the process has ever had."""
+    """RSS in kB is the highest value that the process has ever had."""
     for number in range(100_000):
         store.history.append("claude", line(text(f"Record {number} is about walnuts and other things.")))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -457,7 +457,7 @@ def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> No
     assert grown < 40_000
 
 
-# Records that are removed with their session.
+# records that are removed with their session
 
 
 def test_results_keep_the_order_of_the_records_when_the_clock_is_set_back(store: Store) -> None:
@@ -469,7 +469,7 @@ def test_results_keep_the_order_of_the_records_when_the_clock_is_set_back(store:
     assert [search.moment(hit.created)[17:19] for hit in found] == ["20", "50", "40"]
 
 
-def test_nobody_else_may_read_the_index(store: Store) -> None:
+def test_only_the_owner_can_read_the_index(store: Store) -> None:
     store.prompts("walnuts")
     store.update()
     assert store.file.stat().st_mode & 0o777 == 0o600

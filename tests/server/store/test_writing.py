@@ -1,4 +1,4 @@
-"""What a history's files look like, and what gets into them."""
+"""The format of a history's files, and what may be written to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drawbridge.server.store import log as module
 from tests.server.store.rig import NOON, all_seqs, at, files, fill, message, open_history, read_independently
 
 
-def test_a_record_is_the_message_itself_with_number_time_and_direction_around_it(tmp_path: Path) -> None:
+def test_a_record_wraps_the_message_unchanged(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     odd = b'{ "b":1.0,"a" :"\\u0041\\u0000\xc3\xa9\xe2\x80\xa8", "a":2 }'
     record = history.append("claude", odd, datetime(2026, 11, 21, 7, 0, 0, 123456, tzinfo=NOON.tzinfo))
@@ -66,7 +66,7 @@ def test_what_is_not_one_json_value_is_refused_and_changes_nothing(tmp_path: Pat
     assert history.append("claude", b"2", NOON).seq == 2
 
 
-def test_what_is_nested_as_deeply_as_it_may_be_can_be_read_from_far_down_the_stack(tmp_path: Path) -> None:
+def test_deeply_nested_messages_can_be_read_deep_in_the_stack(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     nested = b'{"a":' * 300 + b"1" + b"}" * 300
     history.append("claude", nested)
@@ -78,7 +78,7 @@ def test_what_is_nested_as_deeply_as_it_may_be_can_be_read_from_far_down_the_sta
     assert history.damage == ()
 
 
-def test_line_breaks_between_the_parts_of_a_message_do_not_break_the_line(tmp_path: Path) -> None:
+def test_line_breaks_in_a_message_do_not_break_the_line(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     history.append("claude", b'{\r\n  "a": [1,\n2]\n}\n')
     history.append("claude", b'{"b":"x\\ny"}')
@@ -88,7 +88,7 @@ def test_line_breaks_between_the_parts_of_a_message_do_not_break_the_line(tmp_pa
     assert all_seqs(history) == [1, 2, 3]
 
 
-def test_times_are_kept_in_utc_whatever_zone_they_come_in(tmp_path: Path) -> None:
+def test_times_of_all_zones_are_stored_in_utc(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     tokyo = timezone(timedelta(hours=9))
     history.append("client", b"1", datetime(2026, 11, 22, 1, 30, tzinfo=tokyo))
@@ -101,7 +101,7 @@ def test_times_are_kept_in_utc_whatever_zone_they_come_in(tmp_path: Path) -> Non
     assert history.count == 1
 
 
-def test_nothing_is_made_before_there_is_something_to_write(tmp_path: Path) -> None:
+def test_no_file_is_created_before_the_first_record(tmp_path: Path) -> None:
     history = open_history(tmp_path / "logs")
     assert (history.last_seq, history.count, history.first_time, history.last_time) == (0, 0, None, None)
     history.close()
@@ -144,7 +144,7 @@ def test_a_hundred_megabytes_fill_a_file_and_lines_of_twenty_are_read_back(tmp_p
     assert all_seqs(open_history(tmp_path)) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_message_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
+def test_a_message_larger_than_a_file_is_refused(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     with pytest.raises(BadMessage, match="too long"):
         history.append("claude", b'"' + b"x" * (100 * 1024 * 1024) + b'"')
@@ -166,7 +166,7 @@ def test_files_that_begin_in_the_same_second_have_names_of_their_own(
     assert again.append("claude", b"0", NOON).seq == 13
 
 
-def test_after_a_restart_the_same_file_goes_on_until_the_day_is_over(tmp_path: Path) -> None:
+def test_a_restart_continues_the_file_of_the_day(tmp_path: Path) -> None:
     for _ in range(3):
         history = open_history(tmp_path)
         fill(history, 2)
@@ -189,7 +189,7 @@ def test_a_clock_that_was_set_back_to_yesterday_keeps_the_order(tmp_path: Path) 
     assert all_seqs(open_history(tmp_path)) == [1, 2, 3, 4]
 
 
-def test_the_latest_file_is_linked_and_the_link_is_mended(tmp_path: Path) -> None:
+def test_the_latest_file_is_linked_and_the_link_is_repaired(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     fill(history, 1)
     history.close()
@@ -213,7 +213,7 @@ def test_where_there_are_no_links_a_text_file_names_the_latest(tmp_path: Path, e
     assert not (tmp_path / "latest.jsonl").exists()
 
 
-def test_a_latest_that_is_in_the_way_stops_nothing(tmp_path: Path) -> None:
+def test_a_directory_named_latest_is_harmless(tmp_path: Path) -> None:
     (tmp_path / "latest.jsonl").mkdir()
     (tmp_path / "latest.txt").mkdir()
     history = open_history(tmp_path)
@@ -222,7 +222,7 @@ def test_a_latest_that_is_in_the_way_stops_nothing(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
 
 
-def test_directory_and_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_directory_and_files(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         history = open_history(tmp_path / "project" / "logs")
@@ -236,7 +236,7 @@ def test_directory_and_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-def test_a_closed_history_takes_nothing_more_and_can_still_be_read(tmp_path: Path) -> None:
+def test_a_closed_history_can_only_be_read(tmp_path: Path) -> None:
     history = open_history(tmp_path)
     fill(history, 2)
     history.close()
@@ -246,7 +246,7 @@ def test_a_closed_history_takes_nothing_more_and_can_still_be_read(tmp_path: Pat
     assert all_seqs(history) == [1, 2]
 
 
-def test_a_hundred_histories_hold_one_file_open_each_and_readers_none(tmp_path: Path) -> None:
+def test_each_history_keeps_one_file_open_and_readers_none(tmp_path: Path) -> None:
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
 
@@ -256,7 +256,7 @@ def test_a_hundred_histories_hold_one_file_open_each_and_readers_none(tmp_path: 
     for history in histories:
         fill(history, 2)
         history.read(limit=1)
-    waiting = 2 * len(histories)  # for the disk: the file and its directory
+    waiting = 2 * len(histories)  # files that wait to be synced: the file and its directory
     assert open_files() <= before + len(histories) + waiting
     for history in histories:
         history.close()

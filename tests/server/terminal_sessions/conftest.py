@@ -1,4 +1,4 @@
-"""A workstation with a plain ``claude``, and an agent server of the same person, whose clients answer its questions."""
+"""A workstation with a plain ``claude``, and the same person's agent server, whose clients answer its questions."""
 
 from __future__ import annotations
 

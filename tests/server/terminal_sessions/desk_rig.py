@@ -1,4 +1,4 @@
-"""A ``claude`` in a terminal at a server that runs as a process: its hooks are sent by the test."""
+"""A ``claude`` in a terminal, beside a server that runs as a process. The test sends its hooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server.processes import Server
 from tests.server.terminal_sessions.socket_rig import Line
 
 CLAUDE = os.getpid()
-"""Stands for the agent's process; it has to live."""
+"""Stands in for the agent's process, which has to be a running one."""
 
 
 class Desk:
@@ -24,7 +24,7 @@ class Desk:
         self.project = f"desk_{self.id}"
 
     async def tells(self, event: str, **more: Any) -> None:
-        """A hook does; it returns when the server lets it end."""
+        """Sends a hook's report, and returns once the server lets the hook end."""
         known = {"session_id": self.id, "cwd": str(self.directory), "permission_mode": "default"}
         async with Line.open() as line:
             line.send(type="hook", pid=CLAUDE, payload={**known, "hook_event_name": event, **more})
@@ -33,7 +33,7 @@ class Desk:
                 pass
 
     async def runs(self, turn: str, words: str, text: str) -> None:
-        """A run that makes this of the poem, until its review is there."""
+        """A run that writes ``text`` to the poem. Returns once its review is known."""
         async with self.server.client() as client:
             await client.ask("subscribe", {"topics": ["projects"]})
             await self.begins(turn, words)

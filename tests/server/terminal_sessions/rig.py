@@ -1,4 +1,4 @@
-"""A real ``claude`` in a terminal, and a client of the server elsewhere."""
+"""A real ``claude`` in a terminal, and a client of the server on another device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Message = dict[str, Any]
 
 
 class Models(MessagesStub):
-    """A model whose subagents have scripts of their own, chosen by words of their task."""
+    """A model whose subagents have their own scripts, chosen by words of their task."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Models(MessagesStub):
         self._of_subagents[task] = list(turns)
 
     def will_plan(self, plan: str, *turns: Block) -> None:
-        """It writes a plan to the given file, presents it, and continues with ``turns`` once that is decided."""
+        """Writes a plan to the file that the CLI names, presents it, and continues with ``turns`` once it is decided."""
         self._plan = plan
         self.will_say(tool_use("ExitPlanMode"), *turns)
 
@@ -47,19 +47,19 @@ class Models(MessagesStub):
 
 
 class ServedWorkstation(GuardedWorkstation):
-    """``drawbridge setup claude`` was run there."""
+    """A workstation on which ``drawbridge setup claude`` was run."""
 
     model: Models
 
     def plain_claude(self, *flags: str) -> Claude:
-        """The CLI in a terminal, as a person starts it; it asks before it acts."""
+        """Starts the CLI in a terminal, as a person does; it asks before it acts."""
         if "claude" not in self.guards:
             self.set_up()
         return self.lonely_claude(*flags)
 
 
 class Phone:
-    """A client that follows everything."""
+    """A client that follows all projects and approvals."""
 
     def __init__(self, client: WireClient) -> None:
         self.client = client
@@ -69,7 +69,7 @@ class Phone:
         await self.client.ask("subscribe", {"topics": ["projects", "approvals"]})
 
     async def session(self, **fields: Any) -> Message:
-        """The terminal session that appears by itself."""
+        """Joins the next terminal session that appears. Returns its description."""
         created = await self.client.receive("update", "project_created")
         info: Message = created["data"]["data"]
         self.project = info["id"]
@@ -78,7 +78,7 @@ class Phone:
         return info
 
     async def question(self, tool: str) -> Message:
-        """The next one about this tool."""
+        """The next approval request about this tool."""
         heard = await self.client.receive("permission_request", tool_name=tool)
         data: Message = heard["data"]
         return data
@@ -88,13 +88,13 @@ class Phone:
         return await self.client.ask("permission_response", given, self.project)
 
     async def withdrawn(self, question: Message) -> str:
-        """The reason why the question was withdrawn."""
+        """The reason why the request was withdrawn."""
         heard = await self.client.receive("update", "permission_withdrawn", approval_id=question["approval_id"])
         reason: str = heard["data"]["data"]["reason"]
         return reason
 
     async def state(self, state: str) -> Message:
-        """The session, once it is in that state."""
+        """The session's description, once it is in that state."""
         while True:
             heard = await self.client.receive("update", "project_state")
             info: Message = heard["data"]["data"]

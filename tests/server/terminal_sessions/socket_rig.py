@@ -1,4 +1,4 @@
-"""A server's core with its private socket, and the messages of hooks and bridges, as a test sends them."""
+"""A server's core with its private socket, and the messages of hooks and bridges, sent by the test."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from drawbridge.server.auth import audited
 from drawbridge.server.events import DoneInEditor
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.context import Limits
@@ -23,7 +24,7 @@ Message = dict[str, Any]
 
 
 class Line:
-    """One connection to the socket."""
+    """One connection to the private socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -50,7 +51,7 @@ class Line:
         self._writer.write(data)
 
     def end(self) -> None:
-        """Nothing more is sent."""
+        """Ends the sending side of the connection."""
         self._writer.write_eof()
 
     async def receive(self) -> Message | None:
@@ -60,13 +61,13 @@ class Line:
         return json.loads(line) if line else None
 
     async def receives_nothing(self) -> bool:
-        """Whether no line has arrived, and the connection is open."""
+        """Waits a moment. Returns whether no line has arrived and the connection is still open."""
         await asyncio.sleep(0.05)
         return not self._reader._buffer and not self._reader.at_eof()  # type: ignore[attr-defined]
 
 
 class Session:
-    """A ``claude`` in a terminal, as its hooks report it. ``pid`` is a running process."""
+    """A ``claude`` in a terminal, as its hooks report it. ``pid`` is the id of a running process."""
 
     def __init__(self, rig: SocketRig, cwd: Path | None = None, pid: int | None = None) -> None:
         self.id = str(uuid.uuid4())
@@ -80,7 +81,7 @@ class Session:
         self.transcript = config / "projects" / "-ws" / f"{self.id}.jsonl"
 
     def at(self, rig: SocketRig) -> Session:
-        """The same at a server that was started later."""
+        """Connects the session to a server that was started later."""
         self._rig = rig
         return self
 
@@ -89,7 +90,7 @@ class Session:
         return {**known, "permission_mode": "default", "prompt_id": self.turn, "hook_event_name": event, **more}
 
     async def reports(self, event: str, *, background: bool = False, **more: Any) -> None:
-        """A hook that does not wait; returns when the server has processed it."""
+        """Sends the report of a hook that does not wait, and returns once the server has processed it."""
         async with Line.open() as line:
             payload = self.payload(event, **more)
             line.send(type="hook", pid=self.pid, payload=payload, background=background, config=self.config)
@@ -101,7 +102,7 @@ class Session:
     async def asks(
         self, tool: str = "Bash", *, more: Message | None = None, **given: Any
     ) -> AsyncIterator[tuple[Line, Message]]:
-        """A hook that waits, and the question as the client has it. ``more``: what else the hook reports."""
+        """A hook that waits, and its request as the client received it. ``more``: further fields of the hook's report."""
         before = len(self._rig.questions)
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given, **(more or {}))
@@ -111,20 +112,20 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def question_of(self, agent: Message, **given: Any) -> AsyncIterator[Line]:
-        """The hook of a subagent with a question about a command, with or without clients."""
+        """The hook of a subagent that asks about a command; clients may be connected or not."""
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name="Bash", tool_input=given, **agent)
             line.send(type="hook", pid=self.pid, payload=payload)
             yield line
 
     def describes_itself(self, **facts: object) -> None:
-        """As the CLI describes its process in a file."""
+        """Writes the file in which the CLI describes its process."""
         sessions = self.transcript.parent.parent.parent / "sessions"
         sessions.mkdir(parents=True, exist_ok=True)
         (sessions / f"{self.pid}.json").write_text(json.dumps({"pid": self.pid, "sessionId": self.id, **facts}))
 
     def writes(self, *lines: Message) -> None:
-        """Into the file of its conversation."""
+        """Appends lines to the file of its conversation."""
         self.transcript.parent.mkdir(parents=True, exist_ok=True)
         with self.transcript.open("a") as file:
             for line in lines:
@@ -132,7 +133,7 @@ class Session:
 
 
 class SocketRig:
-    """The core, a client of it that follows everything, and the directory that agents work in."""
+    """The core, a client that follows everything, and the directory that agents work in."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -159,7 +160,7 @@ class SocketRig:
         return any(one.approvals.find(question["approval_id"]) for one in self.server.core.terminal_sessions)
 
     def withdrawn(self, question: Message) -> list[str]:
-        """The reasons with which it was withdrawn."""
+        """The reasons for which the request was withdrawn."""
         updates = self.client.updates("permission_withdrawn")
         return [one["reason"] for one in updates if one["approval_id"] == question["approval_id"]]
 
@@ -168,10 +169,10 @@ class SocketRig:
         return next(one for one in projects if one["id"] == session.project)
 
     async def idle(self) -> None:
-        """Returns when everything that was reported has been processed."""
+        """Returns once all reports have been processed."""
         for session in self.server.core.terminal_sessions:
             done = asyncio.Event()
-            self.server.core.terminal_sessions.reports_about(session).add(done.set)
+            self.server.core.terminal_sessions._reports[session].add(done.set)
             async with asyncio.timeout(PATIENCE):
                 await done.wait()
 
@@ -191,7 +192,11 @@ async def socket_rig(folder: Path, limits: Limits | None = None) -> AsyncIterato
             yield SocketRig(server)
 
 
-def in_editors(rig: SocketRig) -> list[type]:
-    """The commands that people have given in editors, as the audit log receives them."""
-    found = [one.event for one in rig.server.audited]
-    return [type(event.command) for event in found if isinstance(event, DoneInEditor)]
+def in_editors(rig: SocketRig) -> list[tuple[str, str, dict[str, Any]]]:
+    """The entries in the audit log about commands from editors: the event, the editor, and the fields that are set."""
+    found = []
+    for event in (one.event for one in rig.server.audited if isinstance(one.event, DoneInEditor)):
+        entry = audited.IN_EDITORS[type(event.command)]
+        fields = entry.fields(event.command, event.reply, event.asked)
+        found.append((entry.event, event.by, {name: value for name, value in fields.items() if value is not None}))
+    return found

@@ -1,4 +1,4 @@
-"""What the agent in a terminal reports about itself, from its conversation's file and its hooks."""
+"""What an agent in a terminal reports about itself, in its conversation's file and its hooks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def joined(rig: SocketRig, session: Session) -> Message:
     return state
 
 
-async def test_model_context_and_todo_list_are_those_of_the_file(rig: SocketRig) -> None:
+async def test_model_context_and_todo_list_are_read_from_the_file(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     assert await joined(rig, session) == {}
@@ -53,7 +53,7 @@ async def test_model_context_and_todo_list_are_those_of_the_file(rig: SocketRig)
     assert rig.client.updates("agent_state")[-1] == STATE
 
 
-async def test_background_tasks_have_their_words(rig: SocketRig) -> None:
+async def test_background_tasks_are_described(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Stop", background_tasks=[SHELL, SUBAGENT, {"id": "x", "description": 5}])
@@ -69,7 +69,7 @@ async def test_background_tasks_have_their_words(rig: SocketRig) -> None:
 
 
 async def test_clients_are_shown_a_limited_number_of_tasks(rig: SocketRig) -> None:
-    """All of them count."""
+    """The count includes all of them."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     ids = [f"b{number}" for number in range(MOST_TASKS + 1)]
@@ -87,7 +87,7 @@ async def test_a_subagent_that_works_is_a_task(rig: SocketRig) -> None:
     assert "tasks" not in await joined(rig, session)
 
 
-async def test_the_next_server_knows_what_was_reported(tmp_path: Path) -> None:
+async def test_the_next_server_knows_the_reported_state(tmp_path: Path) -> None:
     async with socket_rig(tmp_path) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -101,7 +101,7 @@ async def test_the_next_server_knows_what_was_reported(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_joins_a_run_sees_when_it_began(rig: SocketRig) -> None:
-    """A run without it is one that waits."""
+    """A run without a start time is one that waits."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     snapshot = (await rig.does("project_join", session.project))["data"]["data"]
@@ -123,7 +123,7 @@ async def test_lines_of_any_form_do_no_harm(rig: SocketRig) -> None:
 
 
 async def test_lines_that_the_agent_has_changed_are_counted(rig: SocketRig) -> None:
-    """As those of a session that the server runs; the rest of a tool's result is not read."""
+    """They are counted as in a session that the server runs. Other content of a tool's result is not read."""
     session = Session(rig)
     patch = {"structuredPatch": [{"oldStart": 4, "lines": [" a", "-b", "+c", "+d"]}], "originalFile": "secret"}
     created: Message = {"type": "create", "content": "x\ny\n", "structuredPatch": [], "originalFile": None}

@@ -1,4 +1,4 @@
-"""Bridges at the private socket: what their agents propose is one question with its hook, and their editors are reviewers."""
+"""Bridges at the private socket: a proposal and its hook are one approval request, and editors can decide it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from drawbridge.core.errors import HistoryNotWritten
-from drawbridge.server.protocol.commands import PermissionResponse
 from drawbridge.server.store.log import History
 from tests.waiting import until
 
@@ -19,7 +18,7 @@ from .socket_rig import Line, Message, Session, SocketRig, in_editors, socket_ri
 
 OLD, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
 CLAUDE = os.getpid()
-"""Stands for the agent's process; it has to live."""
+"""Stands in for the agent's process, which has to be a running one."""
 
 
 @pytest.fixture
@@ -55,11 +54,11 @@ def edit(file: Path) -> Message:
     return {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
 
 
-# Claude's hook and the diff that its bridge shows.
+# Claude's hook, and the diff that its bridge shows
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])
-async def test_one_question_is_one_approval_whichever_way_it_came_first(rig: SocketRig, file: Path, first: str) -> None:
+async def test_a_hook_and_a_diff_are_one_approval_in_any_order(rig: SocketRig, file: Path, first: str) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as later:
         if first == "bridge":
@@ -69,7 +68,7 @@ async def test_one_question_is_one_approval_whichever_way_it_came_first(rig: Soc
             proposed(neovim, file, pid=CLAUDE)
         neovim.send(type="decided", id="7", text=MINE)
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
-        assert await hook.receive() is None  # the agent hears it from its bridge
+        assert await hook.receive() is None  # the agent gets the answer from its bridge
         (resolved,) = rig.client.updates("permission_resolved")
         assert (resolved["approval_id"], resolved["by"], resolved["decision"]) == (
             question["approval_id"],
@@ -77,10 +76,11 @@ async def test_one_question_is_one_approval_whichever_way_it_came_first(rig: Soc
             "allow",
         )
         assert len(rig.questions) == 1
-        assert in_editors(rig) == [PermissionResponse]
+        answered = {"approval_id": question["approval_id"], "decision": "allow", "changed": True}
+        assert in_editors(rig) == [("answered", "Neovim", {**answered, "tool": "Edit", "path": str(file)})]
 
 
-async def test_an_answer_of_a_client_goes_to_the_hook_and_the_editor_comes_too_late(rig: SocketRig, file: Path) -> None:
+async def test_a_clients_answer_reaches_the_hook_before_the_editor(rig: SocketRig, file: Path) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, pid=CLAUDE)
@@ -90,7 +90,7 @@ async def test_an_answer_of_a_client_goes_to_the_hook_and_the_editor_comes_too_l
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": False}
 
 
-async def test_a_view_that_the_agent_closes_was_decided_in_its_terminal(rig: SocketRig, file: Path) -> None:
+async def test_a_view_closed_by_the_agent_was_decided_there(rig: SocketRig, file: Path) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, pid=CLAUDE)
@@ -100,7 +100,7 @@ async def test_a_view_that_the_agent_closes_was_decided_in_its_terminal(rig: Soc
 
 
 @pytest.mark.parametrize("how", ["a view that is gone", "a bridge that is gone"])
-async def test_the_question_stays_where_only_the_editor_goes(rig: SocketRig, file: Path, how: str) -> None:
+async def test_a_request_stays_open_when_only_the_editor_closes(rig: SocketRig, file: Path, how: str) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, pid=CLAUDE)
@@ -114,9 +114,7 @@ async def test_the_question_stays_where_only_the_editor_goes(rig: SocketRig, fil
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_what_was_decided_in_the_editor_before_its_hook_came_is_no_question_any_more(
-    rig: SocketRig, file: Path
-) -> None:
+async def test_a_decision_before_the_hook_leaves_no_request(rig: SocketRig, file: Path) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim:
         proposed(neovim, file, pid=CLAUDE)
@@ -131,7 +129,7 @@ async def test_what_was_decided_in_the_editor_before_its_hook_came_is_no_questio
     "other",
     [{"pid": CLAUDE + 1}, {"pid": None}, {"new_text": "something else"}, {"agent_text": "something else"}],
 )
-async def test_what_is_another_question_is_not_joined(rig: SocketRig, file: Path, other: Message) -> None:
+async def test_a_different_question_is_not_merged(rig: SocketRig, file: Path, other: Message) -> None:
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, question):
         proposed(neovim, file, **{"pid": CLAUDE, **other})
@@ -141,7 +139,7 @@ async def test_what_is_another_question_is_not_joined(rig: SocketRig, file: Path
         assert await hook.receives_nothing()
 
 
-async def test_line_ends_and_what_the_person_had_not_saved_make_no_other_question(rig: SocketRig, file: Path) -> None:
+async def test_line_endings_and_unsaved_text_do_not_split_a_request(rig: SocketRig, file: Path) -> None:
     file.write_bytes(OLD.replace("\n", "\r\n").encode())
     session = Session(rig, pid=CLAUDE)
     async with bridge(rig, pids=(CLAUDE,)) as neovim, session.asks("Edit", **edit(file)) as (hook, _):
@@ -151,7 +149,7 @@ async def test_line_ends_and_what_the_person_had_not_saved_make_no_other_questio
         assert await hook.receive() is None
 
 
-async def test_a_diff_of_claude_without_its_hook_is_no_matter_of_the_server(rig: SocketRig, file: Path) -> None:
+async def test_a_diff_of_claude_without_its_hook_is_ignored(rig: SocketRig, file: Path) -> None:
     async with bridge(rig, pids=(CLAUDE,)) as neovim:
         proposed(neovim, file, pid=CLAUDE)
         neovim.send(type="decided", id="7", text=None)
@@ -159,10 +157,10 @@ async def test_a_diff_of_claude_without_its_hook_is_no_matter_of_the_server(rig:
     assert rig.client.heard == []
 
 
-# What Gemini proposes.
+# proposals of Gemini
 
 
-async def test_what_gemini_proposes_is_a_session_with_a_question(rig: SocketRig, file: Path) -> None:
+async def test_a_proposal_of_gemini_is_a_session_with_a_request(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim:
         proposed(neovim, file, agent="Gemini CLI")
         await until(lambda: rig.questions, "the question")
@@ -199,7 +197,7 @@ async def test_an_answer_of_a_client_reaches_gemini_through_its_bridge(
 
 
 @pytest.mark.parametrize(("text", "decision"), [(MINE, "allow"), (None, "deny")])
-async def test_what_was_decided_in_the_editor_is_the_answer(
+async def test_a_decision_in_the_editor_is_the_answer(
     rig: SocketRig, file: Path, text: str | None, decision: str
 ) -> None:
     async with bridge(rig) as neovim:
@@ -211,7 +209,7 @@ async def test_what_was_decided_in_the_editor_is_the_answer(
         assert (resolved["by"], resolved["decision"]) == ("Neovim", decision)
 
 
-# Editors as reviewers of what others propose.
+# proposals of others in an editor
 
 
 async def offered(line: Line) -> Message:
@@ -260,7 +258,7 @@ def full_disk(patch: pytest.MonkeyPatch) -> None:
 async def test_an_editors_answer_that_can_not_be_written(
     rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent does not get it. The editor shows the proposal again, since nobody has decided."""
+    """The agent does not get the answer. The editor shows the proposal again, since nobody has decided."""
     async with bridge(rig) as neovim, Session(rig).asks("Edit", **edit(file)) as (hook, question):
         await offered(neovim)
         with monkeypatch.context() as patch:
@@ -276,7 +274,7 @@ async def test_an_editors_answer_that_can_not_be_written(
 async def test_the_agents_own_editor_decides_on_a_full_disk(
     agent: str, rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As without a server: the server's disk must not keep a person from working."""
+    """As without a server: its full disk must not keep a person from working."""
     async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
         if agent == "claude":
             proposed(neovim, file, pid=CLAUDE)
@@ -288,11 +286,11 @@ async def test_the_agents_own_editor_decides_on_a_full_disk(
         neovim.send(type="decided", id="7", text=MINE)
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
         assert rig.client.updates("permission_resolved") == []
-        await until(lambda: rig.client.updates("permission_withdrawn"), "that nobody else has to decide")
+        await until(lambda: rig.client.updates("permission_withdrawn"), "the withdrawal for everybody else")
         monkeypatch.undo()
 
 
-async def test_who_is_too_late_is_told_to_close_its_view(rig: SocketRig, file: Path) -> None:
+async def test_a_late_editor_closes_its_view(rig: SocketRig, file: Path) -> None:
     async with (
         bridge(rig) as one,
         bridge(rig) as two,
@@ -308,7 +306,7 @@ async def test_who_is_too_late_is_told_to_close_its_view(rig: SocketRig, file: P
         assert [one["by"] for one in rig.client.updates("permission_resolved")] == ["Neovim"]
 
 
-async def test_what_has_no_text_to_be_shown_is_offered_to_nobody(rig: SocketRig, file: Path) -> None:
+async def test_a_proposal_without_text_is_not_shown_in_editors(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim, Session(rig).asks(command="true"):
         assert await neovim.receives_nothing()
 
@@ -329,7 +327,7 @@ async def test_an_agent_of_the_server_is_answered_in_an_editor(rig: SocketRig) -
         process.ends()
 
 
-async def test_a_defect_ends_its_connection_and_no_other(
+async def test_an_internal_error_ends_only_its_connection(
     rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The file of a conversation: where the agent keeps it, and where it moves it."""
+"""The file of a conversation: where the agent stores it, and where it moves it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def said(text: str) -> Message:
 
 
 async def texts(rig: SocketRig, session: Session) -> list[str]:
-    """What the agent has said, as the history has it."""
+    """The agent's texts in the history."""
     answer = await rig.does("get_messages", session.project, after_seq=0)
     messages = [one["message"]["message"] for one in answer["data"]["messages"] if one["direction"] == "claude"]
     return [block["text"] for message in messages for block in message["content"]]
 
 
-async def test_a_file_that_is_moved_is_read_on(rig: SocketRig) -> None:
-    """EnterWorktree moves it into the folder of the worktree (2.1.329)."""
+async def test_a_file_that_is_moved_is_read_further(rig: SocketRig) -> None:
+    """The EnterWorktree tool moves it to the folder of the worktree (2.1.329)."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(said("one"))
@@ -82,7 +82,7 @@ async def test_a_file_that_is_moved_while_it_is_read_is_read_once(
 
 
 async def test_a_file_of_another_account_is_read(rig: SocketRig, tmp_path: Path) -> None:
-    """Its hook reports the directory that CLAUDE_CONFIG_DIR names there."""
+    """The hook reports the directory in CLAUDE_CONFIG_DIR."""
     session = Session(rig)
     session.config = str(tmp_path / "work account")
     session.transcript = Path(session.config) / "projects" / "-ws" / f"{session.id}.jsonl"

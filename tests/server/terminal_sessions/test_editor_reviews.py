@@ -1,4 +1,4 @@
-"""Reviews for bridges at the private socket: which one an editor is shown, what it may decide, and what it learns."""
+"""Reviews for bridges at the private socket: which review an editor is shown, what it may decide, and what it is sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from drawbridge.server.protocol.commands import ReviewComment, ReviewDecide, ReviewSubmit
 from drawbridge.server.sessions.context import Limits
 from tests.server.reviews.rig import POEM, make_repository
 
@@ -52,7 +51,7 @@ async def asks(line: Line, type: str = "review_get", /, **fields: Any) -> Messag
 
 
 async def changed(rig: SocketRig, name: str) -> At:
-    """A terminal session in a directory of this name, whose agent has changed the first line."""
+    """A terminal session in a directory of this name, whose agent has changed the first line of the poem."""
     make_repository(rig.folder / name)
     at = At(rig, rig.folder / name)
     await at.begins()
@@ -83,7 +82,7 @@ async def test_an_editor_is_shown_the_review_around_its_file_or_in_its_directory
         assert (await asks(line, folder=str(rig.folder / "link")))["directory"] == str(two.place)
 
 
-async def test_an_open_review_is_chosen_before_one_with_nothing_in_it(rig: SocketRig) -> None:
+async def test_an_open_review_is_chosen_before_an_empty_one(rig: SocketRig) -> None:
     one, two = await changed(rig, "one"), await changed(rig, "two")
     (two.place / "poem.txt").write_text(POEM)
     async with bridge() as line:
@@ -101,7 +100,7 @@ async def test_a_directory_without_a_session_has_no_review(rig: SocketRig) -> No
         assert (await asks(line, project="desk_unknown"))["code"]
 
 
-async def test_the_first_decision_counts_and_everybody_learns_whose_it_was(rig: SocketRig) -> None:
+async def test_the_first_decision_counts_and_names_its_author(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     project = one.session.project
     async with bridge() as first, bridge() as second:
@@ -119,7 +118,7 @@ async def test_the_first_decision_counts_and_everybody_learns_whose_it_was(rig: 
         assert (record["by"], record["state"]) == ("Neovim", "decided")
         late = await asks(second, "review_decide", project=project, decision="keep", hunk=hunk)
         assert (late["code"], late["details"]["by"], late["details"]["decision"]) == ("HUNK_GONE", "Neovim", "undo")
-        assert in_editors(rig) == [ReviewDecide]
+        assert in_editors(rig) == [("review_decided", "Neovim", {"decision": "undo", "hunks": 1})]
 
 
 async def test_a_whole_file_is_decided_as_it_was_shown(rig: SocketRig) -> None:
@@ -141,7 +140,11 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
         assert [(draft["by"], draft["text"]) for draft in review["comments"]] == [("Neovim", "Why?")]
         review = (await asks(line, "review_submit", **about, drafts=review["drafts"]))["review"]
         assert ([draft["state"] for draft in review["comments"]], review["handover"]["by"]) == (["waiting"], "Neovim")
-        assert in_editors(rig) == [ReviewComment, ReviewSubmit]
+        [draft] = review["comments"]
+        assert in_editors(rig) == [
+            ("review_commented", "Neovim", {"comment_id": draft["comment_id"], "path": "poem.txt"}),
+            ("review_submitted", "Neovim", {"run_id": ""}),
+        ]
         await one.session.reports("SessionEnd")
         review = (await asks(line, folder=str(one.place)))["review"]
         refused = await asks(line, "review_submit", **about, drafts=review["drafts"])
@@ -149,7 +152,7 @@ async def test_comments_of_an_editor_wait_for_an_agent_elsewhere(rig: SocketRig)
         assert refused["text"].startswith("The comments can't be sent")
 
 
-async def test_a_bridge_of_an_earlier_version_receives_nothing_that_it_does_not_know(rig: SocketRig) -> None:
+async def test_an_older_bridge_receives_no_unknown_messages(rig: SocketRig) -> None:
     one = await changed(rig, "one")
     async with bridge(reviews=False) as earlier, bridge() as line:
         hunk = hunk_of(await asks(line, folder=str(one.place)))
@@ -158,7 +161,7 @@ async def test_a_bridge_of_an_earlier_version_receives_nothing_that_it_does_not_
 
 
 async def directories(line: Line) -> list[str]:
-    """The directories of the reviews about the editor's folders."""
+    """The directories of the reviews that concern the editor's folders."""
     line.send(type="review_list", id="list")
     answer = await receives(line, "reviews")
     assert answer["id"] == "list"

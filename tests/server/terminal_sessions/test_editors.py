@@ -1,4 +1,4 @@
-"""One question in an editor and at a client of the server: whoever answers first decides, and the other one sees it."""
+"""One question in an editor and on a client of the server: whoever answers first decides, and the other one sees it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SHOUTED = "one\nTWO\nthree\n"
 
 
 async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
-    """Who has answered, and what."""
+    """Who answered, and with which decision."""
     heard = await client.receive("update", "permission_resolved", approval_id=question["approval_id"])
     data = heard["data"]["data"]
     return data["by"], data["decision"]
 
 
-# An agent of the server, with the directory open in Neovim.
+# an agent of the server, with its directory open in Neovim
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def with_demo(rig: ServedWorkstation, home: Path) -> AsyncIterator[Server]
 
 @asynccontextmanager
 async def proposing(rig: ServedWorkstation, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Message]]:
-    """The demo agent proposes one more line, and Neovim shows it."""
+    """The demo agent proposes to add a line, and Neovim shows the proposal."""
     poem = rig.file("poem.txt", POEM)
     neovim = rig.neovim(poem)
     async with server.client() as client:
@@ -79,7 +79,7 @@ async def test_an_answer_of_a_client_closes_the_view_in_neovim(rig: ServedWorkst
         assert (rig.project / "poem.txt").read_text() == POEM
 
 
-# A claude in a terminal that is connected to Neovim: its hook and its diff are one question.
+# a claude in a terminal that is connected to Neovim: its hook and its diff are one question
 
 
 @asynccontextmanager
@@ -138,7 +138,7 @@ async def test_claude_in_neovim_is_answered_in_its_terminal_and_both_see_it(
         wait_for_text(poem, SHOUTED)
 
 
-# A gemini in a terminal: what the bridge shows is all there is.
+# a gemini in a terminal: its only question is the proposal in the bridge
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def geminis(home: Path) -> Iterator[gemini_workstation.Workstation]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["client", "Neovim"])
-async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
+async def test_a_proposal_of_gemini_is_answered_anywhere(
     geminis: gemini_workstation.Workstation, server: Server, where: str
 ) -> None:
     poem = geminis.file("poem.txt", POEM)
@@ -181,10 +181,10 @@ async def test_what_gemini_proposes_is_answered_by_a_client_or_in_neovim(
 
 
 @pytest.mark.thorough
-async def test_what_gemini_proposes_outlives_the_server_that_was_told(
+async def test_a_proposal_of_gemini_survives_a_killed_server(
     geminis: gemini_workstation.Workstation, server: Server, home: Path
 ) -> None:
-    """Neovim's bridge comes again to the next one."""
+    """Neovim's bridge connects to the next server."""
     poem = geminis.file("poem.txt", POEM)
     async with following(server) as phone:
         neovim = geminis.neovim(poem)

@@ -1,4 +1,4 @@
-"""A session is taken from the list, or the server ends, while hooks and bridges go on talking."""
+"""A session is removed from the list, or the server ends, while hooks and bridges continue to send."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def history(rig: SocketRig, session: Session) -> list[int]:
     return [one["seq"] for one in (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]]
 
 
-# Taken from the list.
+# removed from the list
 
 
 @pytest.mark.parametrize("how", ["taken", "gives way"])
-async def test_a_hook_that_comes_as_its_session_is_closed_begins_it_anew(
+async def test_a_hook_during_a_removal_begins_a_new_session(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Where the first one was: what is removed is not the new one's history."""
+    """Its data is stored where the first one's was; only the history of the first one is removed."""
     session, withdraw_all = Session(rig), TerminalSession.withdraw_all
     event = hook_events.READERS["claude"](Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
     begun = rig.server.core.terminal_sessions.report
@@ -74,7 +74,7 @@ async def test_a_hook_that_comes_as_its_session_is_closed_begins_it_anew(
     assert await history(rig, session)
 
 
-async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_begun_anew(
+async def test_a_second_removal_does_not_remove_the_new_session(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, processed, second = Session(rig), Reports.processed, asyncio.Event()
@@ -100,9 +100,7 @@ async def test_who_takes_it_from_the_list_twice_does_not_take_the_one_that_has_b
     assert (await rig.info(session))["desk"]["state"] == "working"
 
 
-async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_the_list_is_answered(
-    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     session, processed, reading = Session(rig), Reports.processed, asyncio.Event()
 
     async def for_ever(reports: Reports, *until: object) -> None:
@@ -123,14 +121,14 @@ async def test_a_question_that_waits_for_its_turn_as_its_session_is_taken_from_t
         monkeypatch.setattr(Reports, "processed", asked_meanwhile)
         await rig.does("project_delete", session.project)
         for hook in hooks:
-            assert await hook.receive() is None, "the dialog of the agent is open: it decides"
+            assert await hook.receive() is None, "the agent's dialog is open, and decides"
 
 
 @pytest.mark.parametrize("asked_by", [{}, {"agent_id": "a1", "agent_type": "explorer"}], ids=["main", "subagent"])
-async def test_a_hook_that_is_gone_when_its_turn_comes_asks_nothing(
+async def test_a_hook_that_has_ended_before_its_turn_asks_nothing(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, asked_by: dict[str, str]
 ) -> None:
-    """The server was stopped for a while, say. That the agent was working is true all the same."""
+    """The server may have been suspended for a while, for example. The report that the agent was working still counts."""
     session, may_read, read_until = Session(rig), asyncio.Event(), Reports._read_until
 
     async def later(reports: Reports, *until: Any) -> None:
@@ -149,9 +147,7 @@ async def test_a_hook_that_is_gone_when_its_turn_comes_asks_nothing(
     assert (info["desk"]["state"], info["desk"].get("background_tasks", 0)) == ("working", len(asked_by) // 2)
 
 
-async def test_what_is_decided_in_an_editor_holds_where_its_session_was_taken_from_the_list(
-    rig: SocketRig, file: Path
-) -> None:
+async def test_a_decision_in_an_editor_counts_after_a_removal(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim:
         proposed(neovim, file, agent=GEMINI)
         await until(lambda: rig.questions, "the question")
@@ -161,17 +157,17 @@ async def test_what_is_decided_in_an_editor_holds_where_its_session_was_taken_fr
         assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
 
 
-# The server ends.
+# the server ends
 
 
 @contextlib.asynccontextmanager
 async def ended(rig: SocketRig) -> AsyncIterator[None]:
-    """The sessions are closed; the socket is open still, as while agents are being ended."""
+    """The sessions are closed and the socket is still open, as while agents are being ended."""
     await rig.server.core.terminal_sessions.close("the server is ending")
     yield
 
 
-async def test_what_is_decided_in_an_editor_as_the_server_ends_holds(rig: SocketRig, file: Path) -> None:
+async def test_a_decision_in_an_editor_counts_as_the_server_ends(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim:
         proposed(neovim, file, agent=GEMINI)
         await until(lambda: rig.questions, "the question")
@@ -180,7 +176,7 @@ async def test_what_is_decided_in_an_editor_as_the_server_ends_holds(rig: Socket
             assert await neovim.receive() == {"type": "ruling", "id": "7", "won": True}
 
 
-async def test_what_a_client_has_answered_stays_answered_as_the_server_ends(rig: SocketRig, file: Path) -> None:
+async def test_a_clients_answer_counts_as_the_server_ends(rig: SocketRig, file: Path) -> None:
     async with bridge(rig) as neovim:
         proposed(neovim, file, agent=GEMINI)
         await until(lambda: rig.questions, "the question")
@@ -191,7 +187,7 @@ async def test_what_a_client_has_answered_stays_answered_as_the_server_ends(rig:
             assert await neovim.receive() == {"type": "ruling", "id": "7", "won": False}
 
 
-async def test_who_comes_as_the_server_ends_waits_for_the_next_one(
+async def test_hooks_that_connect_during_the_end_wait_for_a_server(
     rig: SocketRig, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = Session(rig)

@@ -1,4 +1,4 @@
-"""The files of a terminal session are shown where a project could be, and nowhere else: an agent may run anywhere."""
+"""The files of a terminal session are shown only in the allowed directories: an agent in a terminal may run anywhere."""
 
 from __future__ import annotations
 

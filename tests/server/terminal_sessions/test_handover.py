@@ -1,4 +1,4 @@
-"""Comments on a review for an agent to which nothing can be typed: one of its hooks hands them over, once."""
+"""Comments on a review for an agent whose terminal nobody can type into: one of its hooks hands them over, once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any) -> str:
-    """A hook that waits for what is to be handed over. Returns that, and reports that it was received."""
+    """A hook that waits for comments. Returns their text, empty if there are none, and confirms that it was received."""
     async with Line.open() as line:
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload(event, **more), takes=True)
         answer = await line.receive()
@@ -42,7 +42,7 @@ async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any
 
 
 def has(at: Commented, event: str, text: str) -> None:
-    """The agent's record shows what a hook has handed over."""
+    """Adds to the agent's file that a hook has handed over this text."""
     attachment = {"type": "hook_additional_context", "content": [text], "hookEvent": event}
     at.session.writes({"type": "attachment", "attachment": attachment})
 
@@ -58,7 +58,7 @@ async def state(at: Commented) -> str | None:
 
 
 async def leaves(at: Commented, *lines: int, **data: Any) -> list[str]:
-    """Drafts about these lines are sent, and wait. Returns their ids."""
+    """Submits drafts about these lines, which then wait. Returns their ids."""
     ids = [await at.write(line, f"LINE {line}\n") for line in lines or (3,)]
     assert (await at.submit(**data))["data"] == {"run_id": "", "position": 0, "waiting": True}
     assert await at.states() == dict.fromkeys(ids, "waiting")
@@ -66,7 +66,7 @@ async def leaves(at: Commented, *lines: int, **data: Any) -> list[str]:
 
 
 async def at_work(rig: SocketRig) -> Commented:
-    """A session whose agent works on the next prompt."""
+    """A session whose agent works on its second prompt."""
     at = await changed(rig)
     at.session.writes(prompt("Go"), said("Done."))
     await at.begins("Continue")
@@ -74,8 +74,8 @@ async def at_work(rig: SocketRig) -> Commented:
     return at
 
 
-async def test_an_agent_at_work_gets_them_when_it_stops(rig: SocketRig) -> None:
-    """In a run of its own, which answers them."""
+async def test_an_agent_at_work_gets_the_comments_when_it_stops(rig: SocketRig) -> None:
+    """They begin a run of their own, which answers them."""
     at = await at_work(rig)
     third = await at.write(3, "LINE 3\n")
     other = await at.write(17, "LINE 17\n", "Shorter.", suggestion="17")
@@ -105,7 +105,7 @@ async def test_an_agent_at_work_gets_them_when_it_stops(rig: SocketRig) -> None:
     assert again["data"] == {"run_id": recorded["run_id"], "position": 0}
 
 
-async def test_an_idle_agent_gets_them_with_the_next_prompt(rig: SocketRig) -> None:
+async def test_an_idle_agent_gets_the_comments_with_the_next_prompt(rig: SocketRig) -> None:
     at = await changed(rig)
     (id,) = await leaves(at)
     at.session.turn = str(uuid.uuid4())
@@ -122,7 +122,7 @@ async def test_an_idle_agent_gets_them_with_the_next_prompt(rig: SocketRig) -> N
     assert {one["run_id"] for one in await at.prompts()} == {at.session.turn}
 
 
-async def test_an_agent_that_waits_for_a_decision_gets_them_when_it_stops(rig: SocketRig) -> None:
+async def test_a_waiting_agent_gets_the_comments_when_it_stops(rig: SocketRig) -> None:
     at = await at_work(rig)
     async with neovim(rig, CLAUDE), at.session.asks(command="ls") as (_, question):
         await leaves(at)
@@ -130,8 +130,8 @@ async def test_an_agent_that_waits_for_a_decision_gets_them_when_it_stops(rig: S
     assert await takes(at, "Stop")
 
 
-async def test_a_prompt_that_is_queued_while_it_works_does_not_take_them(rig: SocketRig) -> None:
-    """Nor does the notification about a background task."""
+async def test_a_queued_prompt_does_not_take_the_comments(rig: SocketRig) -> None:
+    """The notification about a background task does not take them either."""
     at = await at_work(rig)
     await leaves(at)
     assert await takes(at, "UserPromptSubmit", prompt="And then that") == ""
@@ -139,7 +139,7 @@ async def test_a_prompt_that_is_queued_while_it_works_does_not_take_them(rig: So
     assert await takes(at, "Stop")
 
 
-async def test_comments_that_wait_can_be_withdrawn_and_are_drafts_again(rig: SocketRig) -> None:
+async def test_waiting_comments_can_be_withdrawn(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at, request_id="submit-1")
     with pytest.raises(ClientError) as refused:
@@ -159,7 +159,7 @@ async def test_comments_that_wait_can_be_withdrawn_and_are_drafts_again(rig: Soc
     assert (await at.submit())["data"]["waiting"]
 
 
-async def test_of_withdrawing_and_handing_over_the_first_counts(rig: SocketRig) -> None:
+async def test_withdrawing_or_handing_over_the_first_counts(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at)
     async with Line.open() as line:
@@ -172,7 +172,7 @@ async def test_of_withdrawing_and_handing_over_the_first_counts(rig: SocketRig) 
     await rig.idle()
     has(at, "Stop", "I have reviewed your changes and have one comment. Address each one.")
     await at.may_write()
-    assert await at.states() == {id: "waiting"}, "another text does not confirm it"
+    assert await at.states() == {id: "waiting"}, "another text does not confirm that they were received"
     found = rig.server.core.terminal_sessions.find(at.session.project)
     assert found is not None
     has(at, "Stop", found.reviewed.comments.left.text)  # type: ignore[union-attr]
@@ -180,7 +180,7 @@ async def test_of_withdrawing_and_handing_over_the_first_counts(rig: SocketRig) 
     assert await at.states() == {id: "sent"}
 
 
-async def test_a_hook_that_is_gone_before_it_has_received_them_loses_nothing(rig: SocketRig) -> None:
+async def test_a_hook_that_ends_too_early_loses_no_comments(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at)
     assert await takes(at, "Stop", receives=False)
@@ -192,8 +192,8 @@ async def test_a_hook_that_is_gone_before_it_has_received_them_loses_nothing(rig
     assert await takes(at, "UserPromptSubmit", prompt="Continue")
 
 
-async def test_what_the_record_does_not_show_may_have_been_handed_over(rig: SocketRig) -> None:
-    """They are drafts again, and a person decides whether to send them; unless the record shows them later."""
+async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None:
+    """They are drafts again, and a person decides whether to send them, unless the agent's file shows them later."""
     at = await at_work(rig)
     (id,) = await leaves(at)
     text = await takes(at, "Stop")
@@ -205,7 +205,7 @@ async def test_what_the_record_does_not_show_may_have_been_handed_over(rig: Sock
     assert (await at.states(), await state(at)) == ({id: "sent"}, None)
 
 
-async def test_at_the_end_of_the_session_they_are_drafts_again(rig: SocketRig) -> None:
+async def test_after_the_session_waiting_comments_are_drafts(rig: SocketRig) -> None:
     at = await at_work(rig)
     (id,) = await leaves(at)
     await at.session.reports("SessionEnd", reason="prompt_input_exit")
@@ -221,7 +221,7 @@ async def test_at_the_end_of_the_session_they_are_drafts_again(rig: SocketRig) -
     assert await at.states() == {id: "draft"}, "the session was removed from the list"
 
 
-async def test_what_waits_outlives_the_server(tmp_path: Path) -> None:
+async def test_waiting_comments_survive_a_restart(tmp_path: Path) -> None:
     async with serving(tmp_path) as rig:
         at = await at_work(rig)
         drafts_of = await at.write(3, "LINE 3\n")
@@ -249,8 +249,8 @@ async def test_what_waits_outlives_the_server(tmp_path: Path) -> None:
         assert [one["review"]["comments"] for one in await at.prompts() if "review" in one] == [[drafts_of]]
 
 
-async def test_a_server_that_ends_while_it_hands_them_over_never_does_so_twice(tmp_path: Path) -> None:
-    """It is stored before the hook gets them; nothing shows whether it has."""
+async def test_a_restart_never_hands_comments_over_twice(tmp_path: Path) -> None:
+    """The server stores that they are handed over before the hook gets them, so it can't know whether the hook did."""
     async with serving(tmp_path) as rig:
         at = await at_work(rig)
         (id,) = await leaves(at)
@@ -264,7 +264,7 @@ async def test_a_server_that_ends_while_it_hands_them_over_never_does_so_twice(t
         assert (await at.states(), await state(at)) == ({id: "draft"}, "unsure")
 
 
-async def test_two_prompts_of_comments_do_not_wait_in_one_directory(rig: SocketRig) -> None:
+async def test_only_one_prompt_of_comments_waits_in_a_directory(rig: SocketRig) -> None:
     one = await at_work(rig)
     two = await beside(rig)
     first = await one.write(3, "LINE 3\n")
@@ -290,7 +290,7 @@ async def test_comments_that_are_too_long_to_be_handed_over_are_refused(rig: Soc
     assert not is_marked(at)
 
 
-async def test_an_agent_with_more_rights_than_clients_have_gets_none(tmp_path: Path) -> None:
+async def test_an_agent_above_the_ceiling_gets_no_comments(tmp_path: Path) -> None:
     async with serving(tmp_path) as rig:
         at = await at_work(rig)
         await at.session.reports("PreToolUse", tool_name="Read", permission_mode="bypassPermissions")

@@ -1,4 +1,4 @@
-"""A plain ``claude`` in a terminal: a client of the server answers its questions, or the person at the desk does."""
+"""A plain ``claude`` in a terminal: a client of the server answers its questions, or the person at its terminal does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def touch(name: str) -> Block:
 
 @asynccontextmanager
 async def asked(rig: ServedWorkstation, server: Server, *turns: Block) -> AsyncIterator[tuple[Claude, Phone]]:
-    """A session whose first prompt was typed, and a client that follows it."""
+    """A session whose first prompt was typed in the terminal, and a client that follows it."""
     rig.model.will_say(*turns)
     async with following(server) as phone:
         claude = rig.plain_claude()
@@ -83,9 +83,7 @@ async def test_a_client_allows_denies_answers_and_edits(rig: ServedWorkstation, 
 
 
 @pytest.mark.thorough
-async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(
-    rig: ServedWorkstation, server: Server
-) -> None:
+async def test_an_answer_in_the_terminal_is_withdrawn_for_clients(rig: ServedWorkstation, server: Server) -> None:
     new = rig.project / "new.txt"
     turns = [
         touch("made"),
@@ -114,8 +112,8 @@ async def test_what_is_answered_at_the_desk_is_withdrawn_from_the_client(
 
 
 @pytest.mark.thorough
-async def test_the_dialog_at_the_desk_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
-    """A hook that waits somewhere else for a day keeps no answer back, and is gone when its session is."""
+async def test_the_dialog_in_the_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
+    """A hook that waits up to a day for an answer blocks no dialog, and ends with its session."""
     async with asked(rig, server, touch("made"), touch("unwanted")) as (claude, phone):
         await phone.question("Bash")
         claude.answer_dialog(TOOL_DIALOG, YES)
@@ -170,7 +168,7 @@ async def test_a_killed_claude_has_ended(rig: ServedWorkstation, server: Server)
         assert (await phone.client.ask("project_list"))["data"]["projects"] == []
 
 
-async def test_a_run_without_anybody_before_it_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_run_without_a_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
     rig.set_up()
     async with server.client() as client:
         told = rig.ask_claude(FETCH, text("Done."))
@@ -179,7 +177,7 @@ async def test_a_run_without_anybody_before_it_waits_for_nobody(rig: ServedWorks
 
 
 @pytest.mark.thorough
-async def test_a_run_of_the_server_is_not_told_twice(rig: ServedWorkstation, home: Any) -> None:
+async def test_a_run_of_the_server_is_not_shown_twice(rig: ServedWorkstation, home: Any) -> None:
     rig.set_up()
     rig.model.will_say(touch("made"), text("Done."))
     options = ("--no-tls", "--allow", rig.project, "--agent-path", f"claude={programs.claude()}")

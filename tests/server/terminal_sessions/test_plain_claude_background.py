@@ -1,4 +1,4 @@
-"""Background sessions of ``claude``: started so (``--bg``), or moved there with the left arrow."""
+"""Background sessions of ``claude``: started with ``--bg``, or moved to the background with the left arrow."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def run_claude(rig: ServedWorkstation, *words: str) -> str:
 
 @pytest.fixture
 def daemon(rig: ServedWorkstation) -> Iterator[None]:
-    """The one that hosts background sessions: the CLI starts it, and it outlives them."""
+    """Ends the daemon that hosts background sessions: the CLI starts it, and it outlives them."""
     rig.set_up()
     yield
     run_claude(rig, "daemon", "stop", "--any")
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: None if processes() else True)
-    for process in processes():  # on a busy machine the daemon may not take the word of it
+    for process in processes():  # on a busy machine the daemon may ignore the command
         with contextlib.suppress(psutil.Error):
             process.kill()
     wait_until(lambda: None if processes() else True)
 
 
 def processes() -> list[psutil.Process]:
-    """The daemon of this home, what runs its sessions, and what it has started in advance."""
+    """The daemon of this home directory, the processes that run its sessions, and those it has started in advance."""
     home = os.environ["HOME"]
     found = []
     for process in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""Comments on what a plain ``claude`` has changed reach it at its next stop, or with the person's next prompt."""
+"""Comments on the changes of a plain ``claude`` reach it at its next stop, or with the person's next prompt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thorough
 
 
 async def comment(phone: Phone) -> str:
-    """A draft on the changed line. Returns its id."""
+    """Writes a draft on the changed line. Returns its id."""
     given = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?"}
     answer = await phone.client.ask("review_comment", given, phone.project)
     return str(answer["data"]["data"]["comment_id"])
@@ -31,28 +31,28 @@ async def send(phone: Phone) -> Message:
 
 
 async def prompts(phone: Phone) -> list[Message]:
-    """In the history."""
+    """The prompts in the history."""
     answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
     return [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
 
 
 async def answers(phone: Phone) -> dict[str, Any]:
-    """The comments that each hunk answers, by its new text."""
+    """The comments that each hunk answers, by the hunk's new text."""
     return {one["added"]: one["answers"] for file in (await review(phone))["files"] for one in file["hunks"]}
 
 
 async def stopped(phone: Phone) -> None:
-    """Until the next run is over."""
+    """Returns once the next run has completed."""
     await phone.client.receive("update", "run_finished", outcome="completed")
 
 
 def heard(rig: ServedWorkstation) -> int:
-    """How often the model was sent the comment."""
+    """How many requests of the comment the model has received."""
     return sum(request.told.count("additional context: I have reviewed") for request in rig.model.requests)
 
 
 async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:
-    """The agent is at work when the comment is sent; it continues after its stop, and its next changes answer the comment."""
+    """The agent is at work when the comment is sent. It continues after its stop, and its next changes are the answer."""
     project(rig, "git")
     poem = rig.project / "poem.txt"
     rig.model.will_say(

@@ -1,4 +1,4 @@
-"""The mode that ``setup claude --ask-mode`` sets, as the real CLI starts with it."""
+"""The mode that ``setup claude --ask-mode`` sets, as the real CLI starts in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.thorough
 
 
 async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) -> None:
-    """A choice reaches a client. Behind a model that checks nothing the CLI asks in the terminal alone, which is shown."""
+    """A choice reaches a client. If the model checks nothing, the CLI asks only in the terminal, and clients see that."""
     rig.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
     async with following(server) as phone:
         claude = rig.plain_claude("--permission-mode", "auto")
@@ -38,7 +38,7 @@ async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) 
 
 
 async def test_the_mode_survives_the_next_start(rig: ServedWorkstation) -> None:
-    """Without ``disableAutoMode`` the CLI asks whether to make auto mode the default, and Enter does so."""
+    """Without ``disableAutoMode`` the CLI asks whether to make auto mode the default, and Enter accepts."""
     settings = Path(os.environ["CLAUDE_CONFIG_DIR"], "settings.json")
     settings.write_text('{"model": "opus"}\n')
     rig.set_up("claude", "--ask-mode")

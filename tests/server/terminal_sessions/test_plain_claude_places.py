@@ -1,4 +1,4 @@
-"""A plain ``claude`` whose conversation moves: into a worktree, or into a second terminal."""
+"""A plain ``claude`` whose conversation moves to a worktree, or to a second terminal."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ async def records_of(phone: Phone) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-async def test_a_conversation_goes_on_after_its_agent_has_entered_a_worktree(
-    rig: ServedWorkstation, server: Server
-) -> None:
-    """The CLI moves the conversation's file then."""
+async def test_a_conversation_continues_in_a_worktree(rig: ServedWorkstation, server: Server) -> None:
+    """The CLI then moves the conversation's file."""
     commit_all(rig.project)
     turns: list[Any] = [
         {**tool_use("EnterWorktree"), "input": {"name": "trial"}},
@@ -59,9 +57,7 @@ async def test_a_conversation_goes_on_after_its_agent_has_entered_a_worktree(
 
 
 @pytest.mark.thorough
-async def test_a_question_stays_open_while_a_second_terminal_continues_the_conversation(
-    rig: ServedWorkstation, server: Server
-) -> None:
+async def test_a_second_terminal_leaves_the_firsts_question_open(rig: ServedWorkstation, server: Server) -> None:
     async with asked(rig, server, touch("made"), text("All done.")) as (claude, phone):
         question = await phone.question("Bash")
         claude.pane.wait_for(TOOL_DIALOG)

@@ -1,4 +1,4 @@
-"""The plan of a plain ``claude``: accepted on a client, it is accepted in the terminal too, with the mode chosen there."""
+"""A plan of a plain ``claude`` that a client accepts is accepted in the terminal, too, with the chosen mode."""
 
 from __future__ import annotations
 

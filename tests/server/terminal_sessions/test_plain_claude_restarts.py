@@ -1,4 +1,4 @@
-"""A plain ``claude`` in a terminal, whose server is killed while it asks."""
+"""A plain ``claude`` in a terminal, whose server is killed while it waits for an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .test_plain_claude import asked, touch
 
 @asynccontextmanager
 async def started_again(home: Path, project: str) -> AsyncIterator[tuple[Phone, list[Message]]]:
-    """The same person's phone at the next server, and what is open there."""
+    """The same person's phone at the next server, and the requests that are open there."""
     async with serving(home / "data", "--no-tls") as server, server.client() as client:
         phone = Phone(client)
         await phone.follow()
@@ -35,8 +35,8 @@ async def killed(server: Server) -> None:
 
 
 @pytest.mark.thorough
-async def test_what_claude_asks_outlives_its_server(rig: ServedWorkstation, server: Server, home: Path) -> None:
-    """Answered from the phone after a restart; then at the desk, while no server runs."""
+async def test_a_question_of_claude_survives_its_server(rig: ServedWorkstation, server: Server, home: Path) -> None:
+    """It is answered from the phone after a restart. The next one is answered in the terminal, while no server runs."""
     made, another = rig.project / "made", rig.project / "another"
     async with asked(rig, server, touch("made"), touch("another"), text("All done.")) as (claude, phone):
         question = await phone.question("Bash")
@@ -53,7 +53,7 @@ async def test_what_claude_asks_outlives_its_server(rig: ServedWorkstation, serv
     claude.pane.wait_for("All done.")
     assert another.exists()
     async with started_again(home, phone.project) as (phone, still_open):
-        if still_open:  # as it was when the server was killed, until the conversation is read
+        if still_open:  # as when the server was killed, until the conversation has been read
             assert [one["approval_id"] for one in still_open] == [question["approval_id"]]
             assert await phone.withdrawn(question) == "answered elsewhere"
 

@@ -1,4 +1,4 @@
-"""What a plain ``claude`` in auto mode changes is reviewed: nobody was asked about it before."""
+"""The changes of a plain ``claude`` in auto mode are reviewed: nobody was asked about them before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drawbridge.server.checkpoints import private
 from tests.rigs.claude_rig import Claude
 from tests.rigs.messages_stub import HOLD, Block, edit, read, text, tool_use, write
 from tests.server.checkpoints.rig import git
-from tests.server.processes import Server
+from tests.server.processes import Server, serving
 from tests.server.reviews.rig import POEM, hunks, id_of
 
 from .rig import Message, Phone, ServedWorkstation, following
@@ -27,7 +27,7 @@ def run(command: str) -> Block:
 
 
 def project(rig: ServedWorkstation, kind: str) -> None:
-    """Files in a repository, or without one."""
+    """Creates the project's files, in a repository if ``kind`` is "git"."""
     shutil.rmtree(rig.project / ".git", ignore_errors=True)
     for name in ("poem.txt", "song.txt", "old.txt", "here.txt"):
         rig.file(name, POEM if name in ("poem.txt", "song.txt") else f"{name}\n")
@@ -50,16 +50,16 @@ async def review(phone: Phone) -> Message:
 
 
 async def finished(phone: Phone, outcome: str = "completed") -> None:
-    """Until the next run that ends so is over, with the checkpoint after it."""
+    """Returns once the next run with this outcome has ended, and the checkpoint after it was taken."""
     await phone.client.receive("update", "run_finished", outcome=outcome)
     await phone.client.receive("update", "review_changed")
 
 
 @pytest.mark.parametrize("kind", ["git", "no git"])
-async def test_a_run_in_auto_mode_is_reviewed_with_all_that_it_did(
+async def test_all_changes_of_a_run_in_auto_mode_are_reviewed(
     kind: str, rig: ServedWorkstation, server: Server
 ) -> None:
-    """By tools, commands, and a subagent in the background; the model answers at once."""
+    """It uses tools, commands, and a subagent in the background; the model answers at once."""
     project(rig, kind)
     poem = rig.project / "poem.txt"
     rig.model.subagent_will_say(TASK, write(rig.project / "sub.txt", "by the subagent\n"))
@@ -100,7 +100,7 @@ async def test_a_run_in_auto_mode_is_reviewed_with_all_that_it_did(
 
 
 async def test_an_interrupted_run_is_reviewed(rig: ServedWorkstation, server: Server) -> None:
-    """What the person does afterwards is not; a second run extends the review."""
+    """The person's changes afterwards are not reviewed; a second run extends the review."""
     project(rig, "git")
     rig.model.will_say(write(rig.project / "new.txt", "new\n"), [text("Let me see"), HOLD, text("…")])
     async with following(server) as phone:
@@ -131,3 +131,24 @@ async def test_two_terminals_in_one_directory_share_the_review(rig: ServedWorkst
         assert [path for path, _, _ in hunks(await review(phone))] == ["one.txt", "two.txt"]
     (place,) = Path(server.data).glob(f"directories/*/{private.NAME}")
     assert (place / "HEAD").exists()
+
+
+async def test_kept_changes_are_committed_with_the_prompt(rig: ServedWorkstation, home: Path) -> None:
+    project(rig, "git")
+    git(rig.project, "config", "user.name", "Ada")
+    git(rig.project, "config", "user.email", "ada@example.org")
+    poem = rig.project / "poem.txt"
+    rig.model.will_say(read(poem), edit(poem, "line 3\n", "LINE 3\n"), run("rm old.txt"), text("Done."))
+    async with serving(home / "data", "--no-tls", "--allow-commit") as server, following(server) as phone:
+        claude = begin(rig)
+        await phone.session()
+        claude.prompt("Shout line 3")
+        await finished(phone)
+        kept = {"hunks": [id_of(await review(phone), "LINE 3\n")], "decision": "keep"}
+        offer = (await phone.client.ask("review_decide", kept, phone.project))["data"]["commit"]
+        assert offer["message"] == "Shout line 3"
+        answer = await phone.client.ask("review_commit", {"message": offer["message"]}, phone.project)
+        assert answer["data"]["data"]["files"] == ["poem.txt"]
+    assert git(rig.project, "log", "-1", "--format=%an: %s").strip() == "Ada: Shout line 3"
+    assert git(rig.project, "show", "HEAD:poem.txt") == POEM.replace("line 3\n", "LINE 3\n")
+    assert git(rig.project, "status", "--porcelain").splitlines() == [" D old.txt"]

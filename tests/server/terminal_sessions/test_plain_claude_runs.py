@@ -1,4 +1,4 @@
-"""When the runs of a plain ``claude`` begin and end, according to its hooks and its record."""
+"""When the runs of a plain ``claude`` begin and end, according to its hooks and its conversation's file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.thorough
 
 
 async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
-    """The next run that ends so."""
+    """The data of the next run that ends with this outcome."""
     heard = await phone.client.receive("update", "run_finished", outcome=outcome)
     data: dict[str, Any] = heard["data"]["data"]
     return data
 
 
 async def conversation(phone: Phone) -> list[str]:
-    """Prompts, texts and ends of runs, in their order."""
+    """Prompts, texts, compactions and ends of runs, in their order."""
     answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
     found = []
     for record in answer["data"]["messages"]:
@@ -35,6 +35,8 @@ async def conversation(phone: Phone) -> list[str]:
             found.append(f"> {message['message']['prompt']}")
         elif record["direction"] == "server" and message["subtype"] == "run_finished":
             found.append(message["message"]["outcome"])
+        elif message.get("subtype") == "compact_boundary":
+            found.append("(compacted)")
         elif record["direction"] == "claude":
             found += [block["text"] for block in blocks(message) if block["type"] == "text"]
     return found
@@ -46,7 +48,7 @@ def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def queued(prompt: str) -> None:
-    """Until the CLI has written into its record that ``prompt`` waits."""
+    """Returns once the CLI's file shows that ``prompt`` is queued."""
 
     def found() -> bool:
         files = Path(os.environ["CLAUDE_CONFIG_DIR"]).glob("projects/*/*.jsonl")
@@ -57,7 +59,7 @@ async def queued(prompt: str) -> None:
 
 
 async def test_a_prompt_typed_during_a_run_is_in_the_history(rig: ServedWorkstation, server: Server) -> None:
-    """Taken with a tool's result it belongs to the run; taken after it, it begins one."""
+    """Taken together with a tool's result, it belongs to the run. Taken later, it begins another run."""
     notes = rig.file("notes.txt", "words\n")
     rig.model.will_say([HOLD, read(notes)], [HOLD, text("Both are done.")], text("So is the third."))
     async with following(server) as phone:
@@ -117,9 +119,10 @@ async def test_compacting_does_not_begin_a_run(rig: ServedWorkstation, server: S
         claude.pane.wait_for("Second answer.")
         await finished(phone)
         told = await conversation(phone)
-    assert [one for one in told if one.startswith(">") or one == "completed"] == [
+    assert [one for one in told if one.startswith((">", "(")) or one == "completed"] == [
         "> First",
         "completed",
+        "(compacted)",
         "> Second",
         "completed",
     ]
@@ -148,7 +151,7 @@ async def test_a_run_lasts_as_long_as_its_background_tasks(rig: ServedWorkstatio
 
 
 async def test_records_of_another_process_are_left_out(rig: ServedWorkstation, server: Server) -> None:
-    """The conversation is continued without the terminal, which does not notice."""
+    """The conversation is continued outside of the terminal, which does not notice."""
     async with following(server) as phone:
         claude = rig.plain_claude()
         session = await phone.session()

@@ -1,4 +1,4 @@
-"""What a plain ``claude`` reports about itself, from the file that it keeps of the conversation."""
+"""What a plain ``claude`` reports about itself, read from its conversation's file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 
 async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
-    """The agent's next state in which the size of its context is as wanted."""
+    """The agent's next state in which the number of tokens in its context is ``wanted``."""
     while True:
         heard = await phone.client.receive("update", "agent_state")
         found: Message = heard["data"]["data"]
@@ -27,20 +27,20 @@ async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
             return found
 
 
-async def test_model_and_context_are_shown_and_what_a_compaction_leaves(rig: ServedWorkstation, server: Server) -> None:
+async def test_model_and_context_are_shown_after_a_compaction_too(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude()
         await phone.session()
         rig.model.will_say(text("Here I am."), text("A summary."))
         claude.prompt("Hello")
-        reported = await state(phone, lambda tokens: tokens == 110)  # as the model has counted them
+        reported = await state(phone, lambda tokens: tokens == 110)  # as counted by the model
         assert reported["model"].startswith("claude-")
         claude.prompt("/compact")
         claude.pane.wait_for("Compacted")
-        await state(phone, lambda tokens: tokens > 1_000)  # the CLI's own estimate, with the instructions
+        await state(phone, lambda tokens: tokens > 1_000)  # the CLI's own estimate, which includes the instructions
 
 
-async def test_lines_that_it_has_changed_are_counted(rig: ServedWorkstation, server: Server) -> None:
+async def test_the_lines_changed_by_claude_are_counted(rig: ServedWorkstation, server: Server) -> None:
     async with following(server) as phone:
         claude = rig.plain_claude("--permission-mode", "acceptEdits")
         await phone.session()
@@ -51,10 +51,10 @@ async def test_lines_that_it_has_changed_are_counted(rig: ServedWorkstation, ser
         assert [one["added"] for one in answer["data"]["sessions"] if one.get("added")] == [2]
 
 
-async def test_a_terminal_with_another_configuration_directory_than_the_server_shows_its_conversation(
+async def test_a_session_with_another_config_directory_is_shown(
     rig: ServedWorkstation, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two accounts of one person. That Esc takes the prompt back is only in the files of the CLI."""
+    """One person has two accounts. Only the CLI's files show that Esc withdraws the prompt."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "second"))
     claude_rig.prepare_home(rig.project)
     rig.model.will_say(text("It rhymes."), [HOLD, text("Too late.")])

@@ -1,4 +1,4 @@
-"""A prompt for an agent in a terminal of an editor: the editor's bridge types it there."""
+"""A prompt for an agent that runs in a terminal of an editor: the editor's bridge types it there."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.waiting import until
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
 CLAUDE = os.getpid()
-"""Stands for the agent's process; it has to live."""
+"""Stands in for the agent's process, which has to be a running one."""
 
 NOBODY = 2**22
-"""No process has this number."""
+"""No process has this id."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 class Neovim:
-    """A bridge whose editor has terminals; it types what it is told to, as the test wants."""
+    """A bridge whose editor has terminals. The test decides whether it types a prompt."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -45,7 +45,7 @@ class Neovim:
         self.line.send(type="bridge", editor="Neovim", folders=[], pids=[], terminals=terminals)
 
     async def asked(self) -> Message:
-        """The next prompt that it is to type."""
+        """The next prompt that the bridge has to type."""
         said = await self.line.receive()
         assert said is not None
         assert said["type"] == "prompt"
@@ -76,7 +76,7 @@ def sends(rig: SocketRig, session: Session, prompt: str = "Do it", **more: Any) 
 
 
 async def begins(session: Session, editor: Neovim, turn: str = "t1") -> Message:
-    """It is typed, and the agent has begun with it."""
+    """The bridge types the prompt, and the agent begins with it. Returns the bridge's message."""
     asked = await editor.asked()
     session.turn = turn
     editor.line.send(type="typed", id=asked["id"])
@@ -85,7 +85,7 @@ async def begins(session: Session, editor: Neovim, turn: str = "t1") -> Message:
 
 
 def prompts(rig: SocketRig, session: Session) -> list[tuple[str, str, str]]:
-    """Those of the history: the text, who has sent it, its run."""
+    """The prompts in the history: the text, the sender, and the id of the run."""
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     lines = list(found.history.read(after_seq=0, limit=100).records)
@@ -103,10 +103,10 @@ async def refused(sending: asyncio.Task[Message]) -> ClientError:
     return raised.value
 
 
-# It arrives.
+# accepted prompts
 
 
-async def test_it_is_typed_there_and_accepted_when_the_agent_begins(rig: SocketRig) -> None:
+async def test_a_prompt_is_typed_and_accepted_when_the_agent_begins(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         assert (await rig.info(session))["desk"] == {
             "state": "finished",
@@ -127,7 +127,7 @@ async def test_it_is_typed_there_and_accepted_when_the_agent_begins(rig: SocketR
         assert prompts(rig, session) == [("Do it\nwell", "phone", session.turn)]
 
 
-async def test_in_the_history_stands_what_was_sent_not_what_the_agent_puts_round_it(rig: SocketRig) -> None:
+async def test_the_history_has_the_prompt_as_it_was_sent(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session, "a\tb\nc")
         await editor.asked()
@@ -138,7 +138,7 @@ async def test_in_the_history_stands_what_was_sent_not_what_the_agent_puts_round
         sending.cancel()
 
 
-async def test_what_is_typed_at_the_desk_stays_the_persons(rig: SocketRig) -> None:
+async def test_a_prompt_typed_in_the_terminal_is_the_persons(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session)
         asked = await editor.asked()
@@ -150,7 +150,7 @@ async def test_what_is_typed_at_the_desk_stays_the_persons(rig: SocketRig) -> No
         assert (await refused(sending)).code == "PROCESS_ACTIVE"
 
 
-async def test_a_terminal_may_hold_a_program_that_has_started_the_agent(rig: SocketRig) -> None:
+async def test_the_agent_may_be_a_child_of_the_terminals_program(rig: SocketRig) -> None:
     session = Session(rig, pid=CLAUDE)
     async with neovim(rig, os.getppid()) as editor:
         await session.reports("SessionStart")
@@ -159,7 +159,7 @@ async def test_a_terminal_may_hold_a_program_that_has_started_the_agent(rig: Soc
         await sending
 
 
-async def test_clients_are_told_when_prompts_are_taken_and_when_no_more(rig: SocketRig) -> None:
+async def test_clients_see_when_a_session_accepts_prompts(rig: SocketRig) -> None:
     session = Session(rig, pid=CLAUDE)
     await session.reports("SessionStart")
 
@@ -177,7 +177,7 @@ async def test_clients_are_told_when_prompts_are_taken_and_when_no_more(rig: Soc
     await until(lambda: not told(), "that it takes none")
 
 
-# Exactly once.
+# exactly once
 
 
 async def test_a_repeated_request_types_nothing_again(rig: SocketRig) -> None:
@@ -196,7 +196,7 @@ async def test_a_repeated_request_types_nothing_again(rig: SocketRig) -> None:
         await sending[0]
 
 
-async def test_a_client_that_is_gone_leaves_its_prompt_under_way(rig: SocketRig) -> None:
+async def test_a_prompt_is_typed_even_if_its_client_disconnects(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session, request_id="r1")
         asked = await editor.asked()
@@ -226,10 +226,10 @@ async def test_request_id_survives_restart(tmp_path: Path, begun: bool) -> None:
         assert await editor.line.receives_nothing()
 
 
-# It is refused, and nothing is typed.
+# refused prompts, of which nothing is typed
 
 
-async def test_no_terminal_of_ours_holds_it(rig: SocketRig) -> None:
+async def test_an_agent_in_no_known_terminal_gets_no_prompt(rig: SocketRig) -> None:
     session = Session(rig, pid=CLAUDE)
     async with neovim(rig, NOBODY) as editor:
         await session.reports("SessionStart")
@@ -240,14 +240,14 @@ async def test_no_terminal_of_ours_holds_it(rig: SocketRig) -> None:
         assert await editor.line.receives_nothing()
 
 
-async def test_it_has_ended(rig: SocketRig) -> None:
+async def test_an_ended_agent_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionEnd")
         assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "NOT_SUPPORTED"
         assert await editor.line.receives_nothing()
 
 
-async def test_a_question_is_open(rig: SocketRig) -> None:
+async def test_an_agent_with_an_open_question_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor), session.asks(command="ls") as (hook, question):
         error = await rig.refusal("execute", session.project, prompt="Do it")
         assert (error.code, error.retryable) == ("PROCESS_ACTIVE", True)
@@ -257,7 +257,7 @@ async def test_a_question_is_open(rig: SocketRig) -> None:
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_it_is_at_work(rig: SocketRig) -> None:
+async def test_an_agent_at_work_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("UserPromptSubmit", prompt="x")
         error = await rig.refusal("execute", session.project, prompt="Do it")
@@ -269,7 +269,7 @@ async def test_it_is_at_work(rig: SocketRig) -> None:
         await sending
 
 
-async def test_another_one_is_being_typed(rig: SocketRig) -> None:
+async def test_a_second_prompt_is_refused_while_one_is_typed(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session)
         asked = await editor.asked()
@@ -281,7 +281,7 @@ async def test_another_one_is_being_typed(rig: SocketRig) -> None:
         await sending
 
 
-async def test_the_editor_types_nothing_and_says_why(rig: SocketRig) -> None:
+async def test_an_editors_reason_for_typing_nothing_is_reported(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session, request_id="r1")
         asked = await editor.asked()
@@ -292,12 +292,12 @@ async def test_the_editor_types_nothing_and_says_why(rig: SocketRig) -> None:
             True,
             "Somebody has started typing there.",
         )
-        sending = sends(rig, session, request_id="r1")  # it may be tried again
+        sending = sends(rig, session, request_id="r1")  # it may be sent again
         await begins(session, editor)
         await sending
 
 
-async def test_the_editor_is_gone_meanwhile(rig: SocketRig) -> None:
+async def test_an_editor_that_disconnects_is_reported(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         sending = sends(rig, session, request_id="r1")
         await editor.asked()
@@ -311,7 +311,9 @@ async def test_the_editor_is_gone_meanwhile(rig: SocketRig) -> None:
 
 
 @pytest.mark.parametrize("silent", ["the editor", "the agent"])
-async def test_nobody_says_what_became_of_it(rig: SocketRig, monkeypatch: pytest.MonkeyPatch, silent: str) -> None:
+async def test_a_prompt_without_a_confirmation_is_reported(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
     monkeypatch.setattr(desk_prompts, "TYPING_SECONDS", 0.05 if silent == "the editor" else 5)
     monkeypatch.setattr(desk_prompts, "BEGIN_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):
@@ -351,13 +353,13 @@ def ceilings(request: pytest.FixtureRequest, rig: SocketRig) -> None:
 
 
 @pytest.mark.usefixtures("ceilings")
-async def test_it_is_more_than_the_owner_lets_clients_start(rig: SocketRig) -> None:
+async def test_an_agent_above_the_ceiling_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
         assert await editor.line.receives_nothing()
 
 
-async def test_it_asks_nobody(rig: SocketRig) -> None:
+async def test_an_agent_that_asks_nobody_gets_no_prompt(rig: SocketRig) -> None:
     async with at_work(rig) as (session, editor):
         await session.reports("SessionStart", permission_mode="bypassPermissions")
         assert (await rig.refusal("execute", session.project, prompt="Do it")).code == "PERMISSION_DENIED"
@@ -382,7 +384,7 @@ async def test_the_mode_is_known_after_a_restart(tmp_path: Path, reported_by: st
         assert await editor.line.receives_nothing()
 
 
-async def test_an_unknown_mode_is_not_taken_for_one_that_asks(rig: SocketRig) -> None:
+async def test_an_unknown_mode_gets_no_prompt(rig: SocketRig) -> None:
     async with neovim(rig, CLAUDE) as editor:
         session = Session(rig, pid=CLAUDE)
         await session.reports("SessionStart", source="clear", permission_mode=None)
@@ -392,10 +394,10 @@ async def test_an_unknown_mode_is_not_taken_for_one_that_asks(rig: SocketRig) ->
 
 
 @pytest.mark.parametrize(("started_in", "typed"), [("auto", True), ("bypassPermissions", False), (None, False)])
-async def test_a_new_agents_mode_is_that_of_its_start(
+async def test_a_new_agent_has_the_mode_it_was_started_in(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, started_in: str | None, typed: bool
 ) -> None:
-    """Also if the same session had another mode in an earlier process."""
+    """Even if the same session had another mode in an earlier process."""
     session = Session(rig, pid=os.getppid())
     await session.reports("SessionStart", source="startup")
     session.writes(
@@ -414,12 +416,12 @@ async def test_a_new_agents_mode_is_that_of_its_start(
             assert await editor.line.receives_nothing()
 
 
-# Two terminals have the conversation open: ``claude --continue`` in the second one.
+# two terminals have the conversation open: ``claude --continue`` in the second one
 
 
 @contextlib.asynccontextmanager
 async def second_terminal(session: Session, mode: str) -> AsyncIterator[None]:
-    """A process in that mode opens the conversation; it is gone in the end, without a report."""
+    """A process in that mode opens the conversation, and ends afterwards without a report."""
     first = session.pid
     process = await asyncio.create_subprocess_exec("sleep", "600")
     session.pid = process.pid
@@ -470,10 +472,8 @@ async def test_a_record_of_the_other_terminal_does_not_change_the_mode(rig: Sock
         assert await editor.line.receives_nothing()
 
 
-async def test_a_mode_that_may_be_that_of_either_terminal_is_not_known(
-    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The person changes it in one of them, which reports it only with its next prompt; then the other one is closed."""
+async def test_a_mode_of_an_unknown_terminal_is_not_used(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The person changes the mode in one terminal, which reports it only with its next prompt, and closes the other."""
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):
         await session.reports("Stop", permission_mode="default")
@@ -533,14 +533,14 @@ async def test_a_turn_ends_with_its_terminal_after_a_restart(tmp_path: Path, mon
             await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["finished"], "its end")
 
 
-# What is typed.
+# the typed text
 
 
 @pytest.mark.parametrize(
     "command",
     ["/exit", "!ls", " \n\t/status", "\x1b/status", "\u200b!ls", "\ufeff/exit", "\u2003!ls", "exit", " quit\n", ":q!"],
 )
-def test_what_would_be_a_command_to_the_agents_program_is_refused(command: str) -> None:
+def test_a_command_of_the_agents_program_is_refused(command: str) -> None:
     with pytest.raises(ClientError) as raised:
         desk_prompts.typeable(command)
     assert (raised.value.code, raised.value.field) == ("NOT_SUPPORTED", "data.prompt")
@@ -557,12 +557,12 @@ def test_what_would_be_a_command_to_the_agents_program_is_refused(command: str) 
         ("no line end follows \\", "no line end follows \\ "),
     ],
 )
-def test_nothing_in_a_prompt_is_a_key(prompt: str, typed: str) -> None:
+def test_a_prompt_is_typed_without_control_characters(prompt: str, typed: str) -> None:
     assert desk_prompts.typeable(prompt) == typed
 
 
 @pytest.mark.parametrize(("prompt", "code"), [("\x1b \n", "VALIDATION_FAILED"), ("x" * 1_000_000, "NOT_SUPPORTED")])
-def test_what_is_nothing_or_too_much_is_refused(prompt: str, code: str) -> None:
+def test_an_empty_or_too_long_prompt_is_refused(prompt: str, code: str) -> None:
     with pytest.raises(ClientError) as raised:
         desk_prompts.typeable(prompt)
     assert raised.value.code == code

@@ -1,4 +1,4 @@
-"""A client sends a prompt into a real ``claude`` that runs in a terminal of a real Neovim."""
+"""A client sends a prompt to a real ``claude`` that runs in a terminal of a real Neovim."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def server(home: Path, rig: ServedWorkstation) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def claude_in_neovim(rig: ServedWorkstation, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Path]]:
-    """The person is in the file beside it, in the middle of a line."""
+    """Neovim with a ``claude``, the phone, and the file beside it, in which the person is in the middle of a line."""
     rig.set_up()
     poem = rig.file("poem.txt", "one\ntwo\n")
     neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}', size = 60 }} }}")
@@ -78,7 +78,7 @@ def function(chunk: str) -> str:
 
 
 def person(neovim: Neovim) -> Any:
-    """Where they are and what they do."""
+    """The mode, the current window, the cursor and the window layout in the user's Neovim."""
     mode = "vim.api.nvim_get_mode().mode"
     return neovim.lua(
         f"return {{ {mode}, vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0), vim.fn.winlayout() }}"
@@ -86,7 +86,7 @@ def person(neovim: Neovim) -> Any:
 
 
 async def prompts(phone: Phone) -> list[tuple[str, str]]:
-    """Those of the history, each with who has sent it."""
+    """The prompts in the history, each with its sender."""
     answer = await phone.client.ask("get_messages", {"after_seq": 0}, phone.project)
     said = [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
     return [(one["message"]["prompt"], one["by"]) for one in said]
@@ -96,7 +96,7 @@ async def execute(phone: Phone, prompt: str, **more: Any) -> Message:
     return await phone.client.ask("execute", {"prompt": prompt, **more}, phone.project)
 
 
-async def test_a_client_prompts_it_while_the_person_types_beside_it(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_client_sends_a_prompt_while_the_person_types(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         before = person(neovim)
         rig.model.will_say(text("It rhymes."))
@@ -111,7 +111,7 @@ async def test_a_client_prompts_it_while_the_person_types_beside_it(rig: ServedW
         assert (await prompts(phone)) == [("Does it\nrhyme? See [201~ poem.txt [31m🎉", "phone")]
 
 
-async def test_comments_reach_it_and_its_next_run_answers_them(rig: ServedWorkstation, server: Server) -> None:
+async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         song = rig.file("song.txt", POEM)
         rig.model.checks = True
@@ -141,7 +141,7 @@ async def test_comments_reach_it_and_its_next_run_answers_them(rig: ServedWorkst
 
 
 def to_terminal(neovim: Neovim, keys: str) -> None:
-    """The person presses them there."""
+    """The person presses these keys in the terminal."""
     neovim.lua(f"local terminal = {function(TERMINAL)} vim.api.nvim_chan_send(vim.bo[terminal].channel, ...)", keys)
 
 
@@ -150,11 +150,11 @@ def wait_for_box(neovim: Neovim, words: str) -> None:
 
 
 def at_rest(neovim: Neovim) -> None:
-    """The CLI takes no prompt while its Stop hook is running, which has reported the end."""
+    """Waits until the CLI accepts prompts: it does not while its Stop hook runs, which has already reported the end."""
     neovim.wait_for(f"return ({function(SCREEN)}):find('esc to interrupt', 1, true) == nil", what="is still at work")
 
 
-async def test_a_bridge_that_is_started_again_takes_prompts_again(rig: ServedWorkstation, server: Server) -> None:
+async def test_a_restarted_bridge_accepts_prompts(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         neovim.command("DrawbridgeRestart")
         for taken in (False, True):
@@ -165,7 +165,7 @@ async def test_a_bridge_that_is_started_again_takes_prompts_again(rig: ServedWor
         neovim.pane.wait_for("It rhymes")
 
 
-async def test_what_the_person_does_there_comes_first(rig: ServedWorkstation, server: Server) -> None:
+async def test_what_the_person_does_in_the_terminal_comes_first(rig: ServedWorkstation, server: Server) -> None:
     async with claude_in_neovim(rig, server) as (neovim, phone, _):
         for keys, box in [("half typed", "half typed"), ("\x1b[D" * 5, "half typed")]:
             to_terminal(neovim, keys)
@@ -179,7 +179,7 @@ async def test_what_the_person_does_there_comes_first(rig: ServedWorkstation, se
         neovim.wait_for(f"return ({function(SCREEN)}):find('Do you want') ~= nil", what="was not asked")
         refused = await execute(phone, "1")
         assert refused["data"]["code"] == "PROCESS_ACTIVE"
-        for method in ("paste", "submit"):  # also if the server knew nothing of the question
+        for method in ("paste", "submit"):  # even if the server did not know of the question
             answer = neovim.lua(BRIDGE_ASKS, method)
             assert answer["value"] is False if answer["ok"] else answer["code"] == "REFUSED"
         assert not (rig.project / "made").exists()

@@ -1,6 +1,7 @@
-"""Everybody answers at once: Neovim, two browsers and the terminal. One of them wins, one text is written, and all see which.
+"""Neovim, two browsers and the terminal answer at the same time. One of them wins, one text is written, and all see
+which.
 
-Each of them wants another text in the file, so that the file tells who has won.
+Each of them wants another text in the file, so the file shows who won.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from tests.waiting import PATIENCE, until
 from .rig import Message, Phone, ServedWorkstation
 
 DEAF_SECONDS = 0.6
-"""The CLI's dialog takes no key before."""
+"""Seconds in which the CLI's dialog ignores keys."""
 
 MANY = 100
-"""Rounds in which not always the same one wins."""
+"""Rounds, which are enough for different winners."""
 
 AHEAD = 0.3
-"""Seconds until the first answer: by then both browsers know when to give theirs."""
+"""Seconds until the first answer, so that both browsers know in time when to answer."""
 
 SPREAD = 0.12
 """Seconds within which all of them answer."""
 
 CLICKS_AT = "setTimeout(() => document.querySelector('{0} footer .{1}')?.click(), {2} - Date.now())"
-"""One of the card's buttons, at a moment in milliseconds since 1970."""
+"""Clicks one of the card's buttons at a given time, in milliseconds since 1970."""
 
 SETTLED = {
     "desk": r"/^(Answered elsewhere|Overruled)/",
@@ -45,16 +46,16 @@ SETTLED = {
     "first": "/^Accepted with edits by first/",
     "second": "/^Rejected by second/",
 }
-"""What a page says when that one has won."""
+"""What a page shows when another one has won."""
 
 OWN = {"first": "/^Accepted with your edits/", "second": "/^Rejected by you/"}
-"""What the page of the one who has won says."""
+"""What the winner's page shows."""
 
 LAST_WORDS = "[...document.querySelectorAll('.settled-words')].at(-1)?.innerText"
 
 
 class Race:
-    """One session, round after round. ``witness`` hears all and answers nothing."""
+    """One session, round after round. ``witness`` receives everything and answers nothing."""
 
     def __init__(self, poem: Path, neovim: Neovim, claude: Claude, people: dict[str, Person], witness: Phone) -> None:
         self.poem = poem
@@ -85,7 +86,7 @@ class Race:
         await asyncio.to_thread(self.neovim.wait_until_closed, number)
 
     def _prepare(self, number: int, card: str, mine: str) -> None:
-        """Everybody sees the question and has the answer at hand."""
+        """Waits until everybody sees the question, and prepares their answers."""
         self.neovim.wait_for_proposal(number)
         self.claude.pane.wait_for(EDIT_DIALOG)
         self.neovim.command(f"%s/agent/neovim/ | echo 'changed {number}'")
@@ -112,7 +113,7 @@ class Race:
         await asyncio.gather(*map(after_a_moment, answers))
 
     def _see_who_won(self, winner: str, card: str) -> None:
-        """Both pages say who it was. Who had written something for nothing still has it."""
+        """Checks that both pages name the winner, and that a page keeps text that was not used."""
         first = self.people["first"]
         if winner != "first" and first("visible", css=card):
             first.sees(f"{card} .notice", "What you entered wasn’t used")
@@ -123,7 +124,7 @@ class Race:
             person.until(f"{words}.test({LAST_WORDS})")
 
     async def _verdict(self, id: str) -> str:
-        """Who has won, as the witness hears it; the agent's own dialog has the last word."""
+        """The winner, as the witness sees it; the agent's own dialog has the last word."""
         heard = self.witness.client.received
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -141,7 +142,7 @@ def card(id: str) -> str:
 
 
 def _went_on(heard: list[Message], id: str) -> bool:
-    """The agent has, behind the answer: only then it is sure that nothing overrules it."""
+    """Whether the agent has continued after the answer: only then is it certain that nothing overrules it."""
     at = next(index for index, one in enumerate(heard) if one["data"].get("data", {}).get("approval_id") == id)
     return any(one["type"] == "permission_request" or _is_result(one) for one in heard[at:])
 

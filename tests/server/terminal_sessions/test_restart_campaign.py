@@ -1,4 +1,4 @@
-"""Servers that are killed at any moment, with real hooks that wait: each question is asked once and answered once."""
+"""Servers are killed at any moment while real hooks wait: each question is asked once and answered once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROJECT = f"desk_{SESSION}"
 
 @contextlib.asynccontextmanager
 async def asking(home: Path, command: str) -> AsyncIterator[Process]:
-    """A hook with its question; it does not wait for anybody to listen."""
+    """A hook that asks about ``command``, and does not wait for a server."""
     payload = recorded("claude", "PermissionRequest", "Bash")
     payload |= {"session_id": SESSION, "tool_input": {"command": command}, "transcript_path": ""}
     words = processes.fast_form(home, for_guard(HookSettings()))
@@ -53,7 +53,7 @@ async def asking(home: Path, command: str) -> AsyncIterator[Process]:
 
 
 async def answer_it(client: WireClient, given: str) -> None:
-    """The one that is open, or was answered already; ``given`` tells this try from others."""
+    """Denies the open request, if there is one. ``given``: the message that distinguishes this attempt from others."""
     projects = (await client.ask("project_list"))["data"]["projects"]
     waiting = [one for project in projects for one in project["approvals"]]
     if not waiting:
@@ -93,7 +93,7 @@ async def test_servers_that_are_killed_at_any_moment(home: Path, seed: int) -> N
 
 
 def check(logs: Path, heard: dict[str, Message]) -> None:
-    """What the history says is what the agents have heard."""
+    """Checks that the history contains exactly the answers that the agents have received."""
     asked: dict[str, str] = {}
     answers: dict[str, str] = {}
     for file in sorted(logs.glob("messages_*.jsonl")):
@@ -113,11 +113,11 @@ def check(logs: Path, heard: dict[str, Message]) -> None:
     assert {answer.split()[1] for answer in told.values()} == {"first", "second"}
 
 
-# Four clients answer what a hook or an editor has asked, while servers are killed.
+# four clients answer a hook or an editor while servers are killed
 
 
 class Asked:
-    """What the agent has heard in one round, and what each client that has won was told."""
+    """What the agent has received in one round, and the answers that clients were told had won."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -126,7 +126,7 @@ class Asked:
         self.won: list[str] = []
 
     def answer(self, name: str) -> Message:
-        """That of a client of this name. An editor is told of a text, but not why something was denied."""
+        """The answer of the client with this name. An editor gets the text, but not the reason of a denial."""
         if self.number % 2:
             return {"decision": "deny", "message": name}
         return {"decision": "allow", "updated_input": {"file_path": "/ws/a.py", "content": name}}
@@ -138,7 +138,7 @@ async def hears_by_hook(asked: Asked, hook: Process) -> None:
 
 
 async def hears_by_bridge(asked: Asked) -> None:
-    """As a bridge does, it connects again whenever its server is gone, with the same question."""
+    """Reconnects whenever its server is gone, with the same question, as a bridge does."""
     while asked.heard is None:
         with contextlib.suppress(OSError):
             async with Line.open() as line:
@@ -151,7 +151,7 @@ async def hears_by_bridge(asked: Asked) -> None:
 
 
 async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
-    """A client answers after some seconds. Nothing is known if its server is killed meanwhile."""
+    """A client answers after ``later`` seconds. Nothing is known about the answer if its server is killed meanwhile."""
     with contextlib.suppress(OSError, WebSocketException, AssertionError):
         async with server.client() as client:
             await asyncio.sleep(later)
@@ -167,7 +167,7 @@ async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
 async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
-    """Each question is asked once and answered once; the agent hears the answer of the client that was told that it has won."""
+    """Each question is asked once and answered once. The agent gets the answer of the client that was told it has won."""
     seed = SystemRandom().randrange(2**32)
     random, rounds = Random(seed), [Asked(number) for number in range(CROWD_ROUNDS)]
     for asked in rounds:
@@ -206,7 +206,7 @@ async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
 
 
 def resolved(desk: Path) -> dict[str, list[str]]:
-    """The answers of all histories, by what was asked."""
+    """The answers in all histories, by what was asked."""
     asked: dict[str, str] = {}
     answers: dict[str, list[str]] = {}
     for file in sorted(desk.glob("*/logs/messages_*.jsonl")):

@@ -1,4 +1,4 @@
-"""A server dies or restarts while an agent in a terminal waits: one question stays one card, and its answer arrives once."""
+"""A server dies or restarts while an agent in a terminal waits: there is one card, and its answer arrives once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOW = pytest.mark.parametrize("how", ["ended", "killed"])
 
 @contextlib.asynccontextmanager
 async def first_server(folder: Path, how: str) -> AsyncIterator[SocketRig]:
-    """It ends in good order; or its data are what they were when it was killed."""
+    """A server that ends cleanly; or, if ``how`` is "killed", whose data is afterwards what it was before its end."""
     data, kept = folder / "data", folder / "as-it-was"
     async with socket_rig(folder) as rig:
         yield rig
@@ -51,14 +51,14 @@ async def first_server(folder: Path, how: str) -> AsyncIterator[SocketRig]:
 
 
 def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bash") -> None:
-    """As often as it is said, it is the same question."""
+    """Asks a question. It is the same question each time."""
     payload = session.payload("PermissionRequest", tool_name=tool, tool_input=given)
     hook.send(type="hook", pid=session.pid, payload=payload, question=KNOWN_AS)
 
 
 @contextlib.asynccontextmanager
 async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Session, Line, Message]]:
-    """A question at the first server, which is gone afterwards; its hook has heard no word."""
+    """A question at the first server, which is gone afterwards; its hook has received no answer."""
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(folder, how) as rig:
             session = Session(rig)
@@ -81,7 +81,7 @@ async def open_in(rig: SocketRig, session: Session) -> list[str]:
 
 
 def ways(rig: SocketRig, session: Session) -> set[str]:
-    """How the agent is reached that has asked."""
+    """The kinds of surfaces on which the agent that has asked is reached."""
     found = rig.server.core.terminal_sessions.find(session.project)
     return {
         type(surface).__name__
@@ -97,7 +97,7 @@ async def recorded(rig: SocketRig, session: Session, *subtypes: str) -> list[Mes
 
 
 @HOW
-async def test_the_same_card_is_there_before_and_after_its_hook_comes_again(tmp_path: Path, how: str) -> None:
+async def test_the_same_card_is_shown_after_a_restart(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, _, question):
         pass
     async with socket_rig(tmp_path) as later, Line.open() as hook:
@@ -117,7 +117,7 @@ async def test_the_same_card_is_there_before_and_after_its_hook_comes_again(tmp_
 
 
 @HOW
-async def test_an_answer_that_was_given_meanwhile_is_heard_when_the_hook_comes(tmp_path: Path, how: str) -> None:
+async def test_an_answer_given_meanwhile_reaches_the_hook_later(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, _, question):
         pass
     async with socket_rig(tmp_path) as later:
@@ -131,15 +131,15 @@ async def test_an_answer_that_was_given_meanwhile_is_heard_when_the_hook_comes(t
         assert error.code == "APPROVAL_RESOLVED"
 
 
-async def test_an_answer_that_was_written_down_but_not_told_is_told_by_the_next_server(tmp_path: Path) -> None:
-    """Killed between the two; with its input, its rules and whatever else it was."""
+async def test_a_stored_answer_is_sent_by_the_next_server(tmp_path: Path) -> None:
+    """The server was killed in between. The answer is complete, with the edited input and the rules."""
     async with asked(tmp_path, "killed") as (rig, session, _, question):
         (deaf,) = rig.server.core.terminal_sessions.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
         deaf[0].decided = lambda *_: None  # type: ignore[method-assign]
         await rig.answers(question, updated_input=ANOTHER)
     async with socket_rig(tmp_path) as later:
         assert await open_in(later, session) == []
-        for _ in range(2):  # it may be said again as long as it was not heard
+        for _ in range(2):  # it may be sent again as long as it was not received
             async with Line.open() as again:
                 await comes_again(later, session, again)
                 assert await again.receive() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
@@ -151,7 +151,7 @@ async def test_an_answer_that_was_written_down_but_not_told_is_told_by_the_next_
 
 
 @HOW
-async def test_what_was_answered_at_the_desk_while_no_server_ran_is_settled(tmp_path: Path, how: str) -> None:
+async def test_a_question_answered_while_no_server_ran_is_resolved(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, _, question):
         session.writes(used("t1", COMMAND))
         await session.reports("Notification")
@@ -168,7 +168,7 @@ async def test_what_was_answered_at_the_desk_while_no_server_ran_is_settled(tmp_
 
 
 @HOW
-async def test_what_was_settled_before_is_no_question_after_it(tmp_path: Path, how: str) -> None:
+async def test_a_question_resolved_before_a_restart_stays_resolved(tmp_path: Path, how: str) -> None:
     async with asked(tmp_path, how) as (_, session, hook, _):
         await session.reports("Stop")
         assert await hook.receive() == {"decision": None}
@@ -178,7 +178,7 @@ async def test_what_was_settled_before_is_no_question_after_it(tmp_path: Path, h
         assert (await later.info(session))["desk"]["state"] == "finished"
 
 
-async def test_who_does_not_come_again_has_no_question_any_more(
+async def test_a_hook_that_does_not_reconnect_loses_its_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
@@ -189,7 +189,7 @@ async def test_who_does_not_come_again_has_no_question_any_more(
         assert await recorded(later, session, "permission_withdrawn") == [
             {"approval_id": question["approval_id"], "reason": "the agent no longer waits for it"}
         ]
-        async with Line.open() as late:  # it was stopped, say: it asks anew
+        async with Line.open() as late:  # for example, it was suspended; it asks again
             ask(late, session)
             await until(lambda: later.questions, "the question")
             await later.answers(later.questions[0])
@@ -197,7 +197,7 @@ async def test_who_does_not_come_again_has_no_question_any_more(
 
 
 @pytest.mark.parametrize("dies", ["while no server runs", "before the hook comes again"])
-async def test_a_question_survives_the_end_of_another_terminal_with_the_conversation(
+async def test_a_question_survives_the_end_of_another_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
@@ -232,7 +232,7 @@ async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path
         file = tmp_path / "data" / "desk" / session.project / "desk.json"
         facts = json.loads(file.read_text())
         [first] = facts["others"]
-        first["began"] -= 100  # its number is another program's
+        first["began"] -= 100  # another program has its process id by now
         file.write_text(json.dumps(facts))
         async with socket_rig(tmp_path) as later:
             assert (await later.info(session))["desk"]["state"] == "finished"
@@ -243,7 +243,7 @@ async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path
 
 @contextlib.asynccontextmanager
 async def opened_elsewhere(session: Session) -> AsyncIterator[int]:
-    """Another terminal opens the conversation, and does nothing. Its process."""
+    """Another terminal opens the conversation, and does nothing. Yields its process id."""
     process = await asyncio.create_subprocess_exec("sleep", "600")
     first, session.pid = session.pid, process.pid
     await session.reports("SessionStart", source="resume")
@@ -256,9 +256,7 @@ async def opened_elsewhere(session: Session) -> AsyncIterator[int]:
         await process.wait()
 
 
-async def test_a_run_goes_on_after_a_restart_while_another_terminal_is_idle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_continues_while_another_terminal_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
     monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.05)
     async with contextlib.AsyncExitStack() as longer:
@@ -276,7 +274,7 @@ async def test_a_run_goes_on_after_a_restart_while_another_terminal_is_idle(
             assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["completed"]
 
 
-async def test_a_question_stays_open_after_a_restart_if_only_a_subagents_was_answered_meanwhile(
+async def test_a_subagents_answer_leaves_the_main_question_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another terminal has the conversation open."""
@@ -304,7 +302,7 @@ async def test_a_question_stays_open_after_a_restart_if_only_a_subagents_was_ans
 
 @HOW
 async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: str) -> None:
-    """``/clear`` begins another one in the same process. ``/resume`` opens the first one again."""
+    """``/clear`` begins another conversation in the same process; ``/resume`` opens the first one again."""
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -319,7 +317,7 @@ async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: 
 
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was given right after the restart of the server, and the agent never fetched it."""
+    """The answer was given right after the restart of the server, and the agent never fetched it."""
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 5.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
@@ -328,7 +326,7 @@ async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch
         await until(lambda: later.withdrawn(question) == [session_module.NO_LONGER_WAITED], "its end")
 
 
-async def test_an_agent_that_is_gone_has_no_question(tmp_path: Path) -> None:
+async def test_an_agent_that_has_ended_has_no_question(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec("sleep", "60")
     async with first_server(tmp_path, "killed") as rig:
         session = Session(rig, pid=process.pid)
@@ -344,7 +342,7 @@ async def test_an_agent_that_is_gone_has_no_question(tmp_path: Path) -> None:
         assert withdrawn["reason"] == "the server was restarted"
 
 
-async def test_what_is_taken_from_the_list_does_not_come_again(tmp_path: Path) -> None:
+async def test_a_removed_session_does_not_return_after_a_restart(tmp_path: Path) -> None:
     async with socket_rig(tmp_path) as rig, Line.open() as hook:
         session = Session(rig)
         ask(hook, session)
@@ -353,8 +351,8 @@ async def test_what_is_taken_from_the_list_does_not_come_again(tmp_path: Path) -
         assert await hook.receive() == {"decision": None}
 
 
-async def test_a_server_that_does_not_know_the_question_is_asked_it(tmp_path: Path) -> None:
-    """Another one, which has the desk to itself now."""
+async def test_a_server_without_the_question_is_asked(tmp_path: Path) -> None:
+    """It is another server, which now serves this machine's terminals."""
     async with asked(tmp_path, "killed") as (_, session, _, _):
         pass
     shutil.rmtree(tmp_path / "data")
@@ -365,7 +363,7 @@ async def test_a_server_that_does_not_know_the_question_is_asked_it(tmp_path: Pa
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_question_is_found_however_much_was_said_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_is_found_however_long_the_history_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk_carried, "PAGE", 7)
     async with asked(tmp_path, "killed") as (_, session, _, question):
         session.writes(*(said(str(number)) for number in range(100)))
@@ -375,7 +373,7 @@ async def test_a_question_is_found_however_much_was_said_since(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["of a server that was ended", "of no server"])
-async def test_a_refused_question_is_not_said_again_and_again(tmp_path: Path, known: bool) -> None:
+async def test_a_refused_question_is_not_sent_repeatedly(tmp_path: Path, known: bool) -> None:
     async with socket_rig(tmp_path) as rig, Line.open() as hook:
         payload = Session(rig).payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
         hook.send(
@@ -384,10 +382,10 @@ async def test_a_refused_question_is_not_said_again_and_again(tmp_path: Path, kn
         assert await hook.receive() == ({"decision": None} if known else None)
 
 
-# The same with a real server and a real hook.
+# the same with a real server and a real hook
 
 
-async def test_a_real_hook_outlives_servers_that_are_killed(home: Path) -> None:
+async def test_a_real_hook_survives_killed_servers(home: Path) -> None:
     payload = payload_of("claude", "PermissionRequest", "Bash")
     words = processes.fast_form(home, for_guard(HookSettings()))
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
@@ -414,7 +412,7 @@ async def test_a_real_hook_outlives_servers_that_are_killed(home: Path) -> None:
         await process.wait()
 
 
-# What a bridge has asked.
+# questions of a bridge
 
 
 @contextlib.asynccontextmanager
@@ -425,14 +423,14 @@ async def bridge(rig: SocketRig, *pids: int) -> AsyncIterator[Line]:
 
 
 def proposed(line: Line, agent: str, pid: int | None = None) -> None:
-    """Of one more connection; the file is not there."""
+    """A proposal on another connection; the file does not exist."""
     texts = {"old_text": "", "new_text": "new\n"}
     said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
     line.send(type="proposed", **said, **texts)
 
 
 @HOW
-async def test_what_gemini_proposed_is_the_same_card_in_the_same_session(tmp_path: Path, how: str) -> None:
+async def test_a_proposal_of_gemini_is_the_same_card_again(tmp_path: Path, how: str) -> None:
     async with first_server(tmp_path, how) as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
         await until(lambda: rig.questions, "the question")
@@ -451,7 +449,7 @@ async def test_what_gemini_proposed_is_the_same_card_in_the_same_session(tmp_pat
         await until(lambda: [one.phase for one in later.server.core.terminal_sessions] == ["ended"], "its end")
 
 
-async def test_an_answer_that_was_given_meanwhile_closes_geminis_view(tmp_path: Path) -> None:
+async def test_an_answer_given_meanwhile_closes_geminis_view(tmp_path: Path) -> None:
     async with first_server(tmp_path, "killed") as rig, bridge(rig) as neovim:
         proposed(neovim, "Gemini CLI")
         await until(lambda: rig.questions, "the question")
@@ -462,7 +460,7 @@ async def test_an_answer_that_was_given_meanwhile_closes_geminis_view(tmp_path: 
             assert await neovim.receive() == {"type": "answer", "id": "7", "by": "phone", "text": None}
 
 
-async def test_a_bridge_that_does_not_come_again_had_a_session_that_is_over(
+async def test_a_bridge_that_does_not_reconnect_ends_its_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.05)
@@ -475,14 +473,14 @@ async def test_a_bridge_that_does_not_come_again_had_a_session_that_is_over(
 
 
 @pytest.mark.parametrize("first", ["hook", "bridge"])
-async def test_the_hook_and_the_diff_of_claude_are_one_question_again(tmp_path: Path, first: str) -> None:
+async def test_claudes_hook_and_diff_are_one_question_again(tmp_path: Path, first: str) -> None:
     given = {"file_path": "/ws/a.py", "content": "new\n"}
     async with first_server(tmp_path, "killed") as rig, bridge(rig, os.getpid()) as neovim, Line.open() as hook:
         session = Session(rig)
         ask(hook, session, given, tool="Write")
         await until(lambda: rig.questions, "the question")
         proposed(neovim, "Claude Code", session.pid)
-        await until(lambda: len(ways(rig, session)) == 2, "the diff to be known as its own")
+        await until(lambda: len(ways(rig, session)) == 2, "the diff as a part of the question")
     async with socket_rig(tmp_path) as later, bridge(later, os.getpid()) as neovim, Line.open() as hook:
         if first == "hook":
             ask(hook, session, given, tool="Write")
@@ -500,7 +498,7 @@ async def test_the_hook_and_the_diff_of_claude_are_one_question_again(tmp_path: 
         assert resolved["approval_id"] == rig.questions[0]["approval_id"]
 
 
-# A session that can't be read.
+# a session that can't be read
 
 
 def newer(directory: Path) -> Callable[[], None]:
@@ -515,7 +513,7 @@ def newer(directory: Path) -> Callable[[], None]:
 
 
 def unreadable(name: str) -> Callable[[Path], Callable[[], None]]:
-    """A directory in the place of the file can't be read by anybody."""
+    """Makes the file unreadable for everybody, by a directory in its place. Returns a function that undoes it."""
 
     def make(directory: Path) -> Callable[[], None]:
         file, kept = directory / name, directory / "kept"
@@ -590,7 +588,7 @@ async def test_a_damaged_session_is_removed(tmp_path: Path) -> None:
         assert not directory.exists()
 
 
-# A turn that continues while no server runs.
+# a turn that continues while no server runs
 
 
 @HOW
@@ -628,7 +626,7 @@ async def test_a_turn_is_one_run_over_a_restart(tmp_path: Path, how: str, ends_b
         assert [one.get("outcome") for one in runs if one["run_id"] == turn] == [None, outcome]
 
 
-async def test_after_a_reboot_the_number_of_the_process_may_be_another_programs(tmp_path: Path) -> None:
+async def test_after_a_reboot_a_reused_process_id_is_detected(tmp_path: Path) -> None:
     async with first_server(tmp_path, "ended") as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -677,8 +675,8 @@ async def test_a_turn_that_failed_while_no_server_ran_has_failed(
 
 
 @HOW
-async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how: str) -> None:
-    """Its question was answered in the terminal, and its Stop hook found no server: the agent's record shows both."""
+async def test_a_turn_that_ended_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
+    """Its question was answered in the terminal, and its Stop hook found no server. The conversation's file shows both."""
     async with asked(tmp_path, how) as (_, session, _, _):
         session.writes(used("t1", COMMAND))
         await session.reports("Notification")
@@ -691,9 +689,45 @@ async def test_a_turn_ends_that_was_over_while_no_server_ran(tmp_path: Path, how
 
 
 @HOW
+async def test_a_turn_interrupted_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
+    """It was interrupted in the dialog of its question; only the conversation's file shows that."""
+    async with asked(tmp_path, how) as (_, session, _, _):
+        session.writes(used("t1", COMMAND))
+        await session.reports("Notification")
+    session.writes(prompt("[Request interrupted by user for tool use]"))
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+        assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["interrupted"]
+
+
+@HOW
+@pytest.mark.parametrize("has_question", [True, False], ids=["with a question", "without a question"])
+async def test_a_turn_withdrawn_while_no_server_ran_is_over(
+    tmp_path: Path, how: str, has_question: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Esc leaves no line in the conversation's file: only the CLI's file about its process shows that it is idle."""
+    monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
+    monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
+    monkeypatch.setattr(session_module, "IDLE_SECONDS", 0.1)
+    async with contextlib.AsyncExitStack() as first:
+        if has_question:
+            _, session, _, _ = await first.enter_async_context(asked(tmp_path, how))
+        else:
+            session = Session(await first.enter_async_context(first_server(tmp_path, how)))
+            await session.reports("UserPromptSubmit", prompt="Go")
+            session.writes(prompt("Go"))
+    session.describes_itself(status="idle", statusUpdatedAt=time.time() * 1000)
+    async with socket_rig(tmp_path) as later:
+        [found] = later.server.core.terminal_sessions
+        await until(lambda: found.phase == "finished", "the end of the run")
+        assert [one["outcome"] for one in await recorded(later, session, "run_finished")] == ["interrupted"]
+
+
+@HOW
 @pytest.mark.parametrize("is_over", [True, False], ids=["over", "active"])
-async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how: str, is_over: bool) -> None:
-    """Its prompt was typed while no server ran, and perhaps answered, too."""
+async def test_a_turn_begun_while_no_server_ran_ends_once(tmp_path: Path, how: str, is_over: bool) -> None:
+    """Its prompt was typed while no server ran, and perhaps its turn ended, too."""
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="One")
@@ -716,13 +750,90 @@ async def test_a_turn_that_no_server_has_heard_of_ends_once(tmp_path: Path, how:
         assert ends[1]["run_id"] == second
 
 
+async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(tmp_path: Path) -> None:
+    """Earlier versions stored none."""
+    given: Message = {"questions": [{"question": "Which?"}]}
+    async with contextlib.AsyncExitStack() as longer:
+        async with first_server(tmp_path, "killed") as rig:
+            session = Session(rig)
+            await session.reports("UserPromptSubmit", prompt="Go")
+            hook = await longer.enter_async_context(Line.open())
+            ask(hook, session, given, "AskUserQuestion")
+            await until(lambda: rig.questions, "the question")
+        stored = [file for file in (tmp_path / "data").rglob("*.jsonl") if b'"kind":"question"' in file.read_bytes()]
+        assert stored
+        for file in stored:
+            file.write_bytes(file.read_bytes().replace(b'"kind":"question"', b'"none":"question"'))
+        async with socket_rig(tmp_path) as later, Line.open() as again:
+            ask(again, session, given, "AskUserQuestion")
+            await until(lambda: later.server.core.terminal_sessions.find(session.project), "the session")
+            await later.idle()
+            answer = {"approval_id": rig.questions[0]["approval_id"], "decision": "allow"}
+            error = await later.refusal("permission_response", session.project, **answer)
+            assert (error.code, error.field) == ("VALIDATION_FAILED", "data.updated_input")
+            assert await open_in(later, session) == [answer["approval_id"]]
+
+
+@HOW
+async def test_the_wait_for_an_absent_person_stays_short(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    subagent = {"agent_id": "a1", "agent_type": "general-purpose"}
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        await session.reports("UserPromptSubmit", prompt="Go")
+        async with session.asks(more=subagent, command="one") as (hook, _):
+            assert await hook.receive() is None
+    monkeypatch.setattr(session_module, "HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 0.1)
+    async with socket_rig(tmp_path) as later:
+        session.at(later)
+        async with session.asks(more=subagent, command="two") as (hook, _):
+            assert await hook.receive() is None
+    async with first_server(tmp_path, how) as rig:
+        session.at(rig)
+        monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
+        async with session.asks(more=subagent, command="three") as (hook, question):
+            await rig.answers(question)
+            assert await hook.receive() == {"decision": {"behavior": "allow"}}
+    async with socket_rig(tmp_path) as later:
+        monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+        async with session.at(later).asks(more=subagent, command="four") as (hook, _):
+            assert await hook.receive() is None
+
+
+@HOW
+async def test_a_late_hook_of_an_old_run_ends_no_other_run(tmp_path: Path, how: str) -> None:
+    """The end of the old run is no longer among the last records of the history."""
+    calls = [part for id in range(150) for part in (used(f"t{id}", {"command": str(id)}), result(f"t{id}"))]
+    async with first_server(tmp_path, how) as rig:
+        session = Session(rig)
+        old, new = session.turn, str(uuid.uuid4())
+        await session.reports("UserPromptSubmit", prompt="One")
+        session.writes(prompt("One"), said("First."))
+        await session.reports("Stop", last_assistant_message="First.")
+        session.turn = new
+        await session.reports("UserPromptSubmit", prompt="Two")
+        session.writes(prompt("Two"), *calls)
+        await session.reports("PreToolUse", tool_name="Bash", tool_input=COMMAND)
+    async with socket_rig(tmp_path) as later:
+        session.at(later)
+        await session.reports("PostToolUse", tool_name="Bash", tool_input=COMMAND, prompt_id=old)
+        await session.reports("Stop", prompt_id=old)
+        runs = [one["run_id"] for one in await recorded(later, session, "run_started", "run_finished")]
+        assert runs == [old, old, new]
+        await session.reports("Stop")
+        assert [one["run_id"] for one in await recorded(later, session, "run_finished")] == [old, new]
+
+
 SUBAGENT: Message = {"id": "a1", "type": "subagent", "status": "running", "description": "Read it"}
 BUILD: Message = {"id": "b1", "type": "shell", "status": "running", "command": "make"}
 
 
 @contextlib.asynccontextmanager
 async def resting(folder: Path, how: str, *tasks: Message) -> AsyncIterator[tuple[SocketRig, Session]]:
-    """The second server, and a session whose agent has stopped and has left ``tasks`` running at the first one."""
+    """The second server, and a session whose agent has stopped, and left ``tasks`` running, at the first one."""
     async with first_server(folder, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -739,7 +850,7 @@ async def has_looked(rig: SocketRig, seconds: float = 0.3) -> None:
 
 
 @HOW
-async def test_a_run_that_rests_waits_for_its_tasks_over_a_restart(
+async def test_a_run_waits_for_its_tasks_over_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
@@ -764,9 +875,7 @@ async def test_a_run_that_rests_waits_for_its_tasks_over_a_restart(
         assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
-async def test_a_subagent_that_reports_nothing_after_a_restart_does_not_keep_a_run_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_subagent_does_not_keep_a_run_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have ended while no server ran."""
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
     other = {**SUBAGENT, "id": "a2"}
@@ -780,8 +889,8 @@ async def test_a_subagent_that_reports_nothing_after_a_restart_does_not_keep_a_r
         await until(lambda: found.phase == "finished", "the end of the run")
 
 
-async def test_tasks_that_were_over_while_no_server_ran_are_not_waited_for(tmp_path: Path) -> None:
-    """The agent has told what came of them, and has ended its turn."""
+async def test_tasks_that_ended_meanwhile_are_not_waited_for(tmp_path: Path) -> None:
+    """The agent has reported their results, and has ended its turn."""
     async with first_server(tmp_path, "killed") as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -805,7 +914,7 @@ class AnHourLater(datetime):
         return datetime.now(tz) + timedelta(hours=1)
 
 
-async def test_a_run_has_its_start_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_keeps_its_start_time_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with first_server(tmp_path, "ended") as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -817,7 +926,7 @@ async def test_a_run_has_its_start_after_a_restart(tmp_path: Path, monkeypatch: 
 
 
 async def until_read(rig: SocketRig, session: Session) -> None:
-    """The server has read what the agent has written."""
+    """Returns once the server has read all that the agent has written."""
     written = len(session.transcript.read_text().splitlines())
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None

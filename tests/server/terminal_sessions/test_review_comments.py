@@ -1,4 +1,4 @@
-"""Comments on the review of a directory of terminal sessions: all sessions in it share them, and one agent gets them."""
+"""Comments on the review of a directory with terminal sessions: all its sessions share them, and one agent gets them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .test_reviewed_directories import At
 from .test_sessions import prompt, said
 
 OTHER = os.getppid()
-"""Stands for another agent's process."""
+"""Stands in for another agent's process."""
 
 TWO_COMMENTS = (
     "I have reviewed your changes and have 2 comments. Address each one.\n\n"
@@ -35,25 +35,25 @@ TWO_COMMENTS = (
 
 
 class Commented(At):
-    """A session in a directory, whose review has comments."""
+    """A session in a directory whose review has comments."""
 
     def __init__(self, rig: SocketRig, place: Path, pid: int = CLAUDE) -> None:
         super().__init__(rig, place)
         self.session = Session(rig, place, pid)
 
     async def comment(self, client: Client | None = None, **data: Any) -> Message:
-        """The update that is the answer."""
+        """The data of the update that answers ``review_comment``."""
         answer = await self.rig.server.does(client or self.rig.client, "review_comment", self.session.project, **data)
         found: Message = answer["data"]["data"]
         return found
 
     async def write(self, line: int, quote: str, text: str = "Why?", **more: Any) -> str:
-        """A draft about a line of the poem. Returns its id."""
+        """Writes a draft about a line of the poem. Returns its id."""
         given: Message = {"path": "poem.txt", "line": line, "quote": quote, "text": text}
         return str((await self.comment(**(given | more)))["comment_id"])
 
     async def submit(self, **data: Any) -> Message:
-        """The whole answer."""
+        """The whole reply to ``review_submit``."""
         drafts = data.pop("drafts", None) or (await self.get())["drafts"]
         return await self.rig.does("review_submit", self.session.project, drafts=drafts, **data)
 
@@ -67,7 +67,7 @@ class Commented(At):
         return {one["comment_id"]: one.get("state", "draft") for one in (await self.get())["comments"]}
 
     async def answers(self) -> dict[str, list[str]]:
-        """The comments that each hunk answers, by its new text."""
+        """The comments that each hunk answers, by the hunk's new text."""
         return {one["added"]: one["answers"] for file in (await self.get())["files"] for one in file["hunks"]}
 
     async def starts(self, editor: Neovim, turn: str = "turn-2") -> str:
@@ -79,7 +79,7 @@ class Commented(At):
         return str(asked["text"])
 
     async def prompts(self) -> list[Message]:
-        """In the history."""
+        """The prompts in the history."""
         answer = await self.rig.does("get_messages", self.session.project, after_seq=0)
         return [one["message"] for one in answer["data"]["messages"] if one["direction"] == "client"]
 
@@ -116,7 +116,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
         yield rig
 
 
-async def test_the_drafts_are_typed_as_one_prompt_which_the_next_run_answers(rig: SocketRig) -> None:
+async def test_drafts_are_typed_as_one_prompt_and_answered(rig: SocketRig) -> None:
     at = await changed(rig)
     async with neovim(rig, CLAUDE) as editor:
         third = await at.write(3, "LINE 3\n")
@@ -179,7 +179,7 @@ async def test_a_prompt_that_the_editor_does_not_type_can_be_copied(rig: SocketR
         assert await at.states() == dict.fromkeys(ids, "sent")
 
 
-async def test_a_submission_that_would_be_a_command_there_is_refused(rig: SocketRig) -> None:
+async def test_a_submission_that_would_be_a_command_is_refused(rig: SocketRig) -> None:
     at = await changed(rig)
     await at.write(3, "LINE 3\n")
     async with neovim(rig, CLAUDE):
@@ -189,7 +189,7 @@ async def test_a_submission_that_would_be_a_command_there_is_refused(rig: Socket
 
 
 async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> None:
-    """Also to different sessions, or as the same request twice; what is on its way does not change."""
+    """Even to different sessions, or as the same request twice. A prompt that is being typed does not change."""
     one = await changed(rig)
     two = await beside(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:
@@ -211,7 +211,7 @@ async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> 
         assert await editor.line.receives_nothing()
 
 
-async def test_of_two_submissions_at_the_same_moment_one_is_sent(rig: SocketRig) -> None:
+async def test_of_two_simultaneous_submissions_one_is_sent(rig: SocketRig) -> None:
     one = await changed(rig)
     two = await beside(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:
@@ -219,7 +219,7 @@ async def test_of_two_submissions_at_the_same_moment_one_is_sent(rig: SocketRig)
         drafts = (await one.get())["drafts"]
         both = asyncio.gather(one.submit(drafts=drafts), two.submit(drafts=drafts), return_exceptions=True)
         asked = await editor.asked()
-        await one.get()  # one request after the other looks at the files: the other submission has
+        await one.get()  # requests look at the files one after the other, so the other submission has done so by now
         editor.line.send(type="typed", id=asked["id"])
         await (one if asked["pid"] == CLAUDE else two).begins(asked["text"], "turn-2")
         results = await both
@@ -230,7 +230,7 @@ async def test_of_two_submissions_at_the_same_moment_one_is_sent(rig: SocketRig)
         assert await editor.line.receives_nothing()
 
 
-async def test_drafts_and_what_was_sent_outlive_the_server(tmp_path: Path) -> None:
+async def test_drafts_and_sent_comments_survive_a_restart(tmp_path: Path) -> None:
     async with serving(tmp_path) as rig:
         at = await changed(rig)
         sent = await at.write(3, "LINE 3\n")
@@ -247,11 +247,11 @@ async def test_drafts_and_what_was_sent_outlive_the_server(tmp_path: Path) -> No
         at.rig = rig
         assert await at.states() == {sent: "sent", draft: "draft"}
         again = await at.submit(drafts=drafts, request_id="submit-1")
-        assert again["data"]["run_id"] == "turn-2", "it is known, and nothing is typed"
+        assert again["data"]["run_id"] == "turn-2", "the request is known, and nothing is typed"
 
 
-async def test_what_an_agent_began_while_no_server_ran_was_sent_once(tmp_path: Path) -> None:
-    """The prompt was typed, and the server ended before the agent reported that it has begun."""
+async def test_a_prompt_begun_while_no_server_ran_was_sent_once(tmp_path: Path) -> None:
+    """The prompt was typed, and the server ended before the agent reported that it had begun."""
     async with serving(tmp_path) as rig:
         at = await changed(rig)
         id = await at.write(3, "LINE 3\n")
@@ -264,7 +264,7 @@ async def test_what_an_agent_began_while_no_server_ran_was_sent_once(tmp_path: P
     async with serving(tmp_path) as rig:
         at.session.at(rig)
         at.rig = rig
-        assert await at.states() == {id: "draft"}, "nothing shows yet that it was sent"
+        assert await at.states() == {id: "draft"}, "nothing shows yet that the draft was sent"
         error = await at.not_sent(drafts=drafts, request_id="submit-1")
         assert (error.code, error.details) == ("EXECUTION_FAILED", None)
         at.session.turn = "turn-2"

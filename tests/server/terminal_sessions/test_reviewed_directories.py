@@ -1,4 +1,4 @@
-"""What agents in terminals change is reviewed by directory: one review for all sessions in it. With the real git."""
+"""The changes of agents in terminals are reviewed by directory: one review for all sessions in it. With the real git."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import pytest
 from drawbridge.server.checkpoints.checkpoints import Checkpoints
 from drawbridge.server.checkpoints.git import GitFailed
 from drawbridge.server.protocol.client_errors import ClientError
+from drawbridge.server.sessions.ceilings import Ceilings
 from drawbridge.server.sessions.context import Limits
 from drawbridge.server.terminal_sessions import directories
 from drawbridge.server.terminal_sessions import sessions as sessions_module
 from drawbridge.server.terminal_sessions import turn as turn_module
 from drawbridge.server.terminal_sessions.directories import ReviewedDirectory
 from tests.server.checkpoints.rig import git
+from tests.server.reviews.remotes import add_remote, tip
 from tests.server.reviews.rig import POEM, hunks, id_of, make_repository
 from tests.waiting import until
 
@@ -47,7 +49,7 @@ def place(rig: SocketRig) -> Path:
 
 
 class At:
-    """A session in a directory, by what its hooks report and its agent does."""
+    """A session in a directory. The test sends the reports of its hooks, and changes the files."""
 
     def __init__(self, rig: SocketRig, place: Path) -> None:
         self.rig = rig
@@ -66,7 +68,7 @@ class At:
         await self.may_write()
 
     async def may_write(self, tool: str = "Edit", **more: Any) -> None:
-        """The hook before a tool, until it lets the agent continue."""
+        """Sends the report of the hook before a tool, and returns once it lets the agent continue."""
         async with Line.open() as line:
             payload = self.session.payload("PreToolUse", tool_name=tool, **more)
             line.send(type="hook", pid=self.session.pid, payload=payload)
@@ -79,7 +81,7 @@ class At:
         await self.settled()
 
     async def settled(self) -> None:
-        """Until all checkpoints were taken."""
+        """Returns once all checkpoints were taken."""
         await self.rig.idle()
         await until(lambda: not self.directory._is_working, "the checkpoints")
 
@@ -102,7 +104,7 @@ class At:
 
 
 @pytest.mark.parametrize("kind", ["git", "no git"])
-async def test_what_a_run_changed_is_decided_hunk_by_hunk(kind: str, rig: SocketRig, place: Path) -> None:
+async def test_the_changes_of_a_run_are_decided_hunk_by_hunk(kind: str, rig: SocketRig, place: Path) -> None:
     if kind == "no git":
         shutil.rmtree(place / ".git")
     at = At(rig, place)
@@ -123,8 +125,43 @@ async def test_what_a_run_changed_is_decided_hunk_by_hunk(kind: str, rig: Socket
     assert (place / "old.txt").read_text() == "old\n"
 
 
+async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path, tmp_path: Path) -> None:
+    """Clients of another session in the directory are notified, too."""
+    rig.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
+    git(place, "config", "user.name", "Ada")
+    git(place, "config", "user.email", "ada@example.com")
+    add_remote(place, tmp_path / "remote")
+    at, other = At(rig, place), At(rig, place)
+    await other.begins("Look")
+    await other.stops()
+    await at.begins("Shout line 3")
+    at.session.writes(prompt("Shout line 3"), said("Gladly"))
+    at.replace("line 3\n", "LINE 3\n")
+    at.replace("line 17\n", "LINE 17\n")
+    await at.stops()
+    left = await at.decide(hunks=[id_of(await at.get(), "LINE 3\n")], decision="keep")
+    assert (left["kept"], left["commit"]["message"]) == (["poem.txt"], "Shout line 3")
+    await other.begins("Go on")
+    with pytest.raises(ClientError, match="An agent is working in this directory"):
+        await rig.does("review_commit", at.session.project, message="Shout")
+    await other.stops()
+    before = len(rig.client.heard)
+    committed = (await rig.does("review_commit", at.session.project, message="Shout"))["data"]["data"]
+    assert committed["files"] == ["poem.txt"]
+    assert git(place, "show", "HEAD:poem.txt") == POEM.replace("line 3\n", "LINE 3\n")
+    version = (await at.get())["push"]["version"]
+    await rig.does("review_push", other.session.project, version=version)
+    assert tip(tmp_path / "remote") == committed["commit"]
+    assert (await other.get())["kept"] == []
+    for update in ("review_committed", "review_pushed"):
+        told = [
+            one["project_id"] for one in rig.client.heard[before:] if one.get("data", {}).get("update_type") == update
+        ]
+        assert set(told) == {at.session.project, other.session.project}, update
+
+
 @pytest.mark.thorough
-async def test_clients_are_notified_of_what_is_to_be_decided(rig: SocketRig, place: Path) -> None:
+async def test_clients_are_notified_of_the_review(rig: SocketRig, place: Path) -> None:
     at = At(rig, place)
     await at.begins()
     await rig.does("project_join", at.session.project)
@@ -138,7 +175,7 @@ async def test_clients_are_notified_of_what_is_to_be_decided(rig: SocketRig, pla
 
 
 @pytest.mark.thorough
-async def test_what_a_person_changes_between_runs_is_not_in_it(rig: SocketRig, place: Path) -> None:
+async def test_a_persons_changes_between_runs_are_not_reviewed(rig: SocketRig, place: Path) -> None:
     at = At(rig, place)
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
@@ -190,7 +227,7 @@ async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, m
 
 
 async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, place: Path) -> None:
-    """The end of the first run is not the end of what the agents do."""
+    """The review stays in progress after the end of the first run, until the second one ends."""
     one, two, elsewhere = At(rig, place), At(rig, place), At(rig, rig.folder)
     await elsewhere.session.reports("SessionStart", source="startup")
     await one.begins()
@@ -211,7 +248,7 @@ async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, plac
 
 
 @pytest.mark.thorough
-async def test_the_last_run_ends_the_review_also_without_a_checkpoint_of_its_own(
+async def test_the_last_run_is_reviewed_without_its_own_checkpoint(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(self: Checkpoints, run: str) -> bool:
@@ -231,7 +268,7 @@ async def test_the_last_run_ends_the_review_also_without_a_checkpoint_of_its_own
 
 
 @pytest.mark.thorough
-async def test_a_link_to_a_directory_leads_to_its_review(rig: SocketRig, place: Path) -> None:
+async def test_a_link_to_a_directory_shares_its_review(rig: SocketRig, place: Path) -> None:
     (rig.folder / "link").symlink_to(place)
     one, two = At(rig, place), At(rig, rig.folder / "link")
     await one.begins()
@@ -245,11 +282,11 @@ async def test_a_link_to_a_directory_leads_to_its_review(rig: SocketRig, place: 
 
 @pytest.mark.thorough
 async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place: Path) -> None:
-    """The end of the run before is processed after the agent has begun to work on the next one."""
+    """The server processes the end of the first run after the agent has begun to work on the next one."""
     at = At(rig, place)
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
-    async with Line.open() as line:  # its last words are not in the transcript yet, and are waited for
+    async with Line.open() as line:  # its last text is not in the transcript yet, and the server waits for it
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload("Stop", last_assistant_message="Done."))
         line.end()
         assert await line.receive() is None
@@ -268,7 +305,7 @@ async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place
 
 @pytest.mark.thorough
 async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig, place: Path) -> None:
-    """A prompt that was queued in the terminal begins a run without a hook of its own."""
+    """A prompt that was queued in the terminal begins a run without its own hook."""
     at = At(rig, place)
     await at.may_write()
     at.replace("line 3\n", "LINE 3\n")
@@ -279,7 +316,7 @@ async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig
 async def test_a_tool_waits_for_the_checkpoint_before_its_run(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hook of the prompt does not."""
+    """The prompt's own hook does not wait."""
     held = asyncio.Event()
     begin = Checkpoints.begin
 
@@ -293,7 +330,7 @@ async def test_a_tool_waits_for_the_checkpoint_before_its_run(
     waiting = asyncio.create_task(at.may_write("Bash"))
     async with Line.open() as line:
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload("PreToolUse", tool_name="Write"))
-        assert await line.receive() == {"decision": None}, "it is told that it has to wait"
+        assert await line.receive() == {"decision": None}, "the server tells the hook to wait"
         assert await line.receives_nothing()
         assert not waiting.done()
         held.set()
@@ -321,7 +358,7 @@ async def test_a_tool_waits_for_a_limited_time(
     await at.may_write()
     assert "the checkpoint before the run was late" in caplog.text
     monkeypatch.setattr(directories, "READY_SECONDS", 600.0)
-    await at.may_write()  # once for each run
+    await at.may_write()  # only once for each run
     held.set()
 
 
@@ -329,7 +366,7 @@ async def test_a_tool_waits_for_a_limited_time(
 async def test_an_error_of_git_stops_nobody(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged once."""
+    """The error is logged once."""
 
     async def fails(self: Checkpoints, run: str) -> bool:
         raise GitFailed("no such luck")
@@ -371,7 +408,7 @@ async def test_old_turns_of_a_transcript_cost_no_checkpoints(
 
 
 @pytest.mark.thorough
-async def test_outside_of_the_allowed_directories_there_is_none(
+async def test_outside_of_the_allowed_directories_is_no_review(
     rig: SocketRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_repository(tmp_path / "outside")
@@ -386,7 +423,7 @@ async def test_outside_of_the_allowed_directories_there_is_none(
 
 
 @pytest.mark.thorough
-async def test_a_run_and_its_review_outlive_the_server(tmp_path: Path) -> None:
+async def test_a_run_and_its_review_survive_a_restart(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")
         at = At(rig, rig.folder / "one")
@@ -410,7 +447,7 @@ async def test_a_run_and_its_review_outlive_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_last_session_of_a_directory_takes_its_checkpoints_along(tmp_path: Path) -> None:
+async def test_the_last_session_of_a_directory_removes_checkpoints(tmp_path: Path) -> None:
     async with socket_rig(tmp_path, Limits()) as rig:
         make_repository(rig.folder / "one")
         one, two = At(rig, rig.folder / "one"), At(rig, rig.folder / "one")

@@ -1,4 +1,4 @@
-"""When a terminal session's runs begin and end, and what of its record is its own."""
+"""When the runs of a terminal session begin and end, and which records of its conversation's file belong to it."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ async def test_a_failed_request_ends_the_run(rig: SocketRig) -> None:
     ("error", "code"),
     [("authentication_failed", "AGENT_NOT_LOGGED_IN"), ("rate_limit", "AGENT_RATE_LIMITED"), ("overloaded", None)],
 )
-async def test_a_failed_request_has_a_code_where_a_person_can_do_something(
-    rig: SocketRig, error: str, code: str | None
-) -> None:
+async def test_a_failed_request_has_a_code_if_a_person_can_help(rig: SocketRig, error: str, code: str | None) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("StopFailure", error=error, last_assistant_message="API Error: 429")
@@ -65,7 +63,7 @@ async def test_a_failed_request_has_a_code_where_a_person_can_do_something(
 
 
 async def test_background_work_keeps_a_run_open(rig: SocketRig) -> None:
-    """What the task reports when it ends has an id of its own, and is part of the run."""
+    """The task's report when it ends has a different id, but is part of the run."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Stop", background_tasks=[SUBAGENT])
@@ -79,7 +77,7 @@ async def test_background_work_keeps_a_run_open(rig: SocketRig) -> None:
     assert await state(rig, session) == "finished"
 
 
-async def test_the_next_prompt_ends_a_run_that_rests(rig: SocketRig) -> None:
+async def test_the_next_prompt_ends_a_run_that_waits_for_tasks(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Stop", background_tasks=[SUBAGENT])
@@ -88,7 +86,9 @@ async def test_the_next_prompt_ends_a_run_that_rests(rig: SocketRig) -> None:
     assert await state(rig, session) == "working"
     await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
     await session.reports("Stop", prompt_id="third", background_tasks=[])
-    assert ends(rig) == [("another", "completed")]  # of the first one nobody is notified: the person has moved on
+    assert ends(rig) == [
+        ("another", "completed")
+    ]  # nobody is notified of the end of the first one: the person has continued
     assert await state(rig, session) == "finished"
 
 
@@ -120,7 +120,7 @@ async def test_tasks_of_an_unknown_shape_are_ignored(rig: SocketRig, tasks: obje
 
 
 async def test_an_earlier_turns_end_does_not_end_a_later_one(rig: SocketRig) -> None:
-    """A prompt that was queued begins before the hook of the turn before has reported its end."""
+    """A queued prompt begins before the hook of the previous turn has reported its end."""
     session = Session(rig)
     first, second = session.turn, str(uuid.uuid4())
     await session.reports("UserPromptSubmit", prompt="One")
@@ -132,7 +132,7 @@ async def test_an_earlier_turns_end_does_not_end_a_later_one(rig: SocketRig) -> 
     assert [run for run, _ in ends(rig)][-1] == second != first
 
 
-async def test_a_run_ends_behind_its_last_text_though_the_run_before_ended_with_the_same(rig: SocketRig) -> None:
+async def test_a_run_ends_after_its_text_even_if_a_run_repeats_it(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="One")
     session.writes(prompt("One"), said("Done."))
@@ -149,7 +149,7 @@ async def test_a_run_ends_behind_its_last_text_though_the_run_before_ended_with_
     assert records[-1]["message"]["message"]["run_id"] == second
 
 
-async def test_a_run_ends_behind_its_last_text_though_it_said_the_same_before(rig: SocketRig) -> None:
+async def test_a_run_ends_after_its_last_text_even_if_repeated(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="One")
     session.writes(prompt("One"), said("Done."), used("t1", {"command": "make"}))
@@ -163,7 +163,7 @@ async def test_a_run_ends_behind_its_last_text_though_it_said_the_same_before(ri
     assert records[-1]["message"].get("subtype") == "run_finished"
 
 
-async def test_a_question_follows_the_prompt_of_its_run_though_the_record_is_late(rig: SocketRig) -> None:
+async def test_a_question_follows_its_prompt_despite_a_late_record(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     asyncio.get_running_loop().call_later(0.3, session.writes, prompt("Go"))
@@ -173,7 +173,7 @@ async def test_a_question_follows_the_prompt_of_its_run_though_the_record_is_lat
     assert kinds[-2:] == ["user", "permission_request"]
 
 
-async def test_a_prompt_that_is_never_recorded_keeps_a_question_back_for_a_moment(
+async def test_a_prompt_without_a_record_delays_a_question_briefly(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reports_module, "PROMPT_SECONDS", 0.2)
@@ -183,10 +183,10 @@ async def test_a_prompt_that_is_never_recorded_keeps_a_question_back_for_a_momen
         pass
 
 
-async def test_a_prompt_that_is_never_recorded_keeps_no_later_question_back(
+async def test_a_prompt_without_a_record_delays_no_later_question(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record has none of a custom command."""
+    """The conversation's file contains no record of a custom command."""
     monkeypatch.setattr(reports_module, "PROMPT_SECONDS", PATIENCE)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="/release")
@@ -199,7 +199,7 @@ async def test_a_prompt_that_is_never_recorded_keeps_no_later_question_back(
 
 
 async def test_a_run_that_continues_after_its_end_is_another_one(rig: SocketRig) -> None:
-    """Somebody else's hook may make the agent continue when it stops. Reports that come late change nothing."""
+    """A hook of another program may make the agent continue when it stops. Late reports change nothing."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Stop")
@@ -228,8 +228,8 @@ async def test_a_run_that_ended_before_a_restart_does_not_end_again(tmp_path: Pa
         assert [one["message"]["run_id"] for one in ended].count(session.turn) == 1
 
 
-async def test_a_copied_conversation_is_not_taken_for_new_runs(rig: SocketRig) -> None:
-    """A fork's file is written with the first new prompt, when its hook has reported already."""
+async def test_a_copied_conversation_is_not_shown_as_new_runs(rig: SocketRig) -> None:
+    """The file of a fork is written with the first new prompt, after its hook has reported."""
     session = Session(rig)
     await session.reports("SessionStart", source="fork")
     await session.reports("UserPromptSubmit", prompt="New")
@@ -253,7 +253,7 @@ async def test_a_copied_conversation_is_not_taken_for_new_runs(rig: SocketRig) -
 
 
 async def test_a_copys_earlier_prompts_are_not_in_its_first_run(rig: SocketRig) -> None:
-    """The left arrow in ``claude`` makes such a copy, whose earlier prompts have the new prompt's id."""
+    """The left arrow in ``claude`` creates such a copy, whose earlier prompts have the id of the new prompt."""
     session = Session(rig)
     await session.reports("SessionStart", source="fork")
     await session.reports("UserPromptSubmit", prompt="New")
@@ -271,7 +271,7 @@ async def test_a_copys_earlier_prompts_are_not_in_its_first_run(rig: SocketRig) 
     assert ends(rig) == [(session.turn, "completed")]
 
 
-async def test_a_copys_earlier_prompt_with_the_words_of_the_new_one_is_not_in_its_first_run(
+async def test_a_copys_equal_earlier_prompt_is_not_in_its_first_run(
     rig: SocketRig,
 ) -> None:
     session = Session(rig)
@@ -324,8 +324,8 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
     assert ends(rig) == [(session.turn, "completed")]
 
 
-async def test_what_another_process_adds_is_left_out(rig: SocketRig) -> None:
-    """A server run that continues the conversation. Earlier records belong to this session."""
+async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) -> None:
+    """A server's run continues the conversation. Earlier records belong to this session."""
     session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
     await session.reports("SessionStart", source="resume")
@@ -345,7 +345,7 @@ async def test_a_conversation_that_is_open_is_known(rig: SocketRig) -> None:
     assert not open_in_terminal(session.id)
 
 
-# What only the CLI's file about its process shows.
+# what only the CLI's file about its process shows
 
 
 @pytest.fixture
@@ -356,9 +356,10 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("looks_often")
 @pytest.mark.parametrize("status", ["idle", "shell"])
-async def test_a_run_whose_prompt_was_taken_back_is_over(rig: SocketRig, status: str) -> None:
-    """Esc before the first words of the answer: no hook and no line of the conversation's file tells of it. ``shell``: a
-    command runs in the background."""
+async def test_a_run_whose_prompt_was_withdrawn_is_over(rig: SocketRig, status: str) -> None:
+    """After Esc before the first words of the answer, neither a hook nor a line of the conversation's file reports it.
+    ``shell``: a command runs in the background.
+    """
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(prompt("Go"))
@@ -371,8 +372,8 @@ async def test_a_run_whose_prompt_was_taken_back_is_over(rig: SocketRig, status:
 @pytest.mark.parametrize(
     ("status", "age", "id"), [("busy", 0, None), ("waiting", 0, None), ("idle", 60, None), ("idle", 0, "another")]
 )
-async def test_a_run_goes_on_while_the_agent_works(rig: SocketRig, status: str, age: int, id: str | None) -> None:
-    """Also if it was idle before its prompt, or is idle in another conversation."""
+async def test_a_run_continues_while_the_agent_works(rig: SocketRig, status: str, age: int, id: str | None) -> None:
+    """Even if it was idle before its prompt, or is idle in another conversation."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(prompt("Go"))
@@ -382,11 +383,11 @@ async def test_a_run_goes_on_while_the_agent_works(rig: SocketRig, status: str, 
     assert await state(rig, session) == "working"
 
 
-# Background sessions.
+# background sessions
 
 
 def parks(session: Session, job: object) -> None:
-    """As the CLI does when the person presses the left arrow."""
+    """Writes what the CLI writes when the person presses the left arrow."""
     session.describes_itself(parkedJobId=job)
 
 
@@ -406,10 +407,10 @@ async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monke
     assert (info["state"], info.get("continued_in")) == ("working", None)
 
 
-async def test_a_terminal_that_is_moved_to_the_background_takes_nothing_from_another_one(
+async def test_moving_a_terminal_to_the_background_affects_no_other(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one, which rests, is moved; the second one asks."""
+    """The first terminal, which is idle, is moved to the background; the second one asks."""
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.02)
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
     session, successor = Session(rig), Session(rig)
@@ -456,11 +457,11 @@ def _state(rig: SocketRig, session: Session) -> str:
     return found.phase if found else ""
 
 
-# Answers that don't reach the agent.
+# answers that don't reach the agent
 
 
 async def test_an_accepted_plan_is_sent_with_its_input(rig: SocketRig) -> None:
-    """Without it the CLI ignores that it was accepted (2.1.329)."""
+    """Without its input, the CLI ignores that the plan was accepted (2.1.329)."""
     session = Session(rig)
     for remember, mode in ((False, "default"), (True, "acceptEdits")):
         async with session.asks("ExitPlanMode", **PLAN) as (hook, question):
@@ -471,8 +472,8 @@ async def test_an_accepted_plan_is_sent_with_its_input(rig: SocketRig) -> None:
         await session.reports("PostToolUse", tool_name="ExitPlanMode", tool_input=PLAN)
 
 
-async def test_a_plan_rejected_at_the_desk_is_settled(rig: SocketRig) -> None:
-    """The agent's own call has no input: the CLI adds the plan for the question."""
+async def test_a_plan_rejected_in_the_terminal_is_withdrawn(rig: SocketRig) -> None:
+    """The agent's own call has no input: the CLI adds the plan to the question."""
     session = Session(rig)
     async with session.asks("ExitPlanMode", **PLAN) as (_, question):
         call = used("t1", {})
@@ -497,7 +498,7 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
 
 
 async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record does not contain a subagent's calls, and a denied call is not asked again."""
+    """The conversation's file does not contain a subagent's calls, and a denied call is not asked again."""
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
     session = Session(rig)
     subagent: Message = {"agent_id": "a1"}
@@ -537,7 +538,7 @@ async def test_the_card_shows_the_reason(rig: SocketRig) -> None:
         assert "asked_by" not in question
 
 
-async def test_why_it_asks_is_bounded(rig: SocketRig) -> None:
+async def test_the_reason_of_a_question_is_limited_in_length(rig: SocketRig) -> None:
     more: Message = {"decision_reason": "r" * 50_000, "blocked_path": "/" * 50_000}
     async with Session(rig).asks(more=more, command="ls") as (_, question):
         assert (question["reason"], question["blocked_path"]) == ("r" * 2_000, "/" * 4_096)

@@ -1,5 +1,4 @@
-"""However late hooks and the conversation's file are: each run begins at most once and ends exactly once, with its own
-messages inside."""
+"""However late hooks and the conversation's file are: each run begins once, ends once, and contains its messages."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from drawbridge.server.terminal_sessions import carried as carried_module
 from drawbridge.server.terminal_sessions import reports as reports_module
 
 from .socket_rig import Message, Session, socket_rig
@@ -25,7 +25,7 @@ Hook = tuple[str, Message]
 
 
 def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
-    """What the hooks report of a turn, and what the file contains of it."""
+    """The reports of a turn's hooks, and the lines of the file about it."""
     text, failure = random.choice(TEXTS), "API Error: 529"
     hooks: list[Hook] = [("UserPromptSubmit", {"prompt": id})]
     lines: list[Message] = [prompt(id)]
@@ -49,7 +49,7 @@ def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
 
 
 def runs_in(records: list[Message]) -> list[tuple[str, str]]:
-    """The events of runs, and the prompts, with the run's id."""
+    """The starts and ends of runs, and the prompts, each with the id of its run."""
     found = []
     for record in records:
         message: Any = record["message"]
@@ -92,20 +92,74 @@ async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pyte
                     session.writes(lines.pop(0))
             await session.reports("SessionEnd")
             answer = await rig.does("get_messages", session.project, after_seq=0)
-            events = runs_in(answer["data"]["messages"])
-            where = seed, number, events
-            assert all(count == 1 for count in Counter(events).values()), where
-            ended = {run for what, run in events if what == "run_finished"}
-            assert {run for _, run in events} == ended, where
-            for run in ended:
-                assert events.index(("run_finished", run)) == max(
-                    at for at, (_, one) in enumerate(events) if one == run
-                ), where
+            check(runs_in(answer["data"]["messages"]), seed, number)
+
+
+@ROUNDS
+async def test_each_run_ends_once_over_restarts(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks get lost while no server runs, and hooks of earlier turns come late. The histories are long for a server that
+    reads so few records of each."""
+    monkeypatch.setattr(carried_module, "PAGE", 3)
+    monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
+    monkeypatch.setattr(reports_module, "PROMPT_SECONDS", 0.02)
+    seed = SystemRandom().randrange(2**32)
+    random = Random(seed)
+    for number in range(rounds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        steps = steps_of(random, [turn_of(random, f"turn {number} {at}") for at in range(random.randrange(1, 4))])
+        restarts = min(random.randrange(1, 4), len(steps) - 1)
+        cuts = sorted(random.sample(range(1, len(steps)), restarts))
+        session: Session | None = None
+        for first, end in zip([0, *cuts], [*cuts, len(steps)], strict=True):
+            lost = random.randrange(first, end) if session and random.random() < 0.5 else first
+            for step in steps[first:lost]:
+                if session and isinstance(step, dict):
+                    session.writes(step)
+            async with socket_rig(folder) as rig:
+                session = session.at(rig) if session else Session(rig)
+                await rig.idle()
+                for step in steps[lost:end]:
+                    if isinstance(step, dict):
+                        session.writes(step)
+                    else:
+                        await session.reports(step[0], **step[1])
+                if end == len(steps):
+                    await session.reports("SessionEnd")
+                    answer = await rig.does("get_messages", session.project, after_seq=0)
+                await rig.idle()
+        check(runs_in(answer["data"]["messages"]), seed, number, steps, cuts)
+
+
+def steps_of(random: Random, turns: list[tuple[list[Hook], list[Message]]]) -> list[Hook | Message]:
+    """Hooks and lines, turn by turn; one hook of a turn comes again in a later one."""
+    found: list[Hook | Message] = []
+    for at, (hooks, lines) in enumerate(turns):
+        order = ["hook"] * (len(hooks) - 1) + ["line"] * len(lines)
+        random.shuffle(order)
+        begun, left_hooks, left_lines = len(found) + 1, iter(hooks[1:]), iter(lines)
+        found.append(hooks[0])
+        for what in order:
+            found.append(next(left_hooks) if what == "hook" else next(left_lines))
+        late = [hook for old, _ in turns[:at] for hook in old if hook[0] in ("PostToolUse", "Stop")]
+        if late and random.random() < 0.7:
+            found.insert(random.randrange(begun, len(found) + 1), random.choice(late))
+    return found
+
+
+def check(events: list[tuple[str, str]], *where: object) -> None:
+    """Each run begins at most once and ends exactly once, after everything else about it."""
+    assert all(count == 1 for count in Counter(events).values()), (*where, events)
+    ended = {run for what, run in events if what == "run_finished"}
+    assert {run for _, run in events} == ended, (*where, events)
+    for run in ended:
+        last = max(at for at, (_, one) in enumerate(events) if one == run)
+        assert events.index(("run_finished", run)) == last, (*where, events)
 
 
 @ROUNDS
 async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) -> None:
-    """The lines behind the last call of a turn may come after the hook that reports its end."""
+    """The lines after the last call of a turn may be written after the hook that reports its end."""
     seed = SystemRandom().randrange(2**32)
     random = Random(seed)
     async with socket_rig(tmp_path) as rig:
@@ -136,7 +190,7 @@ async def test_the_messages_of_a_run_are_inside_it(rounds: int, tmp_path: Path) 
 
 
 async def goes_on(random: Random, session: Session, hooks: list[Hook], lines: list[Message]) -> None:
-    """One turn, whose hooks and lines come in any order; if a hook reports its end, some lines come after that."""
+    """Plays one turn, whose hooks and lines arrive in any order. If a hook reports its end, some lines arrive later."""
     late: list[Message] = []
     ends = [hooks.pop()] if hooks[-1][0] in ("Stop", "StopFailure") else []
     if ends:

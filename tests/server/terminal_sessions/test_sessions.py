@@ -1,4 +1,4 @@
-"""What hooks tell the server becomes a session that clients see, and its questions are answered once."""
+"""The reports of hooks become a session that clients see, and its questions are answered once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
         yield rig
 
 
-async def test_a_session_is_in_the_list_by_itself_and_says_how_it_stands(rig: SocketRig) -> None:
+async def test_a_session_appears_in_the_list_with_its_state(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("SessionStart", source="startup")
     (created,) = rig.client.updates("project_created")
@@ -55,13 +55,13 @@ async def test_a_session_is_in_the_list_by_itself_and_says_how_it_stands(rig: So
 
 
 @pytest.mark.parametrize("mode", ["auto", "bypassPermissions", "dontAsk"])
-async def test_a_mode_in_which_nothing_is_asked_is_said(rig: SocketRig, mode: str) -> None:
+async def test_a_mode_in_which_nothing_is_asked_is_shown(rig: SocketRig, mode: str) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go", permission_mode=mode)
     assert (await rig.info(session))["desk"] == {"state": "working", "permission_mode": mode, "asks": False}
 
 
-async def test_an_answer_reaches_the_agent_in_its_own_words(rig: SocketRig) -> None:
+async def test_an_answer_reaches_the_agent_in_its_own_format(rig: SocketRig) -> None:
     session = Session(rig)
     suggestions = [{"type": "addRules", "rules": [{"toolName": "Bash"}], "behavior": "allow", "destination": "session"}]
     cases: list[tuple[Message, Message]] = [
@@ -85,7 +85,7 @@ async def test_an_answer_reaches_the_agent_in_its_own_words(rig: SocketRig) -> N
         assert await hook.receive() == {"decision": {"behavior": "allow", "updatedPermissions": suggestions}}
 
 
-async def test_a_change_is_shown_as_what_the_file_would_become(rig: SocketRig) -> None:
+async def test_a_change_is_shown_as_the_files_new_text(rig: SocketRig) -> None:
     file = rig.folder / "a.py"
     file.write_text("one\ntwo\n")
     given: Message = {"file_path": str(file), "old_string": "two", "new_string": "TWO"}
@@ -103,9 +103,7 @@ async def test_a_change_is_shown_as_what_the_file_would_become(rig: SocketRig) -
         ("UserPromptSubmit", {"prompt": "Another", "prompt_id": "another"}),
     ],
 )
-async def test_what_shows_that_it_was_answered_at_the_desk_withdraws_a_question(
-    rig: SocketRig, event: str, more: Message
-) -> None:
+async def test_an_answer_in_the_terminal_withdraws_the_question(rig: SocketRig, event: str, more: Message) -> None:
     session = Session(rig)
     async with session.asks(**COMMAND) as (hook, question):
         await session.reports(event, **more)
@@ -136,7 +134,7 @@ async def test_the_end_of_the_program_is_not_an_answer(rig: SocketRig, event: st
         ("PostToolUse", {"tool_name": "Bash", "tool_input": COMMAND, "agent_id": "a1"}),
     ],
 )
-async def test_what_says_nothing_about_a_question_leaves_it_open(rig: SocketRig, event: str, more: Message) -> None:
+async def test_unrelated_events_leave_a_question_open(rig: SocketRig, event: str, more: Message) -> None:
     session = Session(rig)
     async with session.asks(**COMMAND) as (hook, question):
         await session.reports(event, **more)
@@ -145,7 +143,7 @@ async def test_what_says_nothing_about_a_question_leaves_it_open(rig: SocketRig,
         assert await hook.receives_nothing()
 
 
-async def test_a_text_that_was_edited_at_the_desk_settles_the_question_about_its_file(rig: SocketRig) -> None:
+async def test_a_text_edited_in_the_terminal_resolves_the_question(rig: SocketRig) -> None:
     session = Session(rig)
     given: Message = {"file_path": str(rig.folder / "a.py"), "content": "theirs"}
     async with session.asks("Write", **given) as (_, question):
@@ -157,8 +155,8 @@ def another_process() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"])
 
 
-async def test_a_second_terminal_with_the_same_conversation_takes_nothing_away(rig: SocketRig) -> None:
-    """``claude --continue`` opens the conversation that another terminal has open; then it ends."""
+async def test_a_second_terminal_leaves_the_first_ones_question_open(rig: SocketRig) -> None:
+    """``claude --continue`` opens the conversation that another terminal has open, and ends."""
     session = Session(rig)
     first = session.pid
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -196,9 +194,7 @@ async def test_the_question_of_a_second_terminal_ends_with_it(rig: SocketRig) ->
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_what_a_second_terminal_has_left_running_ends_with_it(
-    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tasks_of_a_second_terminal_end_with_it(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("Stop")
@@ -215,7 +211,7 @@ async def test_what_a_second_terminal_has_left_running_ends_with_it(
         await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["finished"], "its end")
 
 
-async def test_what_the_first_terminal_has_left_running_outlives_the_second(rig: SocketRig) -> None:
+async def test_tasks_of_the_first_terminal_outlive_the_second(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Stop", background_tasks=[{"id": "a1", "type": "subagent", "status": "running"}])
@@ -229,8 +225,8 @@ async def test_what_the_first_terminal_has_left_running_outlives_the_second(rig:
     assert (desk["state"], desk["background_tasks"]) == ("working", 1)
 
 
-async def test_a_dialog_of_the_first_terminal_is_shown_after_the_end_of_the_second(rig: SocketRig) -> None:
-    """Enter, typed with a prompt, would answer it."""
+async def test_the_first_terminals_dialog_is_shown_after_the_second(rig: SocketRig) -> None:
+    """Enter, which is typed with a prompt, would answer it."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Notification", notification_type="permission_prompt")
@@ -257,14 +253,14 @@ async def test_a_hook_with_the_id_of_another_question_gets_no_answer(rig: Socket
         assert await first.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_hook_that_is_ended_takes_its_question_with_it(rig: SocketRig) -> None:
+async def test_ending_a_hook_withdraws_its_question(rig: SocketRig) -> None:
     async with Session(rig).asks(**COMMAND) as (hook, question):
         await hook.close()
         await until(lambda: rig.withdrawn(question) == ["answered elsewhere"], "its end")
 
 
-async def test_the_agent_has_the_last_word(rig: SocketRig) -> None:
-    """Both were answered in the same moment, and it has heard the terminal first."""
+async def test_the_agents_own_answer_overrules_a_clients(rig: SocketRig) -> None:
+    """Both were answered at the same moment, and the agent has processed the answer in the terminal first."""
     session = Session(rig)
     overruled = "overruled: it was {} in the terminal at the same moment"
     async with session.asks(**COMMAND) as (_, question):
@@ -289,7 +285,7 @@ async def test_the_agent_has_the_last_word(rig: SocketRig) -> None:
         assert rig.withdrawn(question) == [overruled.format("allowed with different text")]
 
 
-async def test_what_was_decided_and_done_is_not_mentioned_again(rig: SocketRig) -> None:
+async def test_a_decision_that_was_executed_is_not_withdrawn(rig: SocketRig) -> None:
     session = Session(rig)
     async with session.asks(**COMMAND) as (_, question):
         await rig.answers(question)
@@ -323,7 +319,7 @@ def prompt(text: str, **more: Any) -> Message:
     return {"type": "user", "message": {"role": "user", "content": text}, **more}
 
 
-# The conversation.
+# the conversation
 
 
 async def told(rig: SocketRig, session: Session) -> list[str]:
@@ -339,7 +335,7 @@ async def told(rig: SocketRig, session: Session) -> list[str]:
     return texts
 
 
-async def test_only_what_was_said_is_taken_from_the_conversations_file(rig: SocketRig) -> None:
+async def test_only_messages_are_read_from_the_conversations_file(rig: SocketRig) -> None:
     session = Session(rig)
     session.writes(
         {"type": "file-history-snapshot", "snapshot": "secret"},
@@ -361,12 +357,12 @@ async def test_only_what_was_said_is_taken_from_the_conversations_file(rig: Sock
     assert await told(rig, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
     answer = await rig.does("get_messages", session.project, after_seq=0)
     assert "secret" not in json.dumps(answer)
-    # Nobody is called for what was over before we came.
+    # Nobody is notified of runs that ended before the session was known.
     assert [one["run_id"] for one in rig.client.updates("run_finished")] == [session.turn]
 
 
-async def test_what_was_decided_in_the_terminal_is_in_the_history(rig: SocketRig) -> None:
-    """Answers and rejections, in the form of the CLI's stream."""
+async def test_decisions_in_the_terminal_are_in_the_history(rig: SocketRig) -> None:
+    """Answers and rejections, in the format of the CLI's stream."""
     session = Session(rig)
     answered = {"questions": "secret", "answers": {"Which?": "oak", "What else?": ["a", "b"]}}
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -385,7 +381,7 @@ async def test_what_was_decided_in_the_terminal_is_in_the_history(rig: SocketRig
     assert "secret" not in json.dumps(history)
 
 
-async def test_of_a_long_conversation_the_end_is_taken(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_end_of_a_long_conversation_is_read(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_file, "BEGIN_BYTES", 2_000)
     session = Session(rig)
     session.writes(prompt("Count\nto 100"), *(said(f"{number}") for number in range(100)))
@@ -396,7 +392,7 @@ async def test_of_a_long_conversation_the_end_is_taken(rig: SocketRig, monkeypat
     assert taken == [str(number) for number in range(100 - len(taken), 100)]
 
 
-async def test_after_a_restart_each_line_is_there_once(rig: SocketRig, tmp_path: Path) -> None:
+async def test_after_a_restart_each_line_is_in_the_history_once(rig: SocketRig, tmp_path: Path) -> None:
     session = Session(rig)
     session.writes(prompt("Go"), said("one"))
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -435,10 +431,10 @@ async def test_no_other_file_is_read(rig: SocketRig, tmp_path: Path, trick: str)
     assert await told(rig, session) == []
 
 
-# What clients can do with it, and what they can't.
+# what clients can do with a terminal session
 
 
-async def test_it_is_steered_at_the_desk(rig: SocketRig) -> None:
+async def test_commands_for_runs_are_not_supported(rig: SocketRig) -> None:
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     for type, data in [("execute", {"prompt": "x"}), ("agent_kill", {}), ("set_mode", {"mode": "plan"})]:
@@ -448,7 +444,7 @@ async def test_it_is_steered_at_the_desk(rig: SocketRig) -> None:
     assert (await rig.info(session))["desk"]["state"] == "working"
 
 
-async def test_it_can_be_forked_into_a_project_of_its_directory(rig: SocketRig) -> None:
+async def test_a_session_can_be_forked_into_a_project(rig: SocketRig) -> None:
     session = Session(rig)
     name = "".join(sign if sign.isalnum() else "-" for sign in str(rig.folder))
     session.transcript = session.transcript.parent.with_name(name) / session.transcript.name
@@ -461,7 +457,7 @@ async def test_it_can_be_forked_into_a_project_of_its_directory(rig: SocketRig) 
     process.ends()
 
 
-async def test_it_can_be_taken_from_the_list_with_all_that_was_kept(rig: SocketRig, tmp_path: Path) -> None:
+async def test_a_session_can_be_removed_with_all_its_data(rig: SocketRig, tmp_path: Path) -> None:
     session = Session(rig)
     session.writes(said("one"))
     await session.reports("Stop")
@@ -474,8 +470,8 @@ async def test_it_can_be_taken_from_the_list_with_all_that_was_kept(rig: SocketR
     assert (await rig.info(session))["desk"]["state"] == "working"
 
 
-async def test_a_prompt_that_comes_as_it_is_taken_from_the_list_is_typed_nowhere(rig: SocketRig) -> None:
-    """Behind what the session is still working on."""
+async def test_a_prompt_during_a_removal_is_refused(rig: SocketRig) -> None:
+    """The prompt arrives while the session still processes other reports."""
     session = Session(rig)
     await session.reports("Stop")
     going = asyncio.create_task(rig.does("project_delete", session.project))
@@ -485,9 +481,7 @@ async def test_a_prompt_that_comes_as_it_is_taken_from_the_list_is_typed_nowhere
     await going
 
 
-async def test_an_agent_that_is_heard_of_as_it_is_taken_from_the_list_begins_anew(
-    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_report_during_a_removal_begins_a_new_session(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     session, heard_of, rmtree = Session(rig), threading.Event(), shutil.rmtree
 
     def slowly(path: Path, **how: Any) -> None:
@@ -507,7 +501,9 @@ async def test_an_agent_that_is_heard_of_as_it_is_taken_from_the_list_begins_ane
     assert (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
 
 
-async def test_the_oldest_that_have_ended_give_way(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_ended_sessions_are_removed_for_new_ones(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions_module, "MOST", 3)
     sessions = [Session(rig) for _ in range(5)]
     for session in sessions[:3]:
@@ -515,12 +511,12 @@ async def test_the_oldest_that_have_ended_give_way(rig: SocketRig, monkeypatch: 
     await sessions[1].reports("SessionEnd")
     await sessions[3].reports("Stop")
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
-    await sessions[4].reports("Stop")  # none has ended: it is not shown
+    await sessions[4].reports("Stop")  # none of the sessions has ended, so this one is not shown
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]
     assert shown == [sessions[number].project for number in (0, 2, 3)]
 
 
-async def test_a_program_that_is_gone_without_a_word_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_ends_without_a_report_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     process = await asyncio.create_subprocess_exec("sleep", "60")
     session = Session(rig, pid=process.pid)
@@ -530,9 +526,7 @@ async def test_a_program_that_is_gone_without_a_word_has_ended(rig: SocketRig, m
     await until(lambda: [one.phase for one in rig.server.core.terminal_sessions] == ["ended"], "its end")
 
 
-async def test_a_program_whose_number_another_one_has_now_has_ended(
-    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_with_a_reused_process_id_has_ended(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("Stop")
@@ -541,7 +535,7 @@ async def test_a_program_whose_number_another_one_has_now_has_ended(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the start of a process does not depend on the clock")
-async def test_no_session_ends_because_the_clock_is_set(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_session_ends_if_the_clock_is_changed(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     session, looks, look = Session(rig), [0], reports_module.Reports._look
 
@@ -558,7 +552,7 @@ async def test_no_session_ends_because_the_clock_is_set(rig: SocketRig, monkeypa
     assert (await rig.info(session))["desk"]["state"] == "finished"
 
 
-# Bad input.
+# bad input
 
 
 @pytest.mark.parametrize(
@@ -578,7 +572,7 @@ async def test_no_session_ends_because_the_clock_is_set(rig: SocketRig, monkeypa
         b"no line at all",
     ],
 )
-async def test_nonsense_at_the_socket_changes_nothing(rig: SocketRig, line: bytes) -> None:
+async def test_invalid_lines_at_the_socket_change_nothing(rig: SocketRig, line: bytes) -> None:
     async with Line.open() as peer:
         peer.send_bytes(line)
         peer._writer.write_eof()
@@ -590,7 +584,7 @@ async def test_nonsense_at_the_socket_changes_nothing(rig: SocketRig, line: byte
 
 
 async def test_only_hooks_that_can_be_read_are_followed(rig: SocketRig, caplog: pytest.LogCaptureFixture) -> None:
-    """A hook of another agent does not appear as Claude Code's, and its agent need not wait for it."""
+    """A hook of another agent does not appear as Claude Code's, and its agent doesn't have to wait."""
     session = Session(rig)
     asks = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
     async with Line.open() as line:
@@ -609,7 +603,7 @@ def test_the_hooks_that_report_can_be_read() -> None:
     assert set(hook_events.READERS) == reporting
 
 
-async def test_halves_of_characters_are_no_reason_to_lose_a_question(rig: SocketRig) -> None:
+async def test_lone_surrogates_do_not_lose_a_question(rig: SocketRig) -> None:
     async with Session(rig).asks(command="echo \ud800") as (hook, question):
         assert question["input"] == {"command": "echo \ufffd"}
         await rig.answers(question)

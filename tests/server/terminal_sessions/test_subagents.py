@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 def standing(rig: SocketRig, session: Session) -> Message:
-    """The state that clients get, whether or not one follows the session."""
+    """The state in the description of the session that clients get, whether or not a client follows it."""
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     info: Message = msgspec.to_builtins(found.info())["desk"]
@@ -78,7 +78,7 @@ async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pyt
 async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until a client answers again."""
+    """The wait is long again once a client has answered."""
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
     monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
     session = Session(rig)
@@ -86,7 +86,9 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
     async with session.asks(more=SUBAGENT, command="one") as (hook, _):
         assert await hook.receive() is None
     async with session.asks(more=SUBAGENT, command="two") as (hook, question):
-        assert await hook.receives_nothing()  # it would be over after the long time, which is the shorter one here
+        assert (
+            await hook.receives_nothing()
+        )  # otherwise it would end after the long time, which is the shorter one here
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
     async with session.asks(more=SUBAGENT, command="three") as (hook, _):
@@ -94,7 +96,7 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
 
 
 async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its dialog is usable all the time (2.1.329), whether or not a client is connected."""
+    """Its dialog can be used all the time (2.1.329), whether or not a client is connected."""
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
     agent = {"agent_id": "a1", "agent_type": "workflow-subagent"}
     session = Session(rig)
@@ -107,7 +109,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its dialog is usable all the time."""
+    """Its dialog can be used all the time."""
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()
@@ -138,7 +140,7 @@ async def test_other_events_leave_it_open(rig: SocketRig, event: str, more: Mess
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
 
 
-async def test_a_main_question_ends_with_its_turn_alone(rig: SocketRig) -> None:
+async def test_a_main_question_ends_only_with_its_turn(rig: SocketRig) -> None:
     session = Session(rig)
     async with (
         session.asks(**COMMAND) as (_, main),
@@ -191,7 +193,7 @@ async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypat
 
 @contextlib.asynccontextmanager
 async def first_hook(session: Session) -> AsyncIterator[Line]:
-    """One that asks again at the next server, where it finds one."""
+    """A hook that asks again at the next server if it finds one."""
     async with Line.open() as line:
         payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
         line.send(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
@@ -211,8 +213,10 @@ def _at_rest(info: Message) -> Message:
     return {"background_tasks": info["background_tasks"]} if "background_tasks" in info else {}
 
 
-async def test_a_later_dialog_of_a_subagent_overrules_nothing(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CLI notifies the person of the dialog that was handed over; the main agent's answer has arrived all the same."""
+async def test_a_later_dialog_of_a_subagent_overrules_no_answer(
+    rig: SocketRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CLI notifies the person of the dialog that was handed over. The main agent's answer has arrived all the same."""
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.05)
     session = Session(rig)

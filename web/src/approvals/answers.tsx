@@ -64,7 +64,7 @@ const Back = ({ card }: Pick<CardProps, 'card'>) => (
   />
 );
 
-/** The user's draft for an approval request that somebody else answered. */
+/** The user's draft for an approval request that was answered elsewhere or withdrawn. */
 function Kept({ card }: CardProps) {
   const { message, mode, text, fields } = card;
   const mine = [...(text === undefined ? [] : [text]), ...Object.values(fields ?? {})];
@@ -89,7 +89,7 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
-/** Replaces Accept until all of the request has been in view. */
+/** Shown until all of the request has been in view: instead of Accept or, while fields are edited, above it. */
 function ReadOn({ card }: CardProps) {
   const { unread } = card;
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
@@ -119,7 +119,6 @@ function Choices({ card, version }: CardProps) {
   const { request, world, busy: disabled, isPlan, takesLetter } = card;
   // Only a device that may start runs may allow something permanently.
   const mayRemember = world.may('execute');
-  const always = mayRemember && !isPlan ? alwaysLabel(request) : '';
   const hasLetters = hasKeys();
   const key = (letter: string) => (hasLetters ? letter : undefined);
   const comments = card.comments.count.value;
@@ -127,6 +126,7 @@ function Choices({ card, version }: CardProps) {
   const isUnread = !isUnopened && !card.isSeen.value;
   const isClosed = isUnopened || isUnread;
   const asksFirst = isPlan && mayRemember && approvesMode(request.suggestions, 'acceptEdits');
+  const always = mayRemember && !asksFirst ? alwaysLabel(request) : '';
   return (
     <footer>
       {isUnopened && <Unread />}

@@ -225,7 +225,7 @@ export function Changes({
   );
 }
 
-/** The diff of a proposal: cell by cell for a notebook, in one piece for any other file. */
+/** The diff of a proposal: cell by cell for a notebook if the cells show the whole change, otherwise in one piece. */
 export function Proposed({
   request,
   compared,

@@ -62,7 +62,7 @@ export class ApprovalCard {
   hidesRemoved: Signal<boolean> = signal(false);
   /** Whether the user has zoomed in so far that part of the card's width is out of view. */
   isCut: Signal<boolean> = signal(false);
-  /** How many lines of the proposal have not been in sight; undefined until everything above them has been. */
+  /** How many lines of the proposal have not been in sight; undefined if none, or before all above them has been. */
   unread: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
@@ -208,7 +208,7 @@ export class ApprovalCard {
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
-  /** The number of lines in `proposed` that have not been in sight. */
+  /** How many lines in `proposed` have not been in sight; undefined if none, or if the part above it has not been. */
   _unreadIn(proposed: HTMLElement) {
     const { top } = this.element.getBoundingClientRect();
     if (!this.sight.has(0, proposed.getBoundingClientRect().top - top)) return undefined;

@@ -71,7 +71,7 @@ export class Sight {
   }
 
   /**
-   * Whether all of a card is in sight, or was, one part after the other, with its end in sight now.
+   * Whether all of a card is in sight, or was, one part after the other, with some part of it in sight now.
    * @param isDrawn whether a frame is being drawn; only then does what is in view count as seen
    * @param head the height of the card's sticky header, which covers the rest of it; `foot`: that of its footer
    * @param covers where other elements cover it
@@ -105,7 +105,7 @@ export class Sight {
     const start = Math.max(card.top, view.top);
     const end = Math.min(card.bottom, view.bottom);
     if (!isFree(start, start + head) || !isFree(end - foot, end)) return false;
-    // The end of the card has to be in view too, not only its sticky footer.
+    // Some of the card's content has to be in view now, not only its sticky header or footer.
     for (let n = 0; n < count; n++) if (!this._seen[n]) return false;
     return card.bottom > view.top + head + foot && card.top < view.bottom - head - foot;
   }
@@ -177,7 +177,7 @@ export class Current<Card extends Decidable> {
     this.card = undefined;
     /** Since when the card has been in sight. */
     this._since = undefined;
-    /** Whether nobody has clicked into a text since `arm` was called. */
+    /** Whether the last click was not into a text, or `arm` has been called since. */
     this._armed = true;
     this._clicked = -AFTER_CLICK;
     scroller.addEventListener('scroll', () => this.look(), { passive: true });
@@ -186,7 +186,7 @@ export class Current<Card extends Decidable> {
     for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
     document.addEventListener('visibilitychange', this._changed);
     document.addEventListener('close', this._changed, true); // of a dialog
-    // Blocks a click on a button that has moved; a key can press a button, too.
+    // Blocks clicks on a button that has just moved, including those that come from a key.
     scroller.addEventListener(
       'click',
       (event) => {
@@ -221,7 +221,10 @@ export class Current<Card extends Decidable> {
     this.look();
   }
 
-  /** Called for a click or a tap: a user who clicks into a text may type next. A scroll bar is not a text. */
+  /**
+   * Handles a click or a tap. After one on text, keys no longer decide on the card, because the user may type next. A
+   * scroll bar is not text.
+   */
   clicked({ target: clicked, offsetX }: PointerEvent) {
     const target = clicked as Element;
     if (target === this._scroller && offsetX >= this._scroller.clientWidth) return;
@@ -267,12 +270,12 @@ export class Current<Card extends Decidable> {
     return this.choose(before.slice(at + 1).find((card) => open.includes(card)) ?? open[0]);
   }
 
-  /** Whether the whole card is in sight, or was read through. */
+  /** Whether all of the current card has been in sight and still is; if it is taller than the view, a part suffices. */
   get isInSight() {
     return this.card ? this._sees(this.card, covering(), false) : false;
   }
 
-  /** Whether all of the card was in sight, and as much of it as there is room for is in sight now. */
+  /** Whether all of the card has been in sight and still is; if it is taller than the view, a part suffices. */
   _sees(card: Card, covers: readonly DOMRect[], isDrawn: boolean) {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);

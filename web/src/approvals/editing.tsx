@@ -44,7 +44,7 @@ function useRoom(place: { current: HTMLElement | null }) {
 }
 
 /** An editor for the file as it will be written; a plain field if the editor can't be loaded. `hides` is called with
- * whether removed text may be hidden; if not, `seen` is called once all changes have been in sight. */
+ * whether removed text may be hidden; if not, the editor calls `seen` once all changes have been in sight. */
 export function FileEditor({
   path,
   original,

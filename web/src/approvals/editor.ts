@@ -77,8 +77,8 @@ const COMPARISON = {
 /** The maximum size of text removed in one place that counts as in sight as soon as the text beside it is. */
 const FEW = { characters: 200, lines: 3 };
 
-type Extent = { top: number; bottom: number };
-type FreePart = (box: DOMRect, range: Extent) => Extent;
+// Only the type is imported: the function itself is passed in, so that its module is in one bundle only.
+type FreePart = typeof import('./current.ts').freePart;
 
 export type Editor = {
   focus: () => void;
@@ -269,7 +269,7 @@ function linesInSight(host: Element, view: EditorView, freePart: FreePart): [num
 
 type Parts = { root: ShadowRoot; place: HTMLElement; original: string; text: string; isReadOnly: boolean };
 
-/** One editor; removed text is drawn between its lines. */
+/** One editor. If the original can be compared, removed text is drawn between the lines. */
 function alone({
   root,
   place,
@@ -320,7 +320,7 @@ function beside({
   return { view: both.b, destroy: () => both.destroy() };
 }
 
-/** A button for each change that rejects it, so that the accepted version does not contain it. */
+/** The button that rejects a change, so that the accepted version does not contain it. No button accepts a change. */
 function controls(type: 'reject' | 'accept', act: (event: MouseEvent) => void): HTMLElement {
   if (type === 'accept') {
     const none = document.createElement('span');

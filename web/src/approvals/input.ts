@@ -166,6 +166,6 @@ export function editableFields({ editable, input, proposal, truncated, tool_name
   return editable.filter((name: any) => Object.hasOwn(input, name) && typeof input[name] === 'string');
 }
 
-/** The risks in a field of the input. */
+/** The risks in parts of a field of the input; a risk that is about the whole field is left out. */
 export const risksIn = (request: any, field: string): Risk[] =>
   (request.risks ?? []).filter((risk: Risk) => risk.field === field && (risk.end ?? 0) > (risk.start ?? 0));

@@ -17,8 +17,8 @@ const MOST = 2_000_000;
 const OUTPUT = ['outputs', 'execution_count'];
 
 /**
- * The cells that change; undefined if they would not show the whole change: the file is too large or not a notebook, or
- * something else changes, too. `outputs`: whether the outputs of changed cells are removed.
+ * The cells that change; undefined if no cell changes, or if the cells would not show the whole change: the file is too
+ * large or not a notebook, or something else changes, too. `outputs`: whether the outputs of changed cells are removed.
  */
 export function cellsOf(before: string, after: string): { cells: Cell[]; outputs: boolean } | undefined {
   if (before.length + after.length > MOST) return undefined;

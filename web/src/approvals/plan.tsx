@@ -77,8 +77,8 @@ function isDrawn(source: string, drawn: HTMLElement) {
 /** Matches a bar between two cells, but not a bar that a backslash escapes. */
 const BAR = /(?<=(?:^|[^\\])(?:\\\\)*)\|/;
 
-/** Whether a table has a row with more cells than its header. The surplus cells are not drawn, which `isDrawn` does not
- * find out if they have no letters. */
+/** Whether a block contains a table with a row that has more cells than the header. The surplus cells are not drawn,
+ * which `isDrawn` does not notice if they contain no letters or digits. */
 function losesCells(token: any): boolean {
   if (token.type !== 'table') return [...(token.tokens ?? []), ...(token.items ?? [])].some(losesCells);
   const [, , ...rows] = token.raw.trim().split('\n');

@@ -1,4 +1,4 @@
-// An agent's questions, each with its options and a field for the user's own answer. On a phone, one at a time.
+// An agent's questions, each with its options and a field for the user's own answer. In a narrow window, one at a time.
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';

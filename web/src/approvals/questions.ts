@@ -7,7 +7,7 @@ import { isObject } from './input.ts';
 export type Option = { label: string; description?: string; preview?: string };
 
 /** What the user has chosen and written for one question. */
-export type Begun = { chosen: string[]; own: string };
+type Begun = { chosen: string[]; own: string };
 
 /** The fields without those that are drawn. */
 const without = (fields: any, drawn: (name: string, value: any) => boolean) =>

@@ -13,15 +13,15 @@ const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
-/** Names that JavaScript lists before all others, wherever they were in the input. */
+/** Matches names that JavaScript lists before all others, whatever their position in the input. */
 const INDEX = /^(0|[1-9]\d*)$/;
 
-/** The fields in the input’s own order, except that numbers come last: their own place is lost, and nothing that an
- * agent names `0` may be above what runs. */
+/** The fields in the order of the input. Names that are numbers come last: JavaScript does not keep their position, and
+ * a field that the agent names `0` must not appear above the command. */
 const fieldsOf = (input: any): [string, any][] =>
   Object.entries(input).sort(([one], [other]) => Number(INDEX.test(one)) - Number(INDEX.test(other)));
 
-/** A value on one line if it is short. */
+/** A value as text: strings as they are, other values as JSON, on one line if that is short. */
 function shortText(value: any) {
   const line = typeof value === 'string' ? '' : JSON.stringify(value);
   return line && line.length <= SHORT ? line : asText(value);

@@ -10,7 +10,7 @@ import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 import type { Risk } from './input.ts';
 
-/** Characters and lines of a value that are shown before "Show all" is pressed. */
+/** A value with more characters or lines than this is cut until "Show all" is pressed. */
 const SHOWN = 3000;
 const LINES = 50;
 

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 
 import type { Client } from '../protocol/client.ts';
 import type { AgentInfo, AgentOffers, AgentState, ModelOffer } from '../protocol/messages.ts';
-import { agentName, modesOf, modeWords } from '../projects/words.ts';
+import { agentName, modesOf, modeWords, ownMode } from '../projects/words.ts';
 import { Chip } from './chip.tsx';
 
 /** A line of help for each permission mode. */
@@ -95,7 +95,7 @@ export function Chips(props: Props) {
           choices={[...new Set([...modes, mode])].map((value) => ({
             value,
             label: modeWords(project, value),
-            help: project.asks === false ? undefined : MODE_HELP[value],
+            help: project.asks === false ? undefined : (MODE_HELP[value] ?? ownMode(project, value)?.text ?? undefined),
             warns: value === 'bypassPermissions',
           }))}
           choose={(value) => set('set_mode', { mode: value }, `Mode: ${modeWords(project, value)}`)}

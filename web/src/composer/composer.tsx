@@ -27,7 +27,7 @@ type World = {
 };
 
 /** What is drawn around the text. */
-export type Around = { placeholder: string; accepts: Accepts; steers: boolean; chips: ComponentChildren };
+type Around = { placeholder: string; accepts: Accepts; steers: boolean; chips: ComponentChildren };
 
 /** The current box of each project. Files and texts that arrive after a box was replaced go to the new one. */
 const boxes = new Map<string, Composer>();
@@ -51,6 +51,8 @@ export class Composer {
   private found = signal<Choice[]>([]);
   private at = 0;
   private token: Token | undefined;
+  /** The list of the agent’s commands that was searched last. */
+  private known: Offer[] | undefined;
   private asked = 0;
   private adding: Promise<void> = Promise.resolve();
 
@@ -78,6 +80,9 @@ export class Composer {
   show(around: Around) {
     this.around = around;
     this.draw();
+    // The agent’s commands may arrive after the user has begun to type one.
+    const isNew = this.world.commands() !== this.known;
+    if (isNew && this.token?.kind === 'command' && !this.found.value.length) this.complete();
   }
 
   submit(steer = false) {
@@ -306,7 +311,8 @@ export class Composer {
     const token = selectionStart === selectionEnd ? tokenAt(value, selectionStart) : undefined;
     const asked = ++this.asked;
     this.token = token;
-    if (token?.kind === 'command') this.offer(commandsFor(token.query, this.world.commands()));
+    this.known = this.world.commands();
+    if (token?.kind === 'command') this.offer(commandsFor(token.query, this.known));
     else if (token && this.world.findFiles)
       this.world.findFiles(token.query).then(
         (found) => asked === this.asked && this.offer(found),

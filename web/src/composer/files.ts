@@ -81,7 +81,7 @@ function textOf(bytes: ArrayBuffer) {
   }
 }
 
-/** The image if it is small enough for an agent, otherwise a smaller copy. Throws if the file is not an image. */
+/** The image if it is small enough for an agent, otherwise a smaller copy. Throws if it can't be decoded or encoded. */
 async function fitting(file: File): Promise<Blob> {
   const bitmap = await createImageBitmap(file);
   const scale = Math.min(1, LONGEST_SIDE / Math.max(bitmap.width, bitmap.height));

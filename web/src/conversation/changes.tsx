@@ -15,7 +15,7 @@ import { counted } from '../ui/dom.ts';
 /** If more files than this have changed, they are folded at first. */
 const UNFOLDED = 3;
 
-/** A button that shows the changes below it, until they are closed. */
+/** A button that loads a run's changes. They replace it until they are closed. */
 export function Changes({ run, world }: { run: string; world: World }) {
   const [told, setTold] = useState<any>();
   const [problem, setProblem] = useState('');
@@ -147,7 +147,7 @@ function FileChanges({
   );
 }
 
-/** The number of the first new line; undefined if there isn’t one. */
+/** The number of the first new line in the first hunk; undefined if there isn’t one. */
 function firstLine(file: GitChange | undefined) {
   const row = file?.hunks[0]?.rows.find((one) => one.kind === 'changed' && one.new);
   return row?.new?.number;

@@ -5,7 +5,7 @@ import { patchIn } from '../diff/patch.ts';
 import type { ToolRow } from './rows.ts';
 import { fileIn, kindOf } from './tool-words.ts';
 
-export type LineCounts = { added: number; removed: number };
+type LineCounts = { added: number; removed: number };
 
 /** The maximum length of two texts that are compared, in characters of both together. */
 const LONGEST = 200_000;
@@ -13,7 +13,7 @@ const LONGEST = 200_000;
 /** Results by call: comparing is slow, and a call is rendered many times. */
 const known = new WeakMap<object, { version: string; counts: LineCounts | undefined }>();
 
-/** How many lines a call has changed; undefined if it is not an edit, or the counts are not known. */
+/** How many lines a call has changed; undefined if it is not an edit, was rejected, has failed, or can't be counted. */
 export function countsOf(row: ToolRow): LineCounts | undefined {
   const version = `${row.tool.version} ${row.question?.version ?? ''} ${row.state}`;
   const before = known.get(row.tool);

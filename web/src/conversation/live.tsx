@@ -45,7 +45,10 @@ export class Live {
     else this._draw();
   }
 
-  /** The element in which this text was streamed, for reuse; undefined if another text was, or rendering failed. */
+  /**
+   * The element in which this text was streamed, for reuse; undefined if another text was streamed, if rendering
+   * failed, or if the text is too long to be drawn all as Markdown.
+   */
   take(text: string): HTMLElement | undefined {
     // The last part may arrive together with the complete message.
     if (!this._text || !text.startsWith(this._text) || text.length > MARKDOWN) return undefined;

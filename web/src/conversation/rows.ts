@@ -19,7 +19,7 @@ export type ToolRow = {
   children: Row[];
 };
 
-/** Tool calls without a text between them. */
+/** Consecutive tool calls that need not be seen at once, and the thinking between them. */
 export type GroupRow = { kind: 'group'; key: string; seq: number; version: string; rows: (ToolRow | ItemRow)[] };
 
 export type ItemRow = {
@@ -106,8 +106,8 @@ function lastEnd(items: readonly Item[]) {
 
 /**
  * Which approval request was about which call, by their tool and input. The call comes first, except in a terminal
- * session, where the agent asks before its own record of the call is read. A call that already had its result is not
- * asked about.
+ * session, where the agent asks before its own record of the call is read. A request is never about a call that
+ * already had its result.
  */
 function questionsOf(items: readonly Item[]) {
   const byTool = new Map<Item, Item>();
@@ -138,7 +138,7 @@ function questionsOf(items: readonly Item[]) {
   return { byTool, taken };
 }
 
-/** Stands for the names of all tools: a request of the Agent Client Protocol has the id of its call. */
+/** The key for calls of any tool: a request of the Agent Client Protocol contains the id of its call. */
 const BY_ID = '';
 
 /** The number of recent calls that are searched for the call that an approval request is about. */

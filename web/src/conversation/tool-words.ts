@@ -3,7 +3,7 @@
 import { isObject } from '../approvals/input.ts';
 import { baseName, shownPath } from '../ui/dom.ts';
 
-export type ToolKind =
+type ToolKind =
   | 'read'
   | 'edit'
   | 'write'

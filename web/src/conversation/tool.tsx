@@ -280,7 +280,7 @@ function Asked({ row: { tool, question }, world }: { row: ToolRow; world: World 
 const editedPlan = (answer: any) =>
   answer?.edited && typeof answer.updated_input?.plan === 'string' ? answer.updated_input.plan : undefined;
 
-/** The plan of a request, as it was accepted. */
+/** The plan of a resolved request; if it was accepted with edits, the accepted version, unless that is too large. */
 export function SettledPlan({ plan, answer, world }: { plan: string; answer: any; world: World }) {
   const edited = editedPlan(answer);
   return (
@@ -375,7 +375,7 @@ function Result({ row, world }: { row: ToolRow; world: World }) {
   const { result } = tool;
   const kind = kindOf(tool as any);
   if (!result) return null;
-  // What a client said is in the line.
+  // The line already shows who rejected the call, and why.
   if (question?.answer?.decision === 'deny') return null;
   if (kind === 'todo' && !result.error) return null;
   if (kind === 'question' && !result.error && answersTo(row)) return null;

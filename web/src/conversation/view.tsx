@@ -48,7 +48,8 @@ type Look = {
   isCareless: boolean;
   /** Whether the beginning of the history has been deleted. */
   isCut: boolean;
-  /** Whether the agent is working; `isSilent`: whether it has not written anything yet. */
+  /** Whether an answer is being streamed, or a run is active that does not wait for a person; `isSilent`: whether no
+   * text has been streamed yet. */
   isLive: boolean;
   isSilent: boolean;
   /** The label of the button that leads to the end; '' if it is not needed. */
@@ -430,7 +431,7 @@ export class ConversationView {
       if (!card.element.parentNode) this._cards.delete(id);
       else if (!card.answered) {
         const answer = conversation.answerTo(id);
-        const mine = this._isMine(id, answer);
+        const mine = this._wasSentHere(id, answer);
         isMine ||= mine;
         if (!mine && answer?.by)
           this.world.said(
@@ -474,7 +475,7 @@ export class ConversationView {
       const question = conversation.questionOf(id);
       const answer = question?.answer;
       if (!answer || this._cards.has(id)) continue;
-      if (this._isMine(id, answer)) kept.keepAnswer(id, null);
+      if (this._wasSentHere(id, answer)) kept.keepAnswer(id, null);
       else {
         // In the history, the time is in the record.
         const card = this._addCard({ created_at: question.timestamp, ...question.request });
@@ -484,7 +485,7 @@ export class ConversationView {
   }
 
   /** Whether an approval request was answered from this window, even if the window has been reloaded since. */
-  _isMine(id: string, answer: any) {
+  _wasSentHere(id: string, answer: any) {
     const { sent } = kept.answer(id);
     return this.client.isMine(answer) || (sent !== undefined && sent === answer?.client_id);
   }

@@ -178,13 +178,13 @@ type Shared = {
   isOpen: boolean;
   /** The line whose comment button is reached by Tab; arrow keys lead to the others. */
   first: string;
-  /** Whether there are more than `FAR` rows; if so, rows out of view are not laid out. */
+  /** Whether lines are wrapped and there are more than `FAR` rows; if so, rows out of view are not laid out. */
   isFar: boolean;
   comments?: Comments;
   notes?: Notes;
 };
 
-/** A number that grows to `all`, by `by` in each frame. */
+/** A number that grows by `by` in each frame while `isOn`, until it is at least `all`. */
 function useGrowing(first: number, all: number, by: number, isOn: boolean) {
   const [count, setCount] = useState(first);
   useEffect(() => {

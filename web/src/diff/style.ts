@@ -1,4 +1,4 @@
-// The layout of diffs: one setting for all of them, kept by the browser.
+// The layout of diffs: the same settings for all of them, kept by the browser.
 
 import { computed, signal } from '@preact/signals';
 

@@ -29,7 +29,7 @@ export function fileIn(hash: string): FilePlace | undefined {
 
 /**
  * Turns a path that an agent or a person wrote (absolute, relative, with "./", or with a slash at the end) into one
- * relative to the project.
+ * relative to the project. An absolute path outside the project stays absolute.
  */
 export function inProject(root: string, path: string): string {
   const relative = path.startsWith(`${root}/`) ? path.slice(root.length + 1) : path;

@@ -1,4 +1,4 @@
-// The files of a project: the tree beside the file that is shown. On a phone, one or the other.
+// The files of a project: the tree beside the file that is shown. In a narrow window, one or the other.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 

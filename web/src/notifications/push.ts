@@ -1,4 +1,4 @@
-// Notifications while the page is closed: the browser's push service delivers them to the service worker.
+// Notifications while the web UI is closed: the browser's push service delivers them to the service worker.
 
 import * as kept from '../state/kept.ts';
 

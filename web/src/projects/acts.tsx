@@ -9,7 +9,8 @@ import { said } from '../ui/toasts.tsx';
 import type { World } from '../ui/world.ts';
 import { addressOf, type Group, type Row } from './rows.ts';
 
-/** Starts a session in the directory of `group`, with the agent of its first row, and shows it. */
+/** Starts a session in the group's project and shows it. A directory that has only terminal sessions becomes a project,
+ * with the agent of the group's first row. */
 export async function newSession(world: World, group: Group) {
   const { client } = world;
   if (group.project) await client.connection.ask('agent_new_session', {}, { project: group.project.id });
@@ -30,7 +31,7 @@ export async function resume(world: World, project: string, session: string, cop
   );
 }
 
-/** The id of a row's session. After a session has begun, the list may still have its previous id. */
+/** The id of a row's session; empty if it has none. Soon after a session begins, the list may have its previous id. */
 export async function idOf(world: World, { project, session, current }: Row): Promise<string> {
   if (!current) return session?.session_id ?? '';
   const { data } = await world.client.connection.ask('sessions', { limit: 20 }, { project: project.id });

@@ -195,18 +195,12 @@ function SessionMenu({ row }: { row: Row }) {
           icon: 'search',
           act: () => world.go(searchAddress('', project.id)),
         },
-        session &&
-          client.may('session_export') && {
-            label: 'Export as Markdown',
-            icon: 'down',
-            act: () => exports('markdown'),
-          },
-        session &&
-          client.may('session_export') && {
-            label: 'Export as JSON Lines',
-            icon: 'down',
-            act: () => exports('jsonl'),
-          },
+        ...(session && client.may('session_export')
+          ? [
+              { label: 'Export as Markdown', icon: 'down' as const, act: () => exports('markdown') },
+              { label: 'Export as JSON Lines', icon: 'down' as const, act: () => exports('jsonl') },
+            ]
+          : []),
         session && client.may('session_rename') && { label: 'Rename…', icon: 'pen', act: () => renameRow(world, row) },
         { label: 'Settings', icon: 'settings', act: world.showSettings },
         { label: 'Keyboard shortcuts', icon: 'keyboard', act: world.showKeys },

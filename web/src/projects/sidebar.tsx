@@ -12,7 +12,7 @@ import { useWorld } from '../ui/world.ts';
 import { newSession, removeRow, renameRow } from './acts.tsx';
 import { type Group, groups, type Row } from './rows.ts';
 
-/** How many sessions of a directory are shown at first; the user can expand the rest. */
+/** How many sessions of a directory are shown at first, or more if more are current; the user can expand the rest. */
 const FEW = 5;
 
 export function Sidebar() {

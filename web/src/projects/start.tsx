@@ -293,7 +293,8 @@ async function suggestions(client: Server): Promise<Place[]> {
   return [...places, ...others.map((path: string) => ({ path, source: 'root' as const }))].slice(0, MOST);
 }
 
-/** The folders in the typed folder whose names begin with the text after its last slash. */
+/** The folders in the typed folder whose names begin with the text after its last slash; for a text without a slash,
+ * the suggestions whose paths contain it. */
 async function folders(client: Server, text: string): Promise<Place[]> {
   const typed = text === '~' ? '~/' : text;
   const [, parent, start] = /^(.*\/)([^/]*)$/.exec(typed) ?? ['', '', typed];

@@ -1,5 +1,6 @@
 // The state of a project in a word or two, the same everywhere in the web UI. Pure.
 
+import type { ModeOffer } from '../protocol/messages.ts';
 import { counted, duration } from '../ui/dom.ts';
 
 export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'review' | 'idle' | 'ended'; words: string };
@@ -92,7 +93,11 @@ export const asksFirst = (project: any): boolean => project?.asks !== false && !
 
 /** A mode in words. An agent that can't ask never asks, whatever its mode is called. */
 export const modeWords = (project: any, mode: string): string =>
-  project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? mode);
+  project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? ownMode(project, mode)?.title ?? mode);
+
+/** What an agent reports about one of its own modes; undefined if it reports nothing. */
+export const ownMode = (project: any, mode: string): ModeOffer | undefined =>
+  project?.own_modes?.find((one: ModeOffer) => one.name === mode);
 
 /**
  * The modes to choose from: the agent's own modes, otherwise Claude Code's modes that the server accepts.

@@ -24,7 +24,8 @@ const TOO_FAR = 1000;
 
 const MESSAGE_BYTES = 900_000;
 
-/** The maximum number of pages of a session that are fetched to reach a record in it. */
+/** The maximum number of pages that are fetched to reach a record of the current session, or to find out what has
+ * happened to a prompt. */
 const FAR_BACK = 20;
 
 /** The snapshot for an earlier session, in which nothing changes. `last_seq` is larger than any record's number. */
@@ -47,7 +48,7 @@ export type Unsent = {
 export type Removed = { run: string; project: string; by: string; prompt: string };
 
 /** What can be sent with a prompt, besides its text. */
-export type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
+type Extra = Pick<Unsent, 'agent' | 'options' | 'steer'>;
 
 export class Client extends EventTarget {
   projects: Projects;
@@ -85,7 +86,7 @@ export class Client extends EventTarget {
     this._removing = undefined;
     /** Prompts that the server has not confirmed, the oldest first. */
     this.unsent = kept.unsent();
-    /** Prompts that somebody else has removed from the queue, until the user has taken note of it. */
+    /** Prompts that somebody else has removed from the queue, until the user dismisses the notice. */
     this.removed = [];
     /** This window’s prompts that wait for their runs, and those that were removed, by run id. */
     this._sent = new Map(Object.entries(kept.sent()));
@@ -237,7 +238,8 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Loads the messages after the loaded ones, if those do not reach the end. Returns whether any were added. */
+  /** Loads the messages after the loaded ones, if those do not reach the end. Returns whether any were added. While
+   * only one session is shown, its end is loaded instead. */
   async newer() {
     const conversation = this.conversation;
     if (!conversation || conversation.atEnd) return false;
@@ -251,7 +253,8 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Loads the records around a record. Returns false if the user has meanwhile gone elsewhere. */
+  /** Loads the records around a record. Returns false if the user has meanwhile gone elsewhere, or if the conversation
+   * was loaded again from its end instead. */
   async around(seq: number): Promise<boolean> {
     const conversation = this.conversation;
     const search = (this._search = {});
@@ -433,7 +436,7 @@ export class Client extends EventTarget {
     if (isFresh && conversation.joined) conversation = this.conversation = new Conversation(conversation.id);
     const readsSessions = this.may('session_messages') && this.may('sessions');
     const joining = this.command('project_join', isFresh ? {} : { after_seq: conversation.cursor });
-    // In parallel if the session is known: on a slow network, a round trip takes long.
+    // If the session is known, its records are requested in parallel, which saves a round trip.
     const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
     const last = known ? this._lastOfSession(known) : undefined;
     last?.catch(() => {}); // if joining fails, nobody waits for it
@@ -556,7 +559,7 @@ export class Client extends EventTarget {
     else if (!this.removed.some((one) => one.run === run)) this.removed = [...this.removed, { run, by, ...sent }];
   }
 
-  /** The user has taken note that a prompt was removed. */
+  /** Dismisses the notice that a prompt was removed. */
   dismiss({ run }: Removed) {
     this.removed = this.removed.filter((one) => one.run !== run);
     this._keep(run, undefined);

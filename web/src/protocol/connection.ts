@@ -19,7 +19,7 @@ const NOT_TAKEN = [4401, 4403];
 /** A replacer for `JSON.stringify` that replaces lone surrogates, which no server can read. */
 export const whole = (_: string, value: any) => (typeof value === 'string' ? wellFormed(value) : value);
 
-/** A request that failed: `code` as in the protocol, or OFFLINE if the connection was lost before the answer. */
+/** A request that failed: `code` as in the protocol, or OFFLINE if there was no connection or it was lost. */
 export class RequestError extends Error {
   code: string;
   details: any;
@@ -31,8 +31,8 @@ export class RequestError extends Error {
   }
 }
 
-/** `idle` (not started), `connecting`, `open` (the token was accepted), `waiting` (until the next attempt), `refused` (the token
-was not accepted; there are no more attempts). */
+/** `idle` (not started, or stopped), `connecting`, `open` (the token was accepted), `waiting` (until the next attempt),
+`refused` (the token was not accepted, or pairing has failed; there are no more attempts). */
 export type State = 'idle' | 'connecting' | 'open' | 'waiting' | 'refused';
 export type Message = { type: string; project_id?: string; seq?: number; data: any; request_id?: string };
 export class Connection {

@@ -14,13 +14,13 @@ export type AgentMessage = { messages: any[]; session_id: string; direction: "cl
 /** What an agent offers. `commands`: their names have no "/". `steer`: whether a message can be sent into a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
-/** What an agent currently reports about itself. `context_tokens`: the size of its context at the end of the latest turn, out of `context_window`. `tasks`: only running ones. */
+/** What an agent currently reports about itself. `context_tokens`: the last known size of its context, out of `context_window`. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
-/** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session. */
+/** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
-/** The subagent that asks, if it is not the main agent. `agent_type`: its kind, for example "general-purpose". */
+/** The subagent that asks a question. A question from the main agent has none. `agent_type`: its kind, for example "general-purpose". */
 export type AskedBy = { agent_id: string; agent_type?: string | null };
 
 /** A blob that is attached to a prompt. */
@@ -40,7 +40,7 @@ export type ChangedFile = { path: string; change: "added" | "changed" | "deleted
 /** What `review_commit` would do. `message`: a proposal, made from the last prompt. `author`: the author of the commit, as configured in git; if it is missing, `problem` is the reason why nothing can be committed, for people. `lines`: the numbers of lines for each of the `kept` files, by path. */
 export type CommitOffer = { message: string; lines: { [name: string]: Lines }; author?: string; problem?: string };
 
-/** An agent that a person has started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: an approval request waits that only the agent's own dialog can answer. `background`: the agent's daemon hosts it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
+/** An agent that a person has started in a terminal on the server's machine. `state` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has ended. `permission_mode` is the agent's name for its mode; `asks` is false in modes in which it asks neither before commands nor before changes to files. `prompts`: it accepts prompts through `execute`, since its terminal belongs to an editor with a bridge. `in_terminal`: an approval request waits that can be answered only in the agent's own dialog. `background`: the agent's daemon hosts it, without a terminal. `background_tasks`: the number of tasks that run while the agent itself waits for the next prompt. `continued_in`: the id of the session that continues this one, after the user moved it to the background. */
 export type DeskInfo = { state: "ended" | "finished" | "waiting" | "working"; permission_mode?: string | null; asks?: boolean; prompts?: boolean; in_terminal?: boolean; background?: boolean; background_tasks?: number; continued_in?: string | null };
 
 /** A device. `state`: that of its token. `mine`: the request came from this device. `connected`: at the moment. */
@@ -99,6 +99,9 @@ export type Lines = { added: number; removed: number };
 
 export type McpServer = { name: string; status?: string | null };
 
+/** A permission mode that only this agent has, as the agent describes it. */
+export type ModeOffer = { name: string; title?: string | null; text?: string | null };
+
 /** A model that can be chosen. `resolved`: its full name, if `name` is an alias. `efforts`: the levels of effort that it supports. */
 export type ModelOffer = { name: string; title?: string | null; text?: string | null; resolved?: string | null; efforts?: string[] };
 
@@ -108,7 +111,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run, named as in the client protocol. None or empty: the agent's default. */
+/** The options of a run, named as in the client protocol. None or empty: the agent's default; without `permission_mode`, the agent's equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */
@@ -136,15 +139,15 @@ export type ProjectDeleted = { project_id: string; success: boolean };
 
 export type ProjectGone = { project_id: string; path: string };
 
-export type ProjectInfo = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null };
+export type ProjectInfo = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null };
 
 /** The snapshot of `update/project_joined`: the whole state at `last_seq`; the stream continues after it. */
-export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run: RunInfo | null; queue: RunInfo[]; open_approvals: PermissionRequest[]; agent_state?: AgentState | null; agent_offers?: AgentOffers | null };
+export type ProjectJoined = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run: RunInfo | null; queue: RunInfo[]; open_approvals: PermissionRequest[]; agent_state?: AgentState | null; agent_offers?: AgentOffers | null };
 
 export type ProjectList = { projects: ProjectInfo[] };
 
 /** `update/project_state`: always the whole state. `queued`: the number of prompts that wait. */
-export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
+export type ProjectState = { id: string; path: string; state: "ERROR" | "EXECUTING" | "IDLE"; session_id: string; agent: string; created_at: string; last_active: string; message_count: number; last_seq: number; approvals: Waiting[]; desk?: DeskInfo | null; first_seq?: number; cost_usd?: number; first_message_time?: string | null; last_message_time?: string | null; permission_mode?: string; modes?: string[]; own_modes?: ModeOffer[]; asks?: boolean; continues_at?: string | null; scheduled_until?: string | null; title?: string; problem?: string | null; review?: ReviewNumbers | null; run_id?: string | null; queued?: number };
 
 /** A queued prompt was changed. `prompt`: the new text. `by`, `client_id`: the client that changed it. */
 export type PromptEdited = { run_id: string; prompt: string; by: string; client_id: string };
@@ -232,7 +235,7 @@ export type RunReverted = { run_id: string; by: string; files: ChangedFile[] };
 /** `unprompted`: the agent began the run itself, for example because a command in the background has ended. */
 export type RunStarted = { run_id: string; session_id: string; agent: string; unprompted?: boolean };
 
-/** The projects' runs that have ended since the server started. `ended`: their number for each outcome; `success_rate`: the fraction (0 to 1) that completed. `median_seconds` and `p95_seconds`: the median and the 95th percentile of the durations of the latest 1,000 runs; null if none has ended yet. */
+/** The projects' runs that have ended since the server started. `ended`: their number for each outcome; `success_rate`: the fraction (0 to 1) that completed. `median_seconds` and `p95_seconds`: the median and the 95th percentile of the durations of the latest 1,000 runs. These two and `success_rate` are null if no run has ended yet. */
 export type Runs = { ended: { [name: string]: number }; success_rate: number | null; median_seconds: number | null; p95_seconds: number | null; cost_usd: number };
 
 /** `snippet`: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are matches. `tool`: the name of the tool, if the text belongs to a tool call. */
@@ -247,7 +250,7 @@ export type SessionChanged = { session_id: string; fork_from?: string | null; ag
 /** The records of the session were deleted. `agent_copy`: the agent has its own record, which was not deleted. */
 export type SessionDeleted = { session_id: string; by: string; agent_copy?: boolean };
 
-/** A session in a project's history, or a terminal session. `session_id`: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a person gave the session (then `named`), otherwise its first prompt. `state`: the present state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the end of the agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
+/** A session in a project's history, or a terminal session. `session_id`: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported any. `title`: the name that a person gave the session (then `named`), otherwise its first prompt, or the title that the agent has stored if the session was begun elsewhere. `state`: the present state of the `current` session, which the next run continues ("waiting": for a decision); "finished" for any other. `last_line`: the end of the agent's latest text. `added` and `removed`: numbers of lines, as far as the agent has reported them. `first_seq` and `last_seq`: the session's first and last record; records of other sessions may be in between. `terminal`: a person has started the session in a terminal. */
 export type SessionEntry = { project_id: string; path: string; agent: string; session_id: string; title: string; state: "ended" | "failed" | "finished" | "waiting" | "working"; created_at: string; last_active: string; prompts: number; first_seq: number; last_seq: number; current?: boolean; named?: boolean; terminal?: boolean; fork_from?: string | null; last_line?: string; added?: number; removed?: number; approvals?: number };
 
 /** A conversation that the agent has stored; `current`: the next run continues it. */

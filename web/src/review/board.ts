@@ -30,7 +30,7 @@ class Card implements Decidable {
 
   looked(isInSight: boolean) {
     const standing = this._review.of(this.part.key);
-    if (isInSight && standing.unopened.peek() === 0) standing.isSeen = true;
+    if (isInSight && standing.unopened.peek() === 0) this._review.saw(this.part);
   }
 }
 
@@ -58,7 +58,7 @@ const ABOVE = 56;
 /** Matches small screens, which show one part at a time. Keep in sync with review.css. */
 const PAGED = matchMedia('(max-width: 760px), (max-height: 500px)');
 
-export type Acts = {
+type Acts = {
   keep(part: Part): void;
   undo(part: Part): void;
   edit(part: Part): void;
@@ -86,7 +86,7 @@ export class Board {
   _order: string[] = [];
   /** The part that comes into view once it is drawn. */
   _wanted: { key: string; takesFocus: boolean } | undefined;
-  /** The part that stays in view until the user does anything. */
+  /** The part that stays in view until the user scrolls, clicks or presses a key, or until a moment has passed. */
   _held: { key: string; until: number } | undefined;
   _sizes: ResizeObserver | undefined;
   _isMine = false;

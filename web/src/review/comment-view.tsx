@@ -36,7 +36,7 @@ const keyOf = (one: Entry) => (isWriting(one) ? one.key : one.comment_id);
  * The comments of a part. `rows`: by the names of their last lines; `rest`: those whose lines are not shown; `ranges`:
  * the places of those with several lines.
  */
-export type Arranged = { rows: ReadonlyMap<string, Entry[]>; rest: Entry[]; ranges: Place[] };
+type Arranged = { rows: ReadonlyMap<string, Entry[]>; rest: Entry[]; ranges: Place[] };
 
 /** The comments of a part. The value is the same object until one of them changes, because every line reads it. */
 export function arranged({ comments }: OpenReview, part: Part, lines: Lines): ReadonlySignal<Arranged> {
@@ -403,7 +403,7 @@ export function Answers({ review, board, part }: Shared & { part: Part }) {
 }
 
 /** Shows all comments, scrolled to the one with this id. */
-export function showComments(shared: Shared, id?: string) {
+function showComments(shared: Shared, id?: string) {
   overlay((close) => <AllComments {...shared} first={id} close={close} />);
 }
 

@@ -252,7 +252,7 @@ export class Comments {
     return text.value.trim() !== '' || (suggestion.value !== undefined && isOther(suggestion.value, quote));
   }
 
-  /** The draft that it changes; undefined if the comment is new, or if the draft has been sent or removed since. */
+  /** The draft that is being changed; undefined for a new comment, or if the draft has been sent or removed since. */
   draftOf({ comment_id: id }: Writing): ReviewComment | undefined {
     return this.all.value.find((one) => one.comment_id === id && isDraft(one));
   }

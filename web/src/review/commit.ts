@@ -31,7 +31,7 @@ export class Commit {
   }
 
   get isAllowed() {
-    return this._client.may('review_commit') && !this._client.projects.all.get(this._project)?.desk;
+    return this._client.may('review_commit');
   }
 
   /** Called when the dialog is opened. Proposes a message, unless the user has written one. */

@@ -57,9 +57,16 @@ export function shownFiles(
   });
 }
 
+/** The files with only these parts, and those that are shown although they are no longer in the review. */
+export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) => boolean): ShownFile[] =>
+  files
+    .map(({ file, parts }) => ({ file, parts: parts.filter((part) => part.isGone || isWanted(part)) }))
+    .filter(({ parts }) => parts.length);
+
 export const partsIn = (files: readonly ShownFile[]) => files.flatMap(({ parts }) => parts);
 
-/** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. */
+/** The key of the part to show: `key` if it is still there, otherwise the next part that is left, or the last one. If
+ * `key` is undefined, the first part; undefined if there are no parts. */
 export function follow(before: readonly string[], now: readonly string[], key: string | undefined): string | undefined {
   if (key === undefined) return now[0];
   if (now.includes(key)) return key;
@@ -87,7 +94,8 @@ export type Context = { before: string[]; after: string[]; more: boolean };
 export const NO_CONTEXT: Context = { before: [], after: [], more: false };
 
 /**
- * The lines around a hunk, up to the adjacent hunks; none if the text is not the one that the hunk belongs to.
+ * The lines around a hunk, up to the adjacent hunks; none if the hunk does not consist of lines, or if the text is not
+ * the one that the hunk belongs to.
  * @param text the file as it is now
  * @param count the maximum number of lines on each side
  */
@@ -201,9 +209,9 @@ export function editedText({ removed, added }: ReviewHunk, field: string): strin
 }
 
 /** Whether a hunk has no lines: it is about the file's mode or name. */
-export const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
+const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
 
-/** The title of a hunk: where it is. */
+/** The title of a hunk: its lines, or what else of the file it changes. */
 export function titleOf({ kind, new_start: start, added, old_start: before, removed }: ReviewHunk): string {
   if (kind === 'mode') return 'File mode';
   if (kind === 'name') return 'File name';
@@ -221,7 +229,8 @@ export function goneWords({ by, decision }: { by?: string | null; decision?: str
   return decision ? `${by} already ${DECIDED[decision] ?? 'decided on'} this change.` : `${by} decided on this change.`;
 }
 
-/** The name of the person who made all changes to the review; undefined if there is no such person. */
+/** The name of the person who made all changes to the review; undefined if there were several, or a name is
+ * not known. */
 export function onlyOne(names: readonly (string | null | undefined)[]): string | undefined {
   const [first] = names;
   return first && names.every((name) => name === first) ? first : undefined;

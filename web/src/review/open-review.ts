@@ -17,6 +17,7 @@ import {
   goneWords,
   isCut,
   onlyOne,
+  onlyParts,
   type Part,
   partsIn,
   type ShownFile,
@@ -60,9 +61,26 @@ type Wish = { hunks?: string[]; files?: string[]; all?: boolean; decision?: 'kee
 
 export class OpenReview {
   project: string;
-  /** Undefined until the server has answered. */
+  /** Undefined until the server has answered, and after the directory or the project is gone. */
   version: Signal<string | undefined> = signal(undefined);
-  files: Signal<ShownFile[]> = signal([]);
+  /** All files of the review. */
+  _all: Signal<ShownFile[]> = signal([]);
+  /** The hunks that had been in view before this visit or, if a run has ended since, before its end. */
+  _lookedAt: Signal<ReadonlySet<string>>;
+  /** How many changes are new since then; 0 if all of them are. */
+  newCount: ReadonlySignal<number> = computed(() => {
+    const parts = partsIn(this._all.value);
+    const count = parts.filter((part) => this.isNew(part)).length;
+    return count < parts.length ? count : 0;
+  });
+  /** Whether the user wants to see only these. */
+  onlyNew: Signal<boolean> = signal(false);
+  /** Whether some changes are not shown because they are not new. */
+  hidesOld: ReadonlySignal<boolean> = computed(() => this.onlyNew.value && this.newCount.value > 0);
+  /** The files that are shown. */
+  files: ReadonlySignal<ShownFile[]> = computed(() =>
+    this.hidesOld.value ? onlyParts(this._all.value, (part) => this.isNew(part)) : this._all.value,
+  );
   /** The number of files that did not fit into the message. */
   more: Signal<number> = signal(0);
   /** Why the review can't be loaded. */
@@ -100,6 +118,8 @@ export class OpenReview {
   _isOver = false;
   _newsEnd: ReturnType<typeof setTimeout> | undefined;
   _before: (isMine: boolean) => void;
+  /** The hunks that have been in view on this or an earlier visit. */
+  _seen: Set<string>;
 
   /**
    * @param before is called before a new version of the review is shown
@@ -110,7 +130,9 @@ export class OpenReview {
     this.project = project;
     this._before = before;
     this._drafts = kept.reviewDrafts(project);
-    this.comments = new Comments(client, project, this.files, () => this.load());
+    this._seen = new Set(kept.seenHunks(project));
+    this._lookedAt = signal(new Set(this._seen));
+    this.comments = new Comments(client, project, this._all, () => this.load());
     this.commit = new Commit(client, project, () => this.load());
     this.push = new Push(client, project, () => this.load());
     client.addEventListener('message', this._heard);
@@ -121,10 +143,33 @@ export class OpenReview {
 
   dispose() {
     this._isOver = true;
+    this._keepSeen();
     clearTimeout(this._newsEnd);
     this._client.removeEventListener('message', this._heard);
     this._client.removeEventListener('change', this._changed);
     document.removeEventListener('visibilitychange', this._looked);
+  }
+
+  /** Notes that all of a part has been in view. */
+  saw({ key, hunk }: Part) {
+    this.of(key).isSeen = true;
+    if (hunk) this._seen.add(key);
+  }
+
+  /** Whether the part has come since the user last looked at the review. */
+  isNew({ key, hunk, isGone }: Part): boolean {
+    const looked = this._lookedAt.value;
+    return looked.size > 0 && hunk !== undefined && !isGone && !looked.has(key);
+  }
+
+  /** Stores which of the hunks have been in view. */
+  _keepSeen() {
+    const now = new Set(partsIn(this._all.peek()).map(({ key }) => key));
+    if (this.version.peek() !== undefined)
+      kept.keepSeenHunks(
+        this.project,
+        [...this._seen].filter((key) => now.has(key)),
+      );
   }
 
   /** Whether this device may decide. */
@@ -206,7 +251,7 @@ export class OpenReview {
     if (left.length === this._gone.length) return;
     this._gone = left;
     this._before(true);
-    this.files.value = shownFiles(this._sent, this._gone, this.files.value);
+    this._all.value = shownFiles(this._sent, this._gone, this._all.value);
   }
 
   // Decisions.
@@ -315,7 +360,7 @@ export class OpenReview {
     if (!isFirst && review.version === this.version.peek() && answers === this._answers) return;
     this._answers = answers;
     this._sent = files;
-    const before = this.files.peek();
+    const before = this._all.peek();
     const now = new Set(partsIn(shownFiles(files)).map(({ key }) => key));
     const who = onlyOne(changes);
     let lost = 0;
@@ -339,14 +384,14 @@ export class OpenReview {
     if (isFirst) this._restore(now);
     this._before(isMine);
     batch(() => {
-      this.files.value = shownFiles(files, this._gone, before);
+      this._all.value = shownFiles(files, this._gone, before);
       this.more.value = review.more ?? 0;
       this.version.value = review.version;
       if (lost) this.tell(who ? `${who} decided on ${counted(lost, 'change')}.` : 'The review has changed.');
     });
   }
 
-  /** Shows nothing of the review any more. What the user wrote stays stored, and is shown when the review is back. */
+  /** Removes the review from the page. What the user wrote is kept, and is shown again once the review can be read. */
   _close(number: number) {
     this._shown = number;
     this._sent = [];
@@ -354,7 +399,7 @@ export class OpenReview {
     this._standings.clear();
     this._before(false);
     batch(() => {
-      this.files.value = [];
+      this._all.value = [];
       this.more.value = 0;
       this.version.value = undefined;
       this.kept.value = [];
@@ -417,6 +462,7 @@ export class OpenReview {
     const isOther = !this._client.isMine({ by, client_id });
     const who = by && this._client.called({ by });
     if (data.update_type === 'review_changed' && isOther) this._changes.push(who || null);
+    if (data.update_type === 'run_finished') this._lookedAt.value = new Set(this._seen);
     if (data.update_type === 'review_commented') {
       this.comments.told(comment_id, comment);
       this._toldAt = this._asked;
@@ -433,6 +479,7 @@ export class OpenReview {
   };
 
   _looked = () => {
+    if (document.hidden) this._keepSeen();
     // The files may have been changed in another window.
     if (!document.hidden && this.version.value !== undefined) void this.load();
   };

@@ -260,6 +260,16 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
         <Counts added={sum((file) => file.added)} removed={sum((file) => file.removed)} />
       </p>
       <Tools both={files.some(({ file }) => file.change === 'changed')} hasGaps={false} whole={isWhole} />
+      {review.newCount.value > 0 && (
+        <Button
+          label={`Only since your last visit (${review.newCount.value})`}
+          class="quiet"
+          aria-pressed={review.onlyNew.value}
+          onClick={() => {
+            review.onlyNew.value = !review.onlyNew.value;
+          }}
+        />
+      )}
       <Beside review={review} board={board} />
       {!rights.mayDecide && <p class="hint">{VIEW_ONLY}</p>}
       {rights.mayDecide && (
@@ -296,6 +306,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
 
 /** Why the user can't decide on all of these now: some are cut off or being edited; '' if the user can decide. */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
+  if (review.hidesOld.value) return 'To decide on all at once, show the other changes, too.';
   if (review.more.value || parts.some(({ hunk }) => !hunk))
     return 'You can’t decide on all at once: some changes are not shown here.';
   const closed = parts.filter((part) => review.isClosed(part)).length;
@@ -424,7 +435,7 @@ function FileHead({ shown, review, board, rights, project }: Omit<SectionOf, 'on
   const decide = (decision: Decision) =>
     decideSome(review, decision, open, file.path, () => void review.decideFile(file.path, decision));
   // A single change already has its own buttons.
-  const isSome = rights.mayDecide && open.length > 1;
+  const isSome = rights.mayDecide && open.length > 1 && !review.hidesOld.value;
   const isOff = busy.value || isClosed || hasDraft;
   const [first] = open;
   const line = first?.hunk?.kind === 'lines' ? first.hunk.new_start : undefined;

@@ -92,6 +92,7 @@ export function PartView(props: PartOf) {
           </code>
         </h4>
         {place && <span class="tag place">{place}</span>}
+        {review.newCount.value > 0 && review.isNew(part) && <span class="tag">since your last visit</span>}
         {hunk?.kind === 'lines' && context.more && !part.isGone && (
           <Button
             label="Show more lines"

@@ -7,7 +7,7 @@ import type { RequestError } from '../protocol/connection.ts';
 import type { PushOffer, ReviewPushed } from '../protocol/messages.ts';
 
 export class Push {
-  /** What the server offers to push; undefined if there is nothing to push, or no remote. */
+  /** What the server offers to push; undefined if there is no branch or remote, or pushes are off. */
   offer: Signal<PushOffer | undefined> = signal(undefined);
   isPullRequest: Signal<boolean> = signal(false);
   title: Signal<string> = signal('');
@@ -31,7 +31,7 @@ export class Push {
   }
 
   get isAllowed() {
-    return this._client.may('review_push') && !this._client.projects.all.get(this._project)?.desk;
+    return this._client.may('review_push');
   }
 
   /** Whether there are commits that the remote does not have, or a pull request is still missing. */

@@ -8,7 +8,7 @@ const LONGEST = 60;
 const TESTS =
   /(?:^|[;&|]\s*|\s)(?:pytest|jest|vitest|mocha|rspec|phpunit|ctest|tox|nox|(?:npm|pnpm|yarn|bun|make|cargo|go|mix|dotnet|gradle|\.\/gradlew|mvn|deno|rake)\s+(?:run\s+)?test)\b/;
 
-/** The calls that are running now: the latest run's calls without a result, the latest last. */
+/** The calls that are running now: the latest run's calls without a result, except those of subagents, in order. */
 export function running(items: { kind: string; result?: unknown; nested?: boolean }[]) {
   const found = [];
   for (let at = items.length - 1; at >= 0 && items[at].kind !== 'finished'; at--) {
@@ -65,7 +65,7 @@ export function tokens(count: number) {
   return count < 999_500 ? `${Math.round(count / 1000)}k` : `${(count / 1e6).toFixed(1).replace(/\.0$/, '')}M`;
 }
 
-/** "38 % of 200k context"; undefined if that is not known. */
+/** "38 % of 200k context", or "76k tokens" if the window is not known; undefined if `used` is not known. */
 export function contextWords(used?: number | null, window?: number | null) {
   if (!used) return undefined;
   return window ? `${Math.round((100 * used) / window)} % of ${tokens(window)} context` : `${tokens(used)} tokens`;

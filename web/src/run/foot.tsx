@@ -8,7 +8,7 @@ import { Chips, type Chosen, modelTitle } from '../composer/chips.tsx';
 import { type Attached, withTexts } from '../composer/files.ts';
 import { agentName, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
-import type { FileEntry } from '../protocol/messages.ts';
+import type { FileEntry, Offer } from '../protocol/messages.ts';
 import { wellFormed } from '../text/harmless.ts';
 import { Button } from '../ui/elements.tsx';
 import { isComposing, isTyping } from '../ui/typing.ts';
@@ -24,11 +24,16 @@ const TWICE = 2000;
 /** Milliseconds after "Stop" until an agent that is still working can be killed. */
 const PATIENCE = 5000;
 
-/** The maximum number of files that are offered for completion; `ANSWERS`: of answers that are kept. */
+/** A shared empty list: the commands are compared by identity to detect changes. */
+const NO_COMMANDS: Offer[] = [];
+
+/** The maximum number of files that are offered for completion. */
 const FILES = 20;
+
+/** The maximum number of file queries whose answers are kept. */
 const ANSWERS = 50;
 
-/** The message types that are possible for a terminal session. */
+/** The message types that are possible for any terminal session; `execute` is possible if it accepts prompts. */
 const IN_TERMINAL = ['permission_response', 'project_delete', 'file_list'];
 
 type World = {
@@ -64,7 +69,7 @@ export class Foot {
     this.composer = new Composer(id, {
       send: (text, files, steer) => void this.send(text, files, steer),
       failed: world.failed,
-      commands: () => this.conversation?.offers.commands ?? [],
+      commands: () => this.conversation?.offers.commands ?? NO_COMMANDS,
       findFiles: (query) => this.findFiles(query),
     });
     this.upper.className = 'above';

@@ -13,7 +13,7 @@ const NEARLY_FULL = 80;
 type Line = { kind: string; words: string; time?: string };
 
 /**
- * What is running now, in words.
+ * What the agent is doing now, in words; the project's state if the agent is not working.
  * @param retryAt the time of the next attempt, in milliseconds since 1970
  */
 export function lineOf(conversation: Conversation, project: any, connected: boolean, retryAt?: number): Line {
@@ -50,7 +50,7 @@ type Props = {
   queued: number;
   agent: AgentState;
   project: any;
-  /** The agent’s model and mode, as far as no chips beside the message box show them. */
+  /** The agent’s model and mode, unless chips beside the message box show them. */
   settings: readonly string[];
   /** What the user may do to the run; each is undefined if it is not possible. */
   stop?: () => void;

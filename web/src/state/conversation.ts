@@ -98,7 +98,7 @@ export class Conversation {
     /** The records of prompts, and of their edits in the queue, by run id. */
     this._prompts = new Map();
     this._edits = new Map();
-    /** The `seq` at which a run began, or ended without having begun, by run id. */
+    /** The `seq` at which a run began, or ended without having begun, by run id; infinite if its prompt was removed. */
     this._begun = new Map();
     /** Prompts that were accepted but are in neither the queue nor a run, by run id. */
     this._accepted = new Map();
@@ -528,7 +528,7 @@ function promptOf(message: any): string {
 }
 
 /** The text in a tool's result, whatever its shape. Images are left out. */
-export function resultText(content: any) {
+function resultText(content: any) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
   return content

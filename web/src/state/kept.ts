@@ -8,8 +8,11 @@ const memory: Map<string, string> = new Map();
 const PROMPTS = 50;
 const PROMPTS_SIZE = 100_000;
 
-/** How many ids of connections are kept: a phone connects each time that it is taken out. */
+/** The maximum number of connection ids that are kept: a phone reconnects each time it is unlocked. */
 const CONNECTIONS = 500;
+
+/** The maximum number of a review's hunks that are known to have been in view. */
+const SEEN_HUNKS = 5_000;
 
 /** How long, in milliseconds since its last change, a draft is kept if its approval request is no longer open. */
 const ANSWER_KEPT = 7 * 24 * 3_600_000;
@@ -99,12 +102,17 @@ export const reviewDrafts = (project: string): ReviewDrafts => json(`review.${pr
 export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
   set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
 
-/** The ids of the approval requests that have a draft. */
+/** The ids of the hunks of a review that have been in view here, the latest last. */
+export const seenHunks = (project: string): string[] => json(`review.${project}.seen`, []);
+export const keepSeenHunks = (project: string, ids: string[]) =>
+  set(`review.${project}.seen`, ids.length ? JSON.stringify(ids.slice(-SEEN_HUNKS)) : '');
+
 /** The ids that the server has given to the connections of this browser, the latest last. */
 export const connections = (): string[] => json('connections', []);
 export const keepConnection = (id: string) =>
   set('connections', JSON.stringify([...connections(), id].slice(-CONNECTIONS)));
 
+/** The ids of the approval requests that have a draft. */
 export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
 
 /** @returns a project's prompts, the latest last */
@@ -117,7 +125,8 @@ export function keepPrompt(project: string, prompt: string) {
   set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
 }
 
-/** Removes what belongs to projects and approval requests that are no longer there. */
+/** Removes what belongs to projects that are no longer there, and drafts of answers that are older than `ANSWER_KEPT`,
+ * unless their approval requests are open. */
 export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
   const ids = new Set(projects.map(({ id }) => id));
   const open = new Set(projects.flatMap(({ approvals = [] }) => approvals.map((one) => one.approval_id)));

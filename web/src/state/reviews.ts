@@ -70,7 +70,7 @@ export class Reviews {
     return (this._client.may('review_commit') && this._kept.value.get(project)) || 0;
   }
 
-  /** Whether `look` would not request anything. */
+  /** Whether the numbers are known or requested, so that `look` requests nothing. */
   isKnown(project: string): boolean {
     return this._asked.value.has(project);
   }
@@ -91,7 +91,7 @@ export class Reviews {
     this._asked.value = new Set(this._asked.value).add(project);
   }
 
-  /** Applies the numbers that the server has stored: of the files as it last saw them. */
+  /** Applies the numbers that the server has stored. The files may have changed since the server counted them. */
   _take(projects: readonly Pick<ProjectInfo, 'id' | 'review'>[]) {
     const all = new Map(this.all.value);
     for (const { id, review } of projects) if (review) all.set(id, review);

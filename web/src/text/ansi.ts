@@ -2,7 +2,7 @@
 // move a cursor or set a title, are dropped. Pure.
 
 /** `style`: CSS classes, or empty. */
-export type AnsiSpan = { text: string; style: string };
+type AnsiSpan = { text: string; style: string };
 
 const ESCAPE = '\\x1b';
 

@@ -7,16 +7,26 @@ import { EditorView, highlightSpecialChars, ViewPlugin } from '@codemirror/view'
 import { tags } from '@lezer/highlight';
 
 import { harmless, strange } from './harmless.ts';
-import { languageOf } from './highlight.ts';
+import { languageOf, modeOf } from './highlight.ts';
+import { kindOf, tagsOf } from './kinds.ts';
 
-const STYLE = HighlightStyle.define([
-  { tag: [tags.comment, tags.meta], color: 'var(--code-comment)' },
-  { tag: [tags.string, tags.regexp, tags.special(tags.string)], color: 'var(--code-string)' },
-  { tag: [tags.number, tags.bool, tags.atom, tags.null], color: 'var(--code-number)' },
-  { tag: [tags.keyword, tags.modifier, tags.operatorKeyword, tags.tagName], color: 'var(--code-word)' },
-  { tag: [tags.typeName, tags.className, tags.namespace], color: 'var(--code-type, var(--code-word))' },
-  { tag: tags.heading, fontWeight: '600' },
-]);
+const TAGS = tagsOf(tags);
+
+/** How each kind looks, as in diffs and messages (base.css, text.css), whose styles do not reach into a shadow root. */
+const LOOKS: Record<string, Record<string, string>> = {
+  comment: { color: 'var(--code-comment)' },
+  string: { color: 'var(--code-string)' },
+  number: { color: 'var(--code-number)' },
+  word: { color: 'var(--code-word)' },
+  type: { color: 'var(--accent)' },
+  name: { color: 'var(--code-number)' },
+  meta: { color: 'var(--accent)' },
+  heading: { fontWeight: '650' },
+  inserted: { color: 'var(--yes)' },
+  deleted: { color: 'var(--no)' },
+};
+
+const STYLE = HighlightStyle.define(Object.entries(TAGS).map(([kind, tag]) => ({ tag, ...LOOKS[kind] })));
 
 export const COLOURS = syntaxHighlighting(STYLE);
 
@@ -62,9 +72,7 @@ export function coloursFor(path: string): Extension {
   return [language.of([]), fetched];
 }
 
-const streamed = async (name: Promise<any>, part: string): Promise<Extension> =>
-  StreamLanguage.define((await name)[part]);
-
+/** The languages that an editor supports beyond their colors. */
 const LANGUAGES: Record<string, () => Promise<Extension | LanguageSupport>> = {
   python: async () => (await import('@codemirror/lang-python')).python(),
   javascript: async () => (await import('@codemirror/lang-javascript')).javascript({ jsx: true }),
@@ -82,14 +90,15 @@ const LANGUAGES: Record<string, () => Promise<Extension | LanguageSupport>> = {
   sql: async () => (await import('@codemirror/lang-sql')).sql(),
   yaml: async () => (await import('@codemirror/lang-yaml')).yaml(),
   markdown: async () => (await import('@codemirror/lang-markdown')).markdown(),
-  shell: () => streamed(import('@codemirror/legacy-modes/mode/shell'), 'shell'),
-  toml: () => streamed(import('@codemirror/legacy-modes/mode/toml'), 'toml'),
-  lua: () => streamed(import('@codemirror/legacy-modes/mode/lua'), 'lua'),
-  ruby: () => streamed(import('@codemirror/legacy-modes/mode/ruby'), 'ruby'),
-  dockerfile: () => streamed(import('@codemirror/legacy-modes/mode/dockerfile'), 'dockerFile'),
 };
 
 async function languageFor(path: string): Promise<Extension | undefined> {
   const name = languageOf(path);
-  return Object.hasOwn(LANGUAGES, name) ? LANGUAGES[name]() : undefined;
+  if (Object.hasOwn(LANGUAGES, name)) return LANGUAGES[name]();
+  const mode = await modeOf(name);
+  if (!mode) return undefined;
+  const tokenTable = Object.fromEntries(Object.entries(TAGS).map(([kind, found]) => [kind, found[0]]));
+  // CodeMirror's own tags for some styles have no color here.
+  const token: typeof mode.token = (stream, state) => kindOf(mode.token(stream, state)) || null;
+  return StreamLanguage.define({ ...mode, token, tokenTable });
 }

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Button } from '../ui/elements.tsx';
 
 /** Copies a text to the clipboard. Returns whether that was possible. */
-export async function copyText(text: string): Promise<boolean> {
+async function copyText(text: string): Promise<boolean> {
   try {
     // Missing if the page was loaded over http from another machine.
     if (navigator.clipboard) {

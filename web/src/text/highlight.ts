@@ -5,6 +5,8 @@
 import type { StreamParser } from '@codemirror/streamparser';
 import type { Parser } from '@lezer/common';
 
+import { kindOf, tagsOf } from './kinds.ts';
+
 /** A part of a line. `kind` is the part of the CSS class after `code-`, or empty. */
 export type Span = { text: string; kind: string };
 
@@ -88,6 +90,12 @@ const GRAMMARS: Record<string, () => Promise<Grammar>> = {
   xml: async () => await import('@lezer/xml'),
   yaml: async () => await import('@lezer/yaml'),
 };
+
+/** The line-by-line grammar of a language, for editors; undefined if it has none. */
+export async function modeOf(language: string): Promise<StreamParser<any> | undefined> {
+  const grammar = Object.hasOwn(GRAMMARS, language) ? await GRAMMARS[language]() : undefined;
+  return grammar && 'mode' in grammar ? grammar.mode : undefined;
+}
 
 /** Other names of languages, and their file extensions. */
 const NAMES: Record<string, string> = {
@@ -175,7 +183,7 @@ function known(language: string) {
   return Object.hasOwn(GRAMMARS, found) ? found : '';
 }
 
-/** Whether `highlight` would find anything. */
+/** Whether `highlight` colors code of this length and language, if that does not take too long. */
 export const isColoured = (code: string, language: string) => code.length <= LONGEST && known(language) !== '';
 
 const loaded = new Map<string, Promise<Grammar>>();
@@ -229,20 +237,9 @@ const STEP = 10_000;
 
 async function byTree(code: string, parser: Parser): Promise<Span[][]> {
   const { highlightTree, tagHighlighter, tags } = await import('@lezer/highlight');
-  const of = (kind: string, ...all: any[]) => all.map((tag) => ({ tag, class: kind }));
-  const highlighter = tagHighlighter([
-    ...of('comment', tags.comment),
-    ...of('string', tags.string, tags.regexp, tags.character, tags.escape, tags.special(tags.string)),
-    ...of('number', tags.number, tags.bool, tags.null, tags.atom, tags.unit, tags.color),
-    ...of('word', tags.keyword, tags.modifier, tags.self),
-    ...of('type', tags.typeName, tags.className, tags.namespace, tags.tagName),
-    ...of('name', tags.definition(tags.propertyName), tags.attributeName, tags.macroName, tags.labelName),
-    ...of('name', tags.function(tags.definition(tags.variableName)), tags.definition(tags.function(tags.variableName))),
-    ...of('meta', tags.meta, tags.processingInstruction),
-    ...of('heading', tags.heading),
-    ...of('inserted', tags.inserted),
-    ...of('deleted', tags.deleted),
-  ]);
+  const highlighter = tagHighlighter(
+    Object.entries(tagsOf(tags)).flatMap(([kind, found]) => found.map((tag) => ({ tag, class: kind }))),
+  );
   const pace = pacer();
   const parse = parser.startParse(code);
   let tree = parse.advance();
@@ -291,39 +288,6 @@ function collector(code: string) {
   };
 }
 
-/** The kinds for the style names of the older grammars. */
-const STYLES: Record<string, string> = {
-  atom: 'number',
-  attribute: 'name',
-  builtin: 'word',
-  bool: 'number',
-  comment: 'comment',
-  controlKeyword: 'word',
-  def: 'name',
-  deleted: 'deleted',
-  header: 'heading',
-  heading: 'heading',
-  inserted: 'inserted',
-  keyword: 'word',
-  meta: 'meta',
-  modifier: 'word',
-  negative: 'deleted',
-  null: 'number',
-  number: 'number',
-  positive: 'inserted',
-  'string-2': 'string',
-  string: 'string',
-  tag: 'type',
-  tagName: 'type',
-  type: 'type',
-  typeName: 'type',
-};
-
-const styleOf = (style: string | null) => {
-  for (const word of (style ?? '').split(/[ .]/)) if (Object.hasOwn(STYLES, word)) return STYLES[word];
-  return '';
-};
-
 async function byLines(code: string, found: StreamParser<any>): Promise<Span[][]> {
   const { StringStream } = await import('@codemirror/streamparser');
   const pace = pacer();
@@ -341,7 +305,7 @@ async function byLines(code: string, found: StreamParser<any>): Promise<Span[][]
         if (stream.pos === stream.start && ++stuck < 10) continue;
         if (stream.pos === stream.start) stream.pos++;
         stuck = 0;
-        const kind = styleOf(style);
+        const kind = kindOf(style);
         const last = spans[spans.length - 1];
         const text = line.slice(stream.start, stream.pos);
         if (last?.kind === kind) last.text += text;

@@ -75,7 +75,7 @@ const CONTROL = 'a[href], button:not(:disabled), input:not(:disabled), summary';
 const firstControl = (place: HTMLElement) =>
   [...place.querySelectorAll<HTMLElement>(CONTROL)].find((one) => one.checkVisibility());
 
-/** A modal dialog; `onClose` is called however it is closed. */
+/** A modal dialog; `onClose` is called whenever the user closes it. */
 export function Dialog({
   title,
   class: name,

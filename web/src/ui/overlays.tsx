@@ -12,7 +12,7 @@ type Overlay = { id: number; make: (close: () => void) => ComponentChildren };
 const open = signal<Overlay[]>([]);
 let last = 0;
 
-/** Shows what `make` returns, a `<Dialog>`, until it calls `close`. */
+/** Shows what `make` returns, a `<Dialog>`, until the function that `make` receives is called. */
 export function overlay(make: (close: () => void) => ComponentChildren) {
   const id = ++last;
   open.value = [...open.value, { id, make }];
@@ -34,7 +34,7 @@ export function Overlays() {
   );
 }
 
-/** `trying` runs an action that may fail; `problem` is the error to show in the dialog. */
+/** `trying` runs an action that may fail; `problem` is the error to show, or ''. */
 export function useTrying() {
   const [problem, setProblem] = useState('');
   const [busy, setBusy] = useState(false);

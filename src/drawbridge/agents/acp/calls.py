@@ -24,7 +24,8 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Calls:
-    """The calls in progress, of all sessions in one process; the oldest are dropped first."""
+    """The calls in progress, of all sessions in one process. If there are too many, those without a report for the
+    longest time are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
@@ -49,7 +50,7 @@ class Calls:
 
     def whole(self, session_id: str, call: Raw) -> Raw:
         """The call that a question is about, completed with what was reported earlier. The question's own fields take
-        precedence; its content is added to the earlier content, unless it contains a diff."""
+        precedence; its content is added to the earlier content or, if it contains a diff, replaces it."""
         asked = _fields(call)
         known = self._known.get((session_id, _id(asked) or ""))
         if not known:

@@ -1,7 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. The agent's updates are passed on as
-its own lines, its permission requests become ``Question`` events, and pieces of text are joined (see ``acp.text``).
+Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. Most of the agent's updates
+are passed on as its own lines; its text and its tool calls become lines of ``agents.lines`` (see ``acp.text`` and
+``acp.shown``), and its permission requests become ``Question`` events.
 Measured with Gemini CLI 0.61.0.
 """
 
@@ -21,7 +22,7 @@ from drawbridge.agents.acp.messages import Incoming, Params, Update, read_as
 from drawbridge.agents.acp.opening import Opening, Request
 from drawbridge.agents.acp.reports import KINDS, Reports
 from drawbridge.agents.acp.shown import Shown
-from drawbridge.agents.acp.text import Pieces, is_piece, other_content
+from drawbridge.agents.acp.text import Pieces, other_content, piece_of
 from drawbridge.agents.base import (
     AgentLine,
     AgentRefused,
@@ -149,8 +150,8 @@ class AcpConversation:
                 self._opening.opened.with_options(update.configOptions)
                 return [*self._pieces.take(), line, *self._in_mode(), *self._of_model()]
         session_id = session_id_of(params.sessionId)
-        if is_piece(update):
-            before, now = self._pieces.add(session_id, update)
+        if (words := piece_of(update)) is not None:
+            before, now = self._pieces.add(session_id, update, words)
             return [*before, *(now if self._partial else ())]
         said = self._pieces.take()
         if update.sessionUpdate in REPORTS:
@@ -162,7 +163,7 @@ class AcpConversation:
         if reported is None:
             return []
         id, known = reported
-        return self._shown.lines(session_id, id, {name: read_as(object, value) for name, value in known.items()})
+        return self._shown.add(session_id, id, {name: read_as(object, value) for name, value in known.items()})
 
     def _in_mode(self) -> list[Output]:
         known = self._opening.current_mode() if self._ready else None

@@ -1,6 +1,6 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
-Only the fields that decide the routing are parsed; messages are passed on unchanged. Measured with Gemini CLI 0.61.0.
+Only the fields that are needed here are parsed; the others keep the agent's own JSON. Measured with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations

@@ -10,7 +10,16 @@ from msgspec import Raw, Struct
 from drawbridge.agents import modes
 from drawbridge.agents.acp import messages as wire
 from drawbridge.agents.acp.messages import Incoming
-from drawbridge.agents.base import AgentRefused, AgentUnusable, Launch, ModeChanged, Options, check_options
+from drawbridge.agents.base import (
+    AgentRefused,
+    AgentUnusable,
+    Launch,
+    ModeChanged,
+    ModeOffer,
+    Options,
+    check_options,
+)
+from drawbridge.agents.reported import LONGEST_DESCRIPTION, each, name_of, text_of
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
@@ -101,30 +110,31 @@ class Opened(Struct):
                 return Choices("session/set_config_option", {"configId": option["id"]}, "value", values, current)
         return None
 
-    def listed_models(self) -> list[Any]:
-        """The models to choose from, as the agent describes them."""
-        if isinstance(self.models, dict):
-            listed = self.models.get("availableModels")
+    def listed(self, what: str) -> list[Any]:
+        """What can be chosen as "mode" or "model", as the agent describes it."""
+        own = self.modes if what == "mode" else self.models
+        if isinstance(own, dict):
+            listed = own.get("availableModes" if what == "mode" else "availableModels")
             return listed if isinstance(listed, list) else []
         options = self.configOptions if isinstance(self.configOptions, list) else []
-        found = (one.get("options") for one in options if isinstance(one, dict) and one.get("category") == "model")
+        found = (one.get("options") for one in options if isinstance(one, dict) and one.get("category") == what)
         return list(_flat(next(found, None)))
 
     def with_options(self, options: object) -> None:
-        """Records that the agent has changed its options. codex-acp (2.6.0) reports a new mode only in this way."""
+        """Records the agent's new options. codex-acp (2.6.0) reports a new mode only in this way."""
         self.configOptions = options
         changed = Opened(configOptions=options).choices("mode")
         if changed is not None and changed.current is not None:
             self.in_mode(changed.current)
 
     def in_mode(self, mode: object) -> None:
-        """Records that the agent has changed its mode."""
+        """Records the agent's new mode."""
         if isinstance(self.modes, dict):
             self.modes["currentModeId"] = mode
         self._set("mode", mode)
 
     def with_model(self, model: object) -> None:
-        """Records that the agent has changed its model."""
+        """Records the agent's new model."""
         if isinstance(self.models, dict):
             self.models["currentModelId"] = model
         self._set("model", model)
@@ -181,10 +191,10 @@ class Opening:
 
     def _usual_mode(self) -> str | None:
         """The mode to set if nobody has chosen one: "default", whatever the agent's settings are. None to keep the
-        current mode, because it is "default", or because the agent has no "default" mode.
+        current mode: it is "default" or is not known, or the agent has no "default" mode.
 
-        If the agent would start in a mode that never asks, another mode is set; if it has no other, raises
-        ``AgentUnusable``.
+        An agent without a "default" mode that would start in a mode that never asks gets another mode; if it has no
+        other, raises ``AgentUnusable``.
         """
         choices = self.opened.choices("mode")
         current = choices.current if choices else None
@@ -202,12 +212,13 @@ class Opening:
         return other
 
     def current_mode(self) -> ModeChanged | None:
-        """The current mode in the client protocol's words, if the agent reports it."""
+        """The current mode in the client protocol's words; None if the agent does not report it."""
         choices = self.opened.choices("mode")
         if choices is None or choices.current is None:
             return None
-        offered = dict.fromkeys(modes.word(name) for name in choices.values)
-        return ModeChanged(modes.word(choices.current), tuple(offered)[:MOST_MODES])
+        offered = tuple(dict.fromkeys(modes.word(name) for name in choices.values))[:MOST_MODES]
+        described = {one.name: one for one in each(self.opened.listed("mode"), _described) if one.name in offered}
+        return ModeChanged(modes.word(choices.current), offered, tuple(described.values()))
 
     def choice(self, what: str, wanted: str) -> Request:
         """The request that sets "mode" or "model". Raises ``AgentRefused`` if the agent has no such value."""
@@ -285,6 +296,15 @@ def introduction(version: str) -> dict[str, Any]:
         "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
         "clientInfo": {"name": "drawbridge", "title": "Drawbridge", "version": version},
     }
+
+
+def _described(given: Any) -> ModeOffer | None:
+    """A mode that only this agent has, as the session lists it (``id``) or as a value of one of its options
+    (``value``); None for any other mode."""
+    name = name_of(given.get("id") or given.get("value")) if isinstance(given, dict) else None
+    if name is None or modes.word(name) != name or name in modes.NAMES:
+        return None
+    return ModeOffer(name, name_of(given.get("name")), text_of(given.get("description"), LONGEST_DESCRIPTION))
 
 
 def _text(value: object) -> str | None:

@@ -57,7 +57,7 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:
     """The answer to a question. It never grants more than the person did: an "allow" without ``remember`` never selects
-    an "always" option."""
+    an "always" option. ``CANCELLED`` if no option fits."""
     offered = read_as(list[_Option], options) or []
     kinds = ("allow_once",) if decision.allow else ("reject_once", "reject_always")
     if decision.remember:

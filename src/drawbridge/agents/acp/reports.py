@@ -53,7 +53,7 @@ class Reports:
         choices = opened.choices("model")
         if choices is None:
             return []
-        models = each(opened.listed_models(), _model)
+        models = each(opened.listed("model"), _model)
         return [*self._change(model=name_of(choices.current)), *self._offer(models=models)]
 
     def _change(self, **fields: Any) -> list[Output]:
@@ -92,7 +92,8 @@ def _command(given: Any) -> Offer | None:
 
 
 def _model(given: Any) -> ModelOffer | None:
-    """A model as the session lists it (``modelId``) or as a value of one of its options (``value``)."""
+    """A model as the session lists it (``modelId``) or as a value of one of its options (``value``); None if it has no
+    valid name."""
     name = name_of(given.get("modelId") or given.get("value")) if isinstance(given, dict) else None
     if name is None:
         return None

@@ -1,7 +1,7 @@
 """An agent's tool calls in the Agent Client Protocol, as the lines of a history. Pure.
 
-Measured: Gemini CLI 0.61.0 reports a call that it asks about only once it is over; codex-acp 2.6.0 reports each call
-first. Fields may arrive later than the call: a title, an input, the diff.
+Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended; codex-acp 2.6.0 reports
+each call first. Fields may arrive later than the call: a title, an input, the diff.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from typing import Any, Final
 from drawbridge.agents import lines
 from drawbridge.agents.acp.calls import MOST_CALLS, OVER
 from drawbridge.agents.base import AgentLine
+from drawbridge.agents.output import objects_in, text_in
 
 LONGEST_TITLE: Final = 2_000
 """The maximum length of a call's title, in characters."""
 
 NAMES: Final = {"execute": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch", "search": "Grep"}
-"""The protocol's kinds of calls → the tools of Claude Code that do the same, under whose names clients show them."""
+"""The protocol's kinds of calls → the equivalent tools of Claude Code, whose names clients show."""
 
 SUBJECTS: Final = {"Bash": "command", "Read": "file_path", "Edit": "file_path", "WebFetch": "url", "Grep": "pattern"}
 """The field of each of these tools that clients show beside its name."""
 
 
 class Shown:
-    """Which calls are in the history, in which version."""
+    """Tracks which calls are in the history, and in which version."""
 
     def __init__(self) -> None:
         self._calls: OrderedDict[tuple[str, str], int] = OrderedDict()
-        """The hashes of their lines, by session and call."""
+        """(session, call) → the hash of the call's latest line in the history."""
 
-    def lines(self, session_id: str, id: str, fields: Mapping[str, Any]) -> list[AgentLine]:
-        """The lines that the call ``id`` adds: none if nothing is new that clients show. ``fields``: all that the
+    def add(self, session_id: str, id: str, fields: Mapping[str, Any]) -> list[AgentLine]:
+        """The new lines of the call ``id``; empty if nothing that clients show has changed. ``fields``: all that the
         agent has reported about the call."""
         key = (session_id, id)
         called = lines.call(session_id, id, *name_and_input(fields))
@@ -48,10 +49,10 @@ class Shown:
 
 
 def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The tool's name and the input of a call, in the words of the tool of Claude Code that does the same. A call
-    without such a tool, or without its most important field, has its title for a name."""
-    given, title, kind = fields.get("rawInput"), _text(fields.get("title"))[:LONGEST_TITLE], fields.get("kind")
-    own = given if isinstance(given, dict) else {} if given is None else {"input": given}
+    """The tool's name and the input of a call, in the form of the equivalent tool of Claude Code. If there is no such
+    tool, or its field in ``SUBJECTS`` is not known, the name is the call's title, otherwise its kind."""
+    given, title, kind = fields.get("rawInput"), text_in(fields.get("title"))[:LONGEST_TITLE], fields.get("kind")
+    own = lines.input_of(given, "input")
     name = NAMES.get(kind) if isinstance(kind, str) else None
     if name is not None:
         subject = _subject(name, fields, own, title)
@@ -59,7 +60,7 @@ def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             rest = {key: value for key, value in own.items() if key != SUBJECTS[name]}
             described = {} if not title or title == subject else {"title": title}
             return name, {SUBJECTS[name]: subject} | described | rest
-    return title or _text(kind) or "Tool", own
+    return title or text_in(kind) or "Tool", own
 
 
 def _subject(name: str, fields: Mapping[str, Any], own: Mapping[str, Any], title: str) -> str:
@@ -70,29 +71,30 @@ def _subject(name: str, fields: Mapping[str, Any], own: Mapping[str, Any], title
         return given
     if SUBJECTS[name] != "file_path":
         return title
-    places = [*_objects(fields.get("locations")), *_objects(fields.get("content"))]
-    return next((path for place in places if (path := _text(place.get("path")))), "")
+    places = [*objects_in(fields.get("locations")), *objects_in(fields.get("content"))]
+    return next((path for place in places if (path := text_in(place.get("path")))), "")
 
 
 def _result(session_id: str, id: str, fields: Mapping[str, Any], *, is_error: bool) -> AgentLine:
-    parts = _objects(fields.get("content"))
-    blocks = [block for part in parts if (block := _block(part.get("content"))) is not None]
+    parts = objects_in(fields.get("content"))
+    blocks = [block for part in parts if (block := block_of(part.get("content"))) is not None]
     diffs = [part for part in parts if part.get("type") == "diff"]
     output = fields.get("rawOutput")
     if not blocks and not diffs and isinstance(output, str):
         blocks = [_words(output)]
-    patches = [lines.patch_of(_text(one.get("oldText")), _text(one.get("newText"))) for one in diffs]
     if is_error:
-        patches = []  # nothing was changed
-    elif len(patches) > 1:  # a result contains the change to one file only
+        diffs = []  # nothing was changed
+    patches = [lines.patch_of(text_in(one.get("oldText")), text_in(one.get("newText"))) for one in diffs]
+    if len(patches) > 1:  # a result contains the change to one file only
         for one, patch in zip(diffs, patches, strict=True):
             rows = [line for hunk in patch for line in hunk["lines"]]
-            blocks.append(_words("\n".join([f"{_text(one.get('path'))}:", *rows])))
+            blocks.append(_words("\n".join([f"{text_in(one.get('path'))}:", *rows])))
         patches = []
     return lines.result(session_id, id, blocks, is_error=is_error, patch=patches[0] if patches else ())
 
 
-def _block(content: object) -> dict[str, Any] | None:
+def block_of(content: object) -> dict[str, Any] | None:
+    """Content as a block of a line; None if clients can't show it."""
     match content:
         case {"type": "text", "text": str(words)}:
             return _words(words)
@@ -107,11 +109,3 @@ def _block(content: object) -> dict[str, Any] | None:
 
 def _words(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from drawbridge.agents import lines
 from drawbridge.agents.acp.messages import Update, read_as
+from drawbridge.agents.acp.shown import block_of
 from drawbridge.agents.base import AgentLine
 
 PIECES: Final[dict[str, lines.Said]] = {"agent_message_chunk": "text", "agent_thought_chunk": "thinking"}
@@ -29,10 +30,11 @@ class Pieces:
         self._texts: list[str] = []
         self._size = 0
 
-    def add(self, session_id: str, update: Update) -> tuple[list[AgentLine], list[AgentLine]]:
-        """Adds a piece (see ``is_piece``). Returns the line of the message before it, if the piece does not continue
-        that message; and the lines that show the piece while the message is in progress."""
-        words, of = _text(update) or "", (session_id, update.sessionUpdate, update.messageId)
+    def add(self, session_id: str, update: Update, words: str) -> tuple[list[AgentLine], list[AgentLine]]:
+        """Adds a piece (see ``piece_of``). Returns the line of the message before it, if the piece does not continue
+        that message or the message has reached ``LONGEST``; and the lines that show the piece while the message is in
+        progress."""
+        of = (session_id, update.sessionUpdate, update.messageId)
         before = [] if self._of in (None, of) and self._size < LONGEST else self.take()
         is_first, self._of = not self._texts, of
         self._texts.append(words)
@@ -46,18 +48,12 @@ class Pieces:
         return [lines.said(of[0], PIECES[of[1]], words)] if of is not None and words else []
 
 
-def is_piece(update: Update) -> bool:
-    return _text(update) is not None
-
-
 def other_content(session_id: str, update: Update) -> AgentLine | None:
-    """The line for content that is not a text, if clients can show it: an image or a link."""
-    match read_as(dict[str, Any], update.content) if update.sessionUpdate == "agent_message_chunk" else None:
-        case {"type": "image", "mimeType": str(media_type), "data": str(data)}:
-            return lines.image(session_id, media_type, data)
-        case {"type": "resource_link", "uri": str(uri)}:
-            return lines.said(session_id, "text", uri)
-    return None
+    """The line for content that is not a text, such as an image. None for anything that clients can't show."""
+    if update.sessionUpdate != "agent_message_chunk":
+        return None
+    block = block_of(read_as(dict[str, Any], update.content))
+    return None if block is None else lines.block(session_id, block)
 
 
 class _Text(Struct):
@@ -65,7 +61,8 @@ class _Text(Struct):
     text: str
 
 
-def _text(update: Update) -> str | None:
+def piece_of(update: Update) -> str | None:
+    """The text of a piece; None if the update is not a piece."""
     if not isinstance(update.sessionUpdate, str) or update.sessionUpdate not in PIECES:
         return None
     try:

@@ -132,7 +132,7 @@ def _check_model(name: str, value: str) -> None:
 
 def _check_rule(name: str, value: str) -> None:
     """Checks that the value is one rule, such as "Bash(git log *)": the CLI splits at commas and spaces outside of
-    parentheses."""
+    parentheses. Raises ``AgentUnusable``."""
     _check_text(name, value)
     depth, fits = 0, value[:1] not in ("", "-", "(")
     for at, sign in enumerate(value):

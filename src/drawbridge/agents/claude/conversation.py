@@ -54,12 +54,12 @@ LONGEST_MODE: Final = 100
 
 EPHEMERAL: Final = ("stream_event", "command_lifecycle", "tool_progress")
 EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_state_changed")
-"""Ephemeral lines; anything permanent in them is repeated in a later line."""
+"""The kinds of lines that do not belong in the history; anything permanent in them is repeated in a later line."""
 
 
 class Message(Struct, gc=False):
-    """The fields that decide what a line is. Their values may be anything; the rest is only checked to be JSON. JSON
-    values have no reference cycles, so the garbage collector need not track them."""
+    """The fields that decide what a line is. Their values may be anything; other fields are only checked to be JSON.
+    JSON values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
     subtype: Any = None
@@ -162,11 +162,10 @@ class ClaudeConversation:
         self._state: object = None
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
-        """Whether a subagent or background command was started since the prompt: the first result may not be the
-        last."""
+        """Whether a subagent or background command has run since the prompt: the first result may not be the last."""
         self._last_result: tuple[Failure | None, bool] | None = None
-        """The failure of the prompt's turn (None if it succeeded), and whether it was interrupted. The turn ends once
-        the session is idle."""
+        """The last result of the open turn: its failure (None if it succeeded), and whether it was interrupted. The
+        turn ends once the session is idle."""
         self._api_error: str | None = None
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
@@ -468,7 +467,8 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the first answer to an open question; any other is ignored. Raises ``BadArgument``."""
+        """Sends the first answer to an open question; any other is ignored. Raises ``BadArgument`` if the changed input
+        is not valid; the question then stays open."""
         asked = self._questions.get(question_id)
         if asked is None:
             return
@@ -484,7 +484,7 @@ class ClaudeConversation:
     # Messages to the agent.
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins a turn. Must not be called while another is open."""
+        """Begins a turn. Must not be called while the turn of another prompt is open."""
         if self._prompt_id is not None:
             raise RuntimeError("another prompt is still being processed")
         self._prompt_id = str(uuid.uuid4())

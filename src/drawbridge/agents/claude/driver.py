@@ -64,7 +64,7 @@ class Claude:
         return await self._version(self._find())
 
     async def _program(self) -> str:
-        """The path of a program that is new enough; each file is checked once."""
+        """The path of a program that is new enough. Its version is checked again only if the file has changed."""
         path = self._find()
         with contextlib.suppress(OSError):
             status = os.stat(path)

@@ -11,22 +11,22 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Earlier, EarlierMessage
 from drawbridge.agents.claude import schedule, transcript
 from drawbridge.agents.claude.sessions import file_of, known
+from drawbridge.agents.reported import decoded, moment_of
 
 CHUNK: Final = 256 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
-"""The maximum number of bytes that are read for one page. A page without messages contains the position from which the
-next page continues."""
+"""The maximum number of bytes that are read for one page. A page that ends for this reason may contain no messages, but
+it contains the position from which the next page continues."""
 
 REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """How many bytes at the end of the file are searched for jobs."""
@@ -39,15 +39,12 @@ class _Time(Struct):
     timestamp: str = ""
 
 
-_time: Final = msgspec.json.Decoder(_Time)
-
-
 def messages(
     path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
 ) -> Earlier:
-    """The last ``limit`` messages, of at most ``size`` bytes in total, that were written between ``after`` and
-    ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking. Empty if the directory
-    has no such conversation.
+    """The last ``limit`` messages, of at most ``size`` bytes in total (or one larger message), that were written
+    between ``after`` and ``before`` and are stored before the offset ``end`` (None for the end of the file). Blocking.
+    Empty if the directory has no such conversation.
     """
     with _opened(path, session_id) as file:
         if file is None:
@@ -60,7 +57,8 @@ def messages_from(
     path: Path, session_id: str, *, after: datetime, before: datetime, start: int
 ) -> Iterator[tuple[int, EarlierMessage]]:
     """The messages that were written between ``after`` and ``before`` and are stored from the offset ``start`` on, in
-    order, each with the offset of the line after it. Blocking. None if the directory has no such conversation."""
+    order, each with the offset of the line after it. Blocking. Yields nothing if the directory has no such
+    conversation."""
     with _opened(path, session_id) as descriptor:
         if descriptor is None:
             return
@@ -90,7 +88,8 @@ def jobs(path: Path, session_id: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _opened(path: Path, session_id: str) -> Iterator[int | None]:
-    """The descriptor of a conversation's file; None if the directory has no such conversation."""
+    """The descriptor of a conversation's file. None if the directory has no such conversation, or if its file can't be
+    opened, is not a regular file, or belongs to another user."""
     if not known(path, session_id):
         yield None
         return
@@ -156,11 +155,8 @@ def _line(begin: bytes, rest: list[bytes], length: int) -> bytes:
 
 
 def _moment(line: bytes) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(_time.decode(line).timestamp)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        return None
-    return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    found = decoded(line, _Time)
+    return None if found is None else moment_of(found.timestamp)
 
 
 def _message(line: bytes, session_id: str, moment: datetime) -> EarlierMessage | None:

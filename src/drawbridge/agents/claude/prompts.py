@@ -20,8 +20,8 @@ DOCUMENT: Final = "application/pdf"
 LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
-"""The mode for carrying out a plan, if none is remembered. Without it the CLI returns to the mode before plan (2.1.329),
-in which it may edit without asking."""
+"""The mode in which an accepted plan is carried out, unless the decision remembers another one. Without it, the CLI
+(2.1.329) returns to the mode before the plan, which may allow edits without asking."""
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
@@ -31,7 +31,7 @@ DENIED: Final = "The user rejected this. Do not try it in another way; ask what 
 
 
 def words(told: object, longest: int) -> str | None:
-    """``told`` for people, cut to ``longest`` characters. None if it is empty or not a string."""
+    """``told`` without unpaired surrogates, cut to ``longest`` characters. None if it is empty or not a string."""
     return valid(told)[:longest] if isinstance(told, str) and told else None
 
 

@@ -141,7 +141,7 @@ class Reports:
         return self._changed(before)
 
     def answered(self) -> list[Output]:
-        """Handles an answer from the API, which ends its retries."""
+        """Handles an answer from the API, after which the agent no longer retries."""
         before = self._state, self._offers
         self._change(retry=None)
         return self._changed(before)
@@ -201,7 +201,7 @@ class Reports:
         return self._changed(before)
 
     def ended(self) -> list[Output]:
-        """The process has ended, and its tasks with it."""
+        """Handles the end of the process, which also ends its tasks."""
         before = self._state, self._offers
         self._tasks.clear()
         self._change(retry=None, compacting=False, tasks=())

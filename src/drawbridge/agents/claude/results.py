@@ -52,7 +52,7 @@ def failure(
 
 
 def explained(name: str, said: str) -> Failure | None:
-    """The failure in the agent's text, if it is one that a person can resolve; None if it is not."""
+    """The failure if the agent's text reports that it does not have the conversation; otherwise None."""
     if _NO_CONVERSATION in said:
         return Failure(
             NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."

@@ -69,8 +69,8 @@ class Schedule:
         self._wake_up: float | None = None
         """The time of the wake-up, in seconds since 1970. A new one replaces the previous one."""
         self._jobs = dict(jobs or {})
-        """The id of a job → the last time that it begins a turn, which may have passed. Only the latest of these are
-        kept."""
+        """The id of a job → the last time that it begins a turn, which may have passed. Only the jobs with the latest
+        times are kept."""
 
         self._is_reported = not jobs
 
@@ -110,7 +110,7 @@ class Schedule:
         return [] if self.until == before else [ScheduleChanged(self.until)]
 
     def ended(self) -> list[Output]:
-        """The process has ended, and its schedule with it."""
+        """Handles the end of the process, which also ends its schedule."""
         if self.until is None:
             return []
         self._wake_up = None

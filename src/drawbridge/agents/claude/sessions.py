@@ -131,7 +131,7 @@ class _Prompt(Struct):
 
 
 def _head(file: Path) -> _Head:
-    """The beginning of the file; empty if it can't be read."""
+    """The facts in the beginning of the file; none if it can't be read."""
     head, left = _Head(), LONGEST_HEAD
     with contextlib.suppress(OSError), file.open("rb") as opened:
         while line := opened.readline(left):

@@ -107,12 +107,14 @@ class _Line(Struct, rename="camel"):
     attachment: Raw = Raw(b"null")
     message: Raw = Raw(b"null")
     permission_mode: str = ""
+    subtype: Any = None
+    compact_metadata: Any = None
     tool_denial_kind: str | None = None
     tool_use_result: Raw = Raw(b"null")
 
 
 class _Outcome(Struct, omit_defaults=True):
-    """What a tool has changed in a file, or what its questions were answered. The rest of its result, such as the whole
+    """What a tool has changed in a file, or the answers to its questions. The rest of its result, such as the whole
     file, is not read."""
 
     type: str = ""
@@ -166,7 +168,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def entry(line: bytes, session_id: str) -> Entry | None:
-    """The entry in a line of the file; None if the line is not an entry."""
+    """The entry in a line of the file; None for a line of any other kind."""
     read = claude.parsed(line.strip())
     if read is None:
         return None
@@ -176,6 +178,8 @@ def entry(line: bytes, session_id: str) -> Entry | None:
             return Mode(found.permission_mode[:LONGEST_MODE])
         if found.type == "attachment":
             return _attached(found)
+        if found.type == "system":
+            return _compacted(found, session_id)
         if found.type not in ("user", "assistant") or found.is_meta or found.is_compact_summary or not found.uuid:
             return None
         message = _message.decode(found.message)
@@ -191,6 +195,22 @@ def entry(line: bytes, session_id: str) -> Entry | None:
     return _from_agent(found, blocks, session_id, ends=message.stop_reason not in (None, "", *TURN_CONTINUES))
 
 
+def _compacted(found: _Line, session_id: str) -> Message | None:
+    """A compaction of the conversation, as the stream reports it; None for any other line of the CLI about itself."""
+    if found.subtype != "compact_boundary" or not found.uuid:
+        return None
+    told = found.compact_metadata if isinstance(found.compact_metadata, dict) else {}
+    sizes = {"pre_tokens": told.get("preTokens"), "post_tokens": told.get("postTokens")}
+    data = {
+        "type": "system",
+        "subtype": found.subtype,
+        "compact_metadata": {name: size for name, size in sizes.items() if isinstance(size, int)},
+        "session_id": session_id,
+        "uuid": found.uuid,
+    }
+    return Message(found.uuid, _encode(data))
+
+
 def _attached(found: _Line) -> Prompt | Context | None:
     if _kind.decode(found.attachment).type != "hook_additional_context":
         return _queued(found)
@@ -199,8 +219,8 @@ def _attached(found: _Line) -> Prompt | Context | None:
 
 
 def _queued(found: _Line) -> Prompt | None:
-    """A prompt that was typed while the agent worked. The agent received the prompt with a tool's result; the record
-    contains it as an attachment."""
+    """A prompt that was typed while the agent worked; None for any other attachment. The agent received the prompt with
+    a tool's result; the record contains it as an attachment."""
     queued = _attachment.decode(found.attachment)
     if queued.type != "queued_command" or queued.command_mode != "prompt" or queued.origin.kind != "human":
         return None
@@ -254,7 +274,7 @@ def _failure(found: _Line) -> str | None:
 
 
 def _outcome(result: Raw) -> _Outcome | None:
-    """What is read of a tool's result; None if it has none of that."""
+    """The parts of a tool's result that ``_Outcome`` contains; None if the result has none of them."""
     try:
         found = msgspec.json.decode(result, type=_Outcome)
     except (msgspec.MsgspecError, RecursionError):

@@ -80,8 +80,8 @@ def agent(path: str | None) -> Codex:
 
 
 def arguments(launch: Launch) -> Iterator[str]:
-    """Yields the command line after the program. Raises ``AgentUnusable`` (VALIDATION_FAILED) for options that Codex
-    does not support; the text names the option."""
+    """Yields the command line after the program. Raises ``AgentUnusable``: VALIDATION_FAILED for an option or a
+    value that Codex does not support (the text names the option), SESSION_NOT_FOUND for an id that is not a UUID."""
     options = launch.options
     check_options(options, SUPPORTED, ROW.title)
     session_id = launch.fork_from or (launch.session_id if launch.resume else None)
@@ -124,7 +124,7 @@ class CodexConversation(Turn):
     def meant(self, message: Mapping[str, Any], data: bytes) -> list[Output]:
         kind, item = message.get("type"), message.get("item")
         if kind in ITEMS and isinstance(item, dict):
-            return [*self._shown.lines(session_id_of(self.session_id), item, is_over=kind == "item.completed")]
+            return [*self._shown.add(session_id_of(self.session_id), item, is_over=kind == "item.completed")]
         line = AgentLine(data, session_id_of(message.get("session_id")))
         if kind == "thread.started":
             return [*self.in_session(message.get("thread_id")), line]

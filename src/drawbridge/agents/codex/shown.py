@@ -1,6 +1,6 @@
 """The items of ``codex exec --json`` as the lines of a history. Pure.
 
-The shapes are those of Codex 0.169.0: each item is reported when it begins and when it is over, or only then.
+The shapes are those of Codex 0.169.0: each item is reported when it starts and when it ends, or only when it ends.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from drawbridge.agents import lines
 from drawbridge.agents.base import AgentLine
+from drawbridge.agents.output import text_in
 
 FILE_TOOLS: Final = {"add": "Write", "update": "Edit", "delete": "Delete"}
 """Codex's kinds of changes to a file → the names of tools that clients show. Only ``Delete`` is not one of Claude
@@ -17,37 +18,34 @@ Code's."""
 
 
 class Shown:
-    """The items of one process. ``prefix`` distinguishes their ids from those of other processes, which count from 0
-    again."""
+    """Converts the items of one process. ``prefix`` makes their ids unique, since each process counts from 0."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._begun: set[str] = set()
 
-    def lines(self, session_id: str, item: Mapping[str, Any], *, is_over: bool) -> list[AgentLine]:
-        """The lines that an item adds. Those of an unknown kind add none."""
-        id, words = f"{self._prefix}{_text(item.get('id'))}", _text(item.get("text"))
+    def add(self, session_id: str, item: Mapping[str, Any], *, is_over: bool) -> list[AgentLine]:
+        """The new lines of an item; empty if its kind is unknown."""
+        id, words = f"{self._prefix}{text_in(item.get('id'))}", text_in(item.get("text"))
         match item.get("type"):
             case "agent_message" if is_over and words:
                 return [lines.said(session_id, "text", words)]
             case "reasoning" if is_over and words:
                 return [lines.said(session_id, "thinking", words)]
-            case "error" if is_over and (problem := _text(item.get("message"))):
+            case "error" if is_over and (problem := text_in(item.get("message"))):
                 return [lines.said(session_id, "text", problem)]
             case "command_execution":
                 failed = item.get("status") in ("failed", "declined") or item.get("exit_code") not in (0, None)
-                said = self._call(session_id, id, "Bash", {"command": _text(item.get("command"))})
-                result = _text(item.get("aggregated_output"))
+                said = self._call(session_id, id, "Bash", {"command": text_in(item.get("command"))})
+                result = text_in(item.get("aggregated_output"))
             case "mcp_tool_call":
                 failed = item.get("status") == "failed"
-                name = f"mcp__{_text(item.get('server'))}__{_text(item.get('tool'))}"
-                given = item.get("arguments")
-                own = given if isinstance(given, dict) else {} if given is None else {"arguments": given}
-                said = self._call(session_id, id, name, own)
+                name = f"mcp__{text_in(item.get('server'))}__{text_in(item.get('tool'))}"
+                said = self._call(session_id, id, name, lines.input_of(item.get("arguments"), "arguments"))
                 result = _result_of_mcp(item)
             case "web_search":
                 failed, result = False, ""
-                said = self._call(session_id, id, "WebSearch", {"query": _text(item.get("query"))})
+                said = self._call(session_id, id, "WebSearch", {"query": text_in(item.get("query"))})
             case "file_change":
                 return self._files(session_id, id, item) if is_over else []
             case _:
@@ -65,8 +63,8 @@ class Shown:
         failed = item.get("status") == "failed"
         changes = item.get("changes")
         for number, change in enumerate(changes if isinstance(changes, list) else []):
-            if isinstance(change, dict) and (path := _text(change.get("path"))):
-                name = FILE_TOOLS.get(_text(change.get("kind")), "Edit")
+            if isinstance(change, dict) and (path := text_in(change.get("path"))):
+                name = FILE_TOOLS.get(text_in(change.get("kind")), "Edit")
                 said += self._call(session_id, f"{id}.{number}", name, {"file_path": path})
                 said.append(lines.result(session_id, f"{id}.{number}", "", is_error=failed))
         return said
@@ -78,9 +76,5 @@ def _result_of_mcp(item: Mapping[str, Any]) -> str:
             return problem
     match item.get("result"):
         case {"content": list(parts)}:
-            return "\n".join(_text(part.get("text")) for part in parts if isinstance(part, dict))
+            return "\n".join(text_in(part.get("text")) for part in parts if isinstance(part, dict))
     return ""
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

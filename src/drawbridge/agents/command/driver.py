@@ -19,7 +19,7 @@ SESSION: Final = "DRAWBRIDGE_SESSION_ID"
 """The environment variable with the conversation to continue: the ``session_id`` of the program's last JSON line."""
 
 LONGEST_TEXT: Final = 64 * 1024
-"""The maximum number of bytes of text on one line of the history."""
+"""The number of bytes of text after which a new line of the history begins."""
 
 
 class Command:

@@ -145,7 +145,7 @@ class Agent:
             self._result(str(failure), error=("success", "api_error"))
 
     def _answer(self, words: str) -> str:
-        """Answers a prompt. Returns the last text, which is the turn's result."""
+        """Answers a prompt. Returns the last text, which is the turn's result. Raises ``Interrupted`` or ``Failed``."""
         command, rest = (*words.split(maxsplit=1), "", "")[:2]
         number = int(rest) if rest.strip().isdecimal() else None
         match command:
@@ -204,7 +204,8 @@ class Agent:
         return self._tell(f"{chosen} it is." if chosen else "Then it stays unpainted.")
 
     def _may_i(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Calls a tool. Returns the person's answer, or "allow" if the mode makes asking unnecessary."""
+        """Calls a tool. Returns the person's answer, or "allow" if the mode makes asking unnecessary.
+        Raises ``Interrupted`` if the turn is interrupted."""
         self._tool_id = f"toolu_{uuid.uuid4().hex[:24]}"
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": tool, "input": given})
         if tool != "AskUserQuestion" and self._mode in ("acceptEdits", "bypassPermissions"):

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from drawbridge.agents.base import Earlier, EarlierMessage, Remembered
+from drawbridge.agents.gemini import earlier
 
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HEAD_BYTES = 65_536
@@ -80,20 +81,26 @@ class GeminiSessionFiles(Struct, frozen=True):
     def messages(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, end: int | None, limit: int, size: int
     ) -> Earlier:
-        """Always empty: the messages in the CLI's files are not read."""
-        return Earlier((), None)
+        found = self._messages(path, session_id, after, before)
+        return earlier.page(found, end=end, limit=limit, size=size)
 
     def messages_from(
         self, path: Path, session_id: str, *, after: datetime, before: datetime, start: int
     ) -> Iterator[tuple[int, EarlierMessage]]:
-        """Always empty, for the same reason."""
-        return iter(())
+        yield from enumerate(self._messages(path, session_id, after, before)[start:], start + 1)
+
+    def _messages(self, path: Path, session_id: str, after: datetime, before: datetime) -> list[EarlierMessage]:
+        file = self._file_of(path, session_id)
+        return [] if file is None else earlier.messages(file, session_id, after, before)
 
     def known(self, path: Path, session_id: str) -> bool:
+        return self._file_of(path, session_id) is not None
+
+    def _file_of(self, path: Path, session_id: str) -> Path | None:
         if not ID.fullmatch(session_id):
-            return False
-        files = (file for file in _files(self.home, path) if file.stem.endswith(session_id[:8]))
-        return any((session := _read(file, 0)) and session.session_id == session_id for file in files)
+            return None
+        files = sorted((file for file in _files(self.home, path) if file.stem.endswith(session_id[:8])), reverse=True)
+        return next((file for file in files if (session := _read(file, 0)) and session.session_id == session_id), None)
 
 
 def _files(home: Path, directory: Path) -> list[Path]:
@@ -114,8 +121,8 @@ class _Line(Struct):
 
 
 def _read(path: Path, time: float) -> Remembered | None:
-    """The conversation in a file. None if it has no messages, so that it can't be resumed, or if the file can't be
-    read."""
+    """The conversation in a file. None if the beginning of the file contains no prompt (a conversation without one
+    can't be resumed), or if the file can't be read."""
     try:
         with path.open("rb") as opened:
             head = opened.read(HEAD_BYTES)

@@ -1,4 +1,4 @@
---- The text that a save would write.
+--- The text that a save would write; null if the file is not open, or if the text is larger than `LIMIT`.
 local LIMIT = 4 * 1024 * 1024 -- bytes
 
 local buf = find({ params.file_path })[1][1]

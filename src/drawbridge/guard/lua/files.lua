@@ -1,7 +1,7 @@
---- The beginning of each request from the guard to Neovim: this file and the method's own file run as one chunk, with
---- the method's name and its parameters (JSON) as `...`; the answer is JSON too. docs/internals/protocols/guard.md
---- describes the methods. Works from Neovim 0.7 on, without our plugin. Every edit of an agent waits for it: keep it
---- small.
+--- The beginning of each request from the guard to Neovim: this file, other files that the method needs, and its own
+--- file run as one chunk, with the method's name and its parameters (JSON) as `...`; the answer is JSON too.
+--- docs/internals/protocols/guard.md describes the methods. Works from Neovim 0.7 on, without our plugin. Every edit of
+--- an agent waits for it: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 

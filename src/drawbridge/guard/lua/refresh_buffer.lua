@@ -98,6 +98,7 @@ local seconds, microseconds = loop.gettimeofday()
 local moment = ('%d%03d.%d'):format(seconds, math.floor(microseconds / 1000), fn.getpid())
 
 --- Copies the buffer's text to a file and returns its path; nil if the text is empty or no copies are wanted.
+--- Raises an error if the copy can't be written.
 local function back_up(buf)
   local text = text_of(buf)
   if not params.backups or text == '' then
@@ -134,7 +135,7 @@ local function announce(buf)
   vim.o.eventignore = ignored
 end
 
---- Reloads the file. Returns whether the text changed, and the path of the copy of the previous text.
+--- Reloads the file. Returns whether the text or its format changed, and the path of the copy of the previous text.
 local function read_again(buf)
   local different, backup = false, nil
   for _ = 1, TRIES do

@@ -49,7 +49,8 @@ async def open_diff(context: GeminiContext, arguments: OpenDiff) -> Content:
 
 
 async def close_diff(context: GeminiContext, arguments: CloseDiff) -> Content:
-    """JSON, not the bare text: the real CLI discards anything else and writes the unedited proposal (0.61.0)."""
+    """Answers with JSON, not with the bare text: the real CLI discards anything else and writes the unedited proposal
+    (0.61.0)."""
     text = await context.withdraw(arguments.file_path)
     return json_text({} if text is None else {"content": text})
 

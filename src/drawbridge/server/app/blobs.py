@@ -1,5 +1,5 @@
-"""Blobs: large input that clients upload in pieces. They are stored in files until an hour after their last use, and
-limited in size and number."""
+"""Blobs: large input that clients upload in pieces. They are stored in files, expire an hour after their last use, and
+are limited in size and number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEVICE_PART: Final = 0.5
 """The share of both limits for one device."""
 
 KEPT_SECONDS: Final = 3_600.0
-"""Seconds that a blob is kept after its last use."""
+"""Seconds after its last use until a blob expires. Its file is removed when the next piece of any blob arrives."""
 
 DEEPER: Final = 500
 """A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
@@ -37,7 +37,8 @@ other messages."""
 
 
 Key: TypeAlias = tuple[str | None, str]
-"""The device that has uploaded a blob (None for the owner), and the blob's id, which is unique only for that device."""
+"""The device or SSH key that has uploaded a blob (None for the owner), and the blob's id, which is unique only for that
+device or key."""
 
 
 class _Blob(Struct):
@@ -70,7 +71,7 @@ class Blobs:
         """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
         blob.
 
-        ``device``: the id of the device that sends the piece, or None for the owner. Raises ``ClientError``.
+        ``device``: the device or SSH key that sends the piece, or None for the owner. Raises ``ClientError``.
         """
         key = device, blob_id
         async with self._putting:

@@ -23,13 +23,13 @@ from drawbridge.transport.http_app import WebSocket
 logger = logging.getLogger("drawbridge.server")
 
 AUTH_SECONDS: Final = 5.0
-"""Seconds within which the token must arrive after the WebSocket is opened."""
+"""Seconds that a client has to sign in after its WebSocket is opened, unless it requests a challenge."""
 
 SIGNING_SECONDS: Final = 60.0
-"""Seconds within which the signature must arrive after the challenge."""
+"""Seconds that a client has to sign in after it has requested a challenge."""
 
 AUTH_BYTES: Final = 4_096
-"""The maximum length of a message from a client that has not signed in, in bytes."""
+"""The maximum size of a message from a client that has not signed in, in bytes."""
 
 UNFINISHED_BYTES: Final = 4 * AUTH_BYTES
 """The maximum number of bytes that are kept of an unfinished message from a client that has not signed in."""
@@ -117,7 +117,7 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """Accepts commands from now on. A device has the name that its owner gave it."""
+        """Accepts commands from now on. A client of a device or with an SSH key gets its name."""
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
@@ -159,7 +159,7 @@ class Client:
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the connection. Drops what waits to be sent; the client's requests are still executed."""
+        """Closes the connection. Drops what waits to be sent; requests that have already arrived are still executed."""
         if not self.is_closed:
             logger.info("%s: closing, %d %s", self.id, code, reason)
             self.end()
@@ -226,7 +226,6 @@ class Clients:
     def add(self, client: Client, identity: Identity | None) -> None:
         """Adds a client whose connection has been opened. ``identity``: the identity of the token in its request; None
         without a token."""
-        self._entrance.connected(client.address)
         if identity is not None:
             try:
                 self.let_in(client, identity)
@@ -271,9 +270,8 @@ class Clients:
     def remove(self, client: Client) -> None:
         """Removes a client that has disconnected and whose requests are all done. This is the last call for it."""
         self._strangers.pop(client, None)
-        self._entrance.disconnected(client.address)
         if self._known.pop(client.id, None) is not None:
-            self._entrance.left(client.known)
+            self._entrance.left(client.known, client.address)
             logger.info("%s has disconnected", client.id)
             self._entrance.note("gone", **client.audited)
             self._core.gone(client)

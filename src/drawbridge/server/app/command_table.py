@@ -90,7 +90,7 @@ COMMANDS: Final = (
     Row("set_model", commands.SetModel, "run", Core, Core.set_model, OK, Audit("model_set", audited.set_model), aside=True),
     Row("set_effort", commands.SetEffort, "run", Core, Core.set_effort, OK, Audit("effort_set", audited.set_effort),
         aside=True),
-    # Devices with the ``view`` scope do not see the titles of terminal conversations.
+    # Devices without the ``run`` scope do not see the titles of the conversations that the agent stores.
     Row("session_list", commands.SessionList, "run", Core, Core.session_list,
         Reply("session_list", replies.SessionList), aside=True),
     Row("session_resume", commands.SessionResume, "run", Core, Core.session_resume, OK,

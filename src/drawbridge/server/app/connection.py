@@ -110,7 +110,7 @@ class Connection:
             self._websocket.hold_reading(False)
 
     async def _sign_in(self, text: str, correlation_id: str) -> None:
-        short = text if len(text) <= AUTH_BYTES else ""
+        short = text if len(text.encode()) <= AUTH_BYTES else ""
         try:
             command, answer = await self._dispatch.sign_in(short, self.client)
         except ClientError as failure:
@@ -139,7 +139,7 @@ class Connection:
         if self.client.is_dismissed:
             return
         project_id = getattr(command, "project_id", None) or None
-        # If what follows from the request fails, the request has already been answered: that error does not name it.
+        # If the answer's ``then`` fails, the request has already been answered, so the error does not name it.
         with (
             self._reported(correlation_id, lambda: None, project_id),
             contextlib.ExitStack() as after_reply,

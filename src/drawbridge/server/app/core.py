@@ -26,6 +26,7 @@ from drawbridge.server.app.joining import Joining
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.auth.scopes import Identity
 from drawbridge.server.checkpoints.git import GitFailed, NoCheckpoint, remove_left_folders
+from drawbridge.server.checkpoints.unsaved import FindUnsaved, no_editors
 from drawbridge.server.events import Announced, ApprovalRequested, Bus, Handler, ProjectCreated, ProjectGone
 from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
@@ -76,6 +77,7 @@ class Core:
         broadcast: Broadcast,
         notices: Handler,
         audit: Handler,
+        find_unsaved: FindUnsaved = no_editors,
     ) -> None:
         """``privacy``: the files that clients do not see. ``broadcast`` sends a frame to many clients. ``notices`` and
         ``audit`` receive the events for notifications and for the audit log."""
@@ -89,7 +91,9 @@ class Core:
             metrics=self.metrics.published,
             audit=audit,
         )
-        self.context = Context(agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors)
+        self.context = Context(
+            agents, limits, ceilings, data, roots, bus.publish, self.audience, self.metrics, editors, find_unsaved
+        )
         self.all_sessions = Sessions(self.context)
         self.terminal_sessions = TerminalSessions(data, self.context, fsync, self.all_sessions)
         open_in_terminal = self.terminal_sessions.open_in_terminal
@@ -168,7 +172,8 @@ class Core:
         return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to other projects."""
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to some projects and this is not one of
+        them, or does not exist."""
         if not identity.sees(self.path_of(project_id)):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
@@ -179,14 +184,14 @@ class Core:
         return approval.request if approval is not None else None
 
     async def record(self, project_id: str, seq: int) -> bytes:
-        """One whole line of a history, which ``messages.history_blob`` refers to."""
+        """One whole line of a history, which ``messages.history_blob`` refers to. Raises ``ClientError``."""
         page = await self.all_sessions.get(project_id).store.read(after_seq=seq - 1, limit=1)
         if not page.records or page.records[0].seq != seq:
             raise ClientError("BLOB_NOT_FOUND", "The history does not contain this record.", field="data.blob_id")
         return page.records[0].line
 
     async def prompt_image(self, project_id: str, id: str) -> bytes:
-        """An image that a prompt in the history refers to."""
+        """An image that a prompt in the history refers to. Raises ``ClientError``."""
         data = await asyncio.to_thread(self.projects.get(project_id).images.read, id)
         if data is None:
             raise ClientError("BLOB_NOT_FOUND", "The history no longer contains this image.", field="data.blob_id")
@@ -302,8 +307,8 @@ class Core:
     async def _conversation(
         self, session: Session, key: str, client: Subscriber
     ) -> tuple[Agent | None, Sequence[Part]]:
-        """The agent whose own record of the conversation ``key`` the client may see, None if there is none, and the
-        parts of the whole history. Raises ``ClientError`` if neither contains the conversation."""
+        """The session's agent, if the client may see what the agent itself has stored (otherwise None), and the parts
+        of the whole history. Raises ``ClientError`` if neither contains the conversation ``key``."""
         # The history of a terminal session is already a copy of the agent's record.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
@@ -489,7 +494,7 @@ class Core:
 
     def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
         """The settings of a run: what the client requests, otherwise the project's defaults; always within the
-        ceilings."""
+        ceilings. Raises ``ClientError`` as ``ceilings.within`` does."""
         asked = msgspec.structs.replace(project.usual_options(agent), **wishes)
         found = self.context.within(asked, agent)
         # Resolved now, so that a link that is changed while the run waits does not lead the run elsewhere.
@@ -615,19 +620,19 @@ class Core:
     async def review_commit(
         self, command: commands.ReviewCommit, client: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        project = self._in_place(command.project_id)
+        session = self._session_in_place(command.project_id)
         if not self.context.ceilings.commits:
             text = "This server does not allow clients to commit. Its owner can allow it with --allow-commit."
             raise ClientError("PERMISSION_DENIED", text)
         if not command.message.strip():
             raise ClientError("VALIDATION_FAILED", "data.message: it is empty.", "data.message")
         try:
-            return await project.commit_review(command, client)
+            return await session.commit_review(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 
     async def review_push(self, command: commands.ReviewPush, client: Subscriber) -> Answer[messages.ReviewPushed]:
-        project = self._in_place(command.project_id)
+        session = self._session_in_place(command.project_id)
         if not self.context.ceilings.pushes:
             text = "This server does not allow clients to push. Its owner can allow it with --allow-push."
             raise ClientError("PERMISSION_DENIED", text)
@@ -635,7 +640,7 @@ class Core:
             text = "data.pull_request.title: it is empty."
             raise ClientError("VALIDATION_FAILED", text, "data.pull_request.title")
         try:
-            return await project.push_review(command, client)
+            return await session.push_review(command, client)
         except (NoCheckpoint, GitFailed, OSError) as error:
             raise _no_checkpoint(error, None) from None
 

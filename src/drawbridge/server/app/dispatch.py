@@ -36,7 +36,7 @@ R = TypeVar("R")
 logger = logging.getLogger("drawbridge.server")
 
 correlation: ContextVar[str | None] = ContextVar("correlation", default=None)
-"""The correlation id of the request that is being executed, for its log lines and its error."""
+"""The correlation id of the request that is being executed, for its log lines."""
 
 
 class Row(Struct, Generic[Owner, C, R], frozen=True):
@@ -84,7 +84,7 @@ class Dispatch:
         }
 
     def end(self) -> None:
-        """Refuses every command from now on (SHUTTING_DOWN), because the server is shutting down."""
+        """Refuses all further commands of signed-in clients (SHUTTING_DOWN), because the server is shutting down."""
         self._ending = True
 
     def parse(self, text: str) -> Command:
@@ -116,8 +116,7 @@ class Dispatch:
     ) -> Answer[Any]:
         """Executes a command. Raises only ``ClientError``; an unexpected error is logged under the correlation id.
 
-        ``after_reply`` receives what follows from the command. The caller closes it once the reply or the error has
-        been sent.
+        ``after_reply`` receives the answer's ``then``. The caller closes it once the reply or the error has been sent.
         """
         correlation.set(correlation_id)
         row = self._rows[type(command)]

@@ -71,7 +71,7 @@ class Joining:
         same iteration of the event loop.
 
         ``sent``: the events that the snapshot contained in addition to the history. Those that have changed since are
-        sent at the end.
+        sent after the records.
         """
         while seq < (last_seq := project.history.last_seq):
             page = await asyncio.to_thread(project.history.read, after_seq=seq, limit=PAGE, max_bytes=PAGE_BYTES)

@@ -18,14 +18,14 @@ from drawbridge.server.protocol.messages import Frame, Subscriber
 from drawbridge.transport.http_app import WebSocket
 
 LIMIT: Final = 8 * 1024 * 1024
-"""The maximum number of bytes that wait for one client."""
+"""The maximum number of bytes that wait for one client, unless a single frame is larger."""
 
 EPHEMERAL_LIMIT: Final = 256 * 1024
-"""If more bytes than this wait for a client, ephemeral frames are left out."""
+"""If more bytes than this wait for a client, further ephemeral frames are left out."""
 
 BATCH: Final = 256 * 1024
-"""After this many bytes, nothing more is passed to a connection in one iteration of the loop, so that the rest can
-still be left out."""
+"""After this many bytes, an outbox passes nothing more to its connection in one iteration of the loop, so that
+ephemeral frames among the remaining ones can still be left out."""
 
 ROOM: Final = 512 * 1024
 """``room`` returns once no more bytes than this wait and the connection is not congested."""
@@ -69,7 +69,8 @@ class Writers:
                 begin = end
 
     def _write(self, frames: list[Frame], audience: Sequence[Addressee]) -> None:
-        """Writes the frames to all these clients, or adds them to the outbox of a client that lags."""
+        """Writes the frames to all these clients, or adds them to a client's outbox: if the client lags, if they are
+        more than ``BATCH`` bytes, or if one of them is compressed for the client."""
         wires = [framed(frame.data) for frame in frames]
         whole = wires[0] if len(wires) == 1 else b"".join(wires)
         small = len(whole) <= BATCH
@@ -153,8 +154,8 @@ class Outbox:
             asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        """Writes about ``BATCH`` bytes. The rest follows in the next iteration of the loop, or once the connection has
-        drained."""
+        """Writes at most about ``BATCH`` bytes. The remaining frames follow in the next iteration of the loop, or once
+        the connection has drained."""
         self._will_pass_on = False
         batch, size = [], 0
         while self._queue and size < BATCH:

@@ -1,5 +1,5 @@
-"""The commands that concern the server itself: signing in, health, topics, blobs, directories, notifications to
-browsers."""
+"""The commands that concern the server itself: signing in, health, topics, blobs, directories, devices, agents,
+notifications to browsers."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class ServerCommands:
     # the server and its topics
 
     async def hello(self, command: commands.Hello, client: Client) -> Answer[replies.Hello]:
-        """Devices keep the name that their owner gave them; the owner's own clients choose theirs."""
+        """The owner's own clients choose their names; clients of a device or with an SSH key keep its name."""
         identity = client.known
         if command.client is not None and identity.is_owner:
             logger.info("%s at %s is now named %r", client.id, client.address, command.client)
@@ -292,7 +292,7 @@ class ServerCommands:
             raise ClientError("PERMISSION_DENIED", text)
         if self._devices is None:
             raise ClientError(
-                "NOT_SUPPORTED", "Devices can't be paired: this server runs without tokens (--insecure-no-auth)."
+                "NOT_SUPPORTED", "Devices can't be managed: this server runs without tokens (--insecure-no-auth)."
             )
         return self._devices
 

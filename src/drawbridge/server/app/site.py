@@ -167,7 +167,7 @@ class ServerSite:
         authority: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         """``authority`` returns the public certificate (PEM) of the server's own certificate authority, which anybody
-        may download; None if there is no such authority."""
+        may download; None if that authority has not issued the server's certificate."""
         self._entrance = entrance
         self._clients = clients
         self._dispatch = dispatch

@@ -94,8 +94,8 @@ class Monitor:
         )
 
     def _measure(self) -> tuple[float, int]:
-        """CPU use in percent of one core since the last call, and resident memory in MB, of the server and its
-        descendants."""
+        """CPU use in percent of one core since the last call (0 in the first one), and resident memory in MB, of the
+        server and its descendants."""
         used: dict[tuple[int, float], float] = {}
         memory = 0
         with contextlib.suppress(psutil.Error):

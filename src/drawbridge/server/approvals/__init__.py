@@ -1,1 +1,2 @@
-"""Approvals: questions from agents that wait for a person's decision, and the surfaces on which they can be decided."""
+"""Approval requests: questions from agents that wait for a person's decision, and the surfaces for deciding on
+them."""

@@ -1,5 +1,6 @@
-"""The editors on this machine as surfaces: a proposal is shown in each editor with an open folder that contains the
-file, and a decision there counts like a client's. Editors that show reviews are notified when one changes.
+"""The editors on this machine as surfaces: a proposal is shown in each editor that accepts proposals and has an open
+folder that contains the file, and a decision there counts like a client's. Editors that show reviews are notified when
+one changes.
 
 Editors connect to the private socket (``terminal_sessions.socket``), each through its bridge.
 """
@@ -83,7 +84,8 @@ class Editors:
     # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """Shows an open approval request. Does nothing if it does not propose a change to a text."""
+        """Shows an open approval request. Does nothing if it has no proposal, or if no input makes the tool write a
+        given text."""
         if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
@@ -148,7 +150,7 @@ class Editors:
             logger.info("%s: %s", approval_id, error.text)
             if (
                 approval_id in self._offered
-            ):  # still open: the decision could not be written, so the user is asked again
+            ):  # still open, for example because the decision could not be written: the user is asked again
                 self._show(offered, editor)
 
     def _show(self, offered: _Offer, editor: Editor) -> None:

@@ -83,8 +83,8 @@ def permission_request(
     seq: int,
     limit: int = messages.FRAME_BYTES - messages.ROOM,
 ) -> Any:
-    """An approval request as clients see it: a ``PermissionRequest``, or the JSON of its preview if that has more than
-    ``limit`` bytes. ``created_at`` and ``seq`` are those of its record.
+    """An approval request as clients see it: a ``PermissionRequest`` or, if that has more than ``limit`` bytes, the
+    JSON of its preview. ``created_at`` and ``seq`` are those of its record.
     """
     proposal = request.proposal
     shown = messages.PermissionRequest(

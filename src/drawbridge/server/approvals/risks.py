@@ -36,8 +36,8 @@ TEXTS: Final = {
 """Code → the words for people."""
 
 SCANNED: Final = 50_000
-"""The maximum number of characters of a command that are searched. Searching more would take the server's time from
-other clients."""
+"""The maximum number of characters of a command or a text that are searched. Searching more would take the server's
+time from other clients."""
 
 EACH: Final = 5
 """The maximum number of marks with the same code in one text."""
@@ -207,7 +207,8 @@ def _risk_of_git(rest: Sequence[Token]) -> tuple[str | None, Token | None]:
 
 
 def _risk_of_pipe(tokens: Sequence[Token], at: int) -> tuple[str | None, Token | None]:
-    """The risk of a ``|``: the program after it, past ``sudo``, ``env`` and variables, may be a shell."""
+    """The risk of a ``|``: the program after it, past ``sudo``, ``env``, options and variables, may be a shell, or an
+    interpreter that runs its input."""
     for index in range(at + 1, min(at + 8, len(tokens))):
         token = tokens[index]
         if token.program in _SHELLS:
@@ -245,7 +246,8 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 
 
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
-    """The files outside the project that a command writes: by a redirection, or as an argument of a program that writes."""
+    """The files outside the project that a command writes: by a redirection, or as an argument of a program that
+    writes."""
     inside: dict[str, bool] = {}
 
     def is_outside(token: Token, path: str) -> bool:
@@ -286,7 +288,8 @@ def _absolute(path: str, directory: str) -> str:
 
 
 def _is_inside(path: str, root: str, resolve: Resolve) -> bool:
-    """Whether the file is in the project, with all links followed. A path that depends on variables counts as inside."""
+    """Whether the file is in the project, with all links followed. A path that begins with ``~`` counts as
+    outside; variables are not expanded."""
     if path.startswith("~"):
         return False
     real, real_root = resolve(path), resolve(root)

@@ -15,7 +15,7 @@ from drawbridge.agents.proposals import changed_text
 from drawbridge.core.errors import DrawbridgeError, HistoryNotWritten
 from drawbridge.server.approvals.editors import Editors
 from drawbridge.server.approvals.pending import PendingApproval, Surface, Verdict, permission_request
-from drawbridge.server.approvals.words import words
+from drawbridge.server.approvals.words import is_question, words
 from drawbridge.server.events import NOTHING, SHOWN_TEXT, ApprovalRequested, ApprovalResolved, PermissionWithdrawn
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
@@ -31,8 +31,8 @@ REMEMBERED: Final = 200
 
 
 class Approvals:
-    """Iterates over the open approval requests, the oldest first. Each has surfaces, the first of which has reported
-    it.
+    """Iterates over the open approval requests, the oldest first. Each has at least one surface through which the agent
+    has sent it.
 
     ``root``: the project's directory. ``write`` and ``record`` are those of the session's store. ``verdicts``: how the
     requests of earlier server processes ended. ``decide`` handles a decision from an editor like a client's.
@@ -191,7 +191,7 @@ class Approvals:
             raise ClientError("NOT_SUPPORTED", text, field="data.updated_input")
         if approval is None or not approval.is_open:
             raise self._too_late(approval_id)
-        if decision.allow and approval.request.kind == "question" and not _has_answers(decision.updated_input):
+        if decision.allow and is_question(approval.request) and not _has_answers(decision.updated_input):
             text = "The answers to the questions are missing. The request stays open: send the input with answers, or deny it."
             raise ClientError("VALIDATION_FAILED", text, field="data.updated_input")
         return approval

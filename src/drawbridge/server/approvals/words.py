@@ -1,7 +1,7 @@
 """The words of an approval request: what the agent wants, what to look at twice, and what "always" would mean. Pure.
 
-The server computes them once, so that all clients use the same ones. Paths are as the agent wrote them: a client makes
-misleading characters visible.
+The server computes them once, so that all clients use the same ones. Paths keep the characters that the agent wrote: a
+client makes misleading ones visible.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ ACP_KINDS: Final[Mapping[str, Kind]] = {
     "read": "read",
     "ExitPlanMode": "plan",
 }
-"""The Agent Client Protocol's kinds of tool calls → the kinds of their approval requests."""
+"""The Agent Client Protocol's kinds of tool calls, and the name for leaving plan mode → the kinds of their approval
+requests."""
 
 VERBS: Final[Mapping[str, str]] = {
     "edit": "wants to edit",
@@ -97,7 +98,8 @@ EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "WebFetch": ("url", "prompt"),
     "WebSearch": ("query",),
 }
-"""The fields that a person may change in a tool's input. In other tools' inputs, all text fields may be changed."""
+"""The fields that a person may change in a tool's input. In other tools' inputs, the first 50 text fields may be
+changed."""
 
 SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
     "session": ("for this session", ""),
@@ -135,6 +137,11 @@ def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -
         _editable(request.tool_name, given) if request.changeable else (),
         SUMMARIES.get(kind) or f"Use {_tool(request.tool_name)}",
     )
+
+
+def is_question(request: ApprovalRequested) -> bool:
+    """Whether the agent asks the user something. Requests that earlier versions stored have no kind."""
+    return (request.kind or _kind(request, {}, is_acp=request.form == "acp")) == "question"
 
 
 def _kind(request: ApprovalRequested, given: Mapping[str, Any], *, is_acp: bool) -> Kind:
@@ -268,7 +275,7 @@ def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]
 
 
 def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
-    """A suggestion in words, and the file in which it is saved."""
+    """A suggestion in words, and the file in which it is saved; empty if it is saved in none."""
     destination = one.get("destination", "session")
     where, file = (
         SAVED_IN.get(destination, (f"({_json(destination)})", "")) if isinstance(destination, str) else ("", "")

@@ -50,8 +50,8 @@ def of_this_machine() -> set[Address]:
 
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
-    """The names and addresses of the server for other machines: the public ones first, then those that it listens on;
-    empty on loopback without public ones."""
+    """The names and addresses of the server for other machines: the public ones first, then those that it listens on,
+    except link-local ones; empty on loopback without public ones."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
     else:
@@ -130,9 +130,9 @@ class OwnNames:
     def dialled(self, host: str, port: int, default_port: int) -> bool:
         """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
 
-        This check is stricter than the one for requests: it does not accept other spellings of a name, or other ports,
-        where another program may listen. With a public name, any port is accepted: the name may belong to a proxy or a
-        router with its own port.
+        This check is stricter than the one for requests: it does not accept other spellings of a name (except its
+        lower-case form), or other ports, where another program may listen. With a public name, any port is accepted:
+        the name may belong to a proxy or a router with its own port.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)

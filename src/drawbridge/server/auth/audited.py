@@ -93,7 +93,7 @@ def agent_interrupt(command: commands.AgentInterrupt, reply: object, asked: Appr
 
 
 class OfSession(Protocol):
-    """A command that names a session; None means the project's current session."""
+    """A command that names a session. ``session_id``: None for the project's current session."""
 
     @property
     def session_id(self) -> str | None: ...

@@ -55,7 +55,7 @@ NO_HASH: Final = "0" * 64
 CODE_LIFETIME: Final = timedelta(minutes=10)
 
 CODE_REMEMBERED: Final = timedelta(days=1)
-"""How long a code is remembered, to report that it was used or has expired."""
+"""How long a code is remembered after its ten minutes, to report that it was used or has expired."""
 
 CODE_LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits, without those that people confuse with each other."""
@@ -133,7 +133,7 @@ class Devices:
         return iter(tuple(self._devices.values()))
 
     def look(self) -> None:
-        """Reads the file again if another process has changed it. Raises ``BadSetting``."""
+        """Reads the file again if it has changed. Raises ``BadSetting`` if it can't be read or is damaged."""
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
@@ -243,7 +243,8 @@ class Devices:
         """The file's contents, to be changed; written when the block ends without an error.
 
         ``lasting``: synced to disk, so that a power cut does not restore a revoked device. ``patience``: seconds to
-        wait for another process's lock.
+        wait for another process's lock. Raises ``NotPrivate`` if that takes longer, and ``BadSetting`` as ``look``
+        does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -351,7 +352,8 @@ def new_code(
     maker: Identity | None = None,
 ) -> str:
     """Creates a code for a device with this name (None if the device chooses its name). ``maker``: the client that
-    requests it; None for the owner. The device's token expires no later than the maker's.
+    requests it; None if the server itself or one of the owner's commands creates it. The device's token expires no
+    later than the maker's.
 
     Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is no longer valid.
     """
@@ -384,11 +386,13 @@ def new_code(
 
 
 def redeem(devices: Devices, given: str, name: str | None, keys: Container[str] = ()) -> tuple[Device, str]:
-    """Turns a code into a device. Returns the device and its token. Raises ``ClientError`` without changing the code.
+    """Turns a code into a device. Returns the device and its token. Raises ``ClientError`` without changing the code,
+    and the errors of ``Devices.changed``.
 
     ``keys``: the fingerprints of the SSH keys that are authorized now.
 
-    Blocking, for at most half a second: the client that pairs has a few seconds to sign in.
+    Blocking; waits for another process's lock for at most half a second, because the client that pairs has only a few
+    seconds to sign in.
     """
     if name is not None and not is_name(name):
         raise ClientError("VALIDATION_FAILED", "name: it must be 1 to 60 printable characters.", "data.name")
@@ -406,7 +410,8 @@ def _device(file: File, device_id: str | None) -> Device | None:
 
 
 def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
-    """Whether the maker of the code may still use the server."""
+    """Whether the maker of the code is the owner, an authorized SSH key, or a device that was not revoked. When a
+    device expires is in the code itself (``expires``)."""
     if code.made_by is None or code.made_by in keys:
         return True
     maker = _device(file, code.made_by)
@@ -432,7 +437,7 @@ def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
 
 
 def _free_name(file: File, name: str) -> str:
-    """The name, with a number appended if another device has it."""
+    """The name, with a number appended (to at most 56 of its characters) if a device with a valid token has it."""
     taken = valid_names(file)
     found, number = name, 1
     while found in taken:

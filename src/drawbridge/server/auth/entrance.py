@@ -30,12 +30,12 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""Connections without a valid token from one address: at once, and per second. Connections from this machine are not
-counted, so proxies on it should be configured (``--trusted-proxy``)."""
+"""WebSockets from one address that are opened without a valid token: at once, and per second. Those from this machine
+are not counted, so proxies on it should be configured (``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests from one address: at once, and per second. Opening the web UI for the first time takes about forty
-requests."""
+"""Plain requests from one address: at once, and per second. Those from this machine are not counted. Opening the web UI
+for the first time takes about forty requests."""
 
 FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures from one address, including this machine's."""
@@ -51,12 +51,12 @@ others out:
   157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a
   probability of 0.03 %.
 - Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
-  seconds). With a total limit of 10, one address was enough.
+  seconds). With a total limit of 10, one address would be enough.
 """
 
 DENIALS: Final = (30, 1 / 6)
-"""Audit log entries about refused requests from one device. Without a limit, a device could flood the audit log until
-the entries about its earlier actions are rotated out."""
+"""Audit log entries about refused requests from one device, or from one address for clients without a device. Without a
+limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
 """Audited commands from one device. With its connections and prompts, it causes at most about seven entries a second in
@@ -67,7 +67,11 @@ CONNECTS: Final = (120, 1.0)
 """Connections from one device. Each causes two entries in the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
-"""Audit log entries about refused connections, from all addresses together."""
+"""Audit log entries about clients that were refused or limited, from all addresses together."""
+
+LIMITED_SECONDS: Final = 600
+"""The minimum number of seconds between two audit log entries that report that one device, or one address, has reached
+the same limit. Somebody who stays just above a limit reaches it again with each attempt that is allowed in between."""
 
 RETRY_SECONDS: Final = 30
 
@@ -90,7 +94,8 @@ NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
 
 
 class ClientLimits(Struct, frozen=True):
-    """The maximum numbers of simultaneous clients, in total and per address, and of prompts per device and minute."""
+    """The maximum numbers of simultaneous clients in total and per address, and of prompts per device and minute. Clients
+    are counted once they have signed in."""
 
     clients: int = 256
     per_address: int = 64
@@ -124,13 +129,15 @@ class Entrance:
         self._changes = Buckets(*CHANGES)
         self._connects = Buckets(*CONNECTS)
         self._refusals = Buckets(*REFUSALS)
+        self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
         """Limits the log lines for refused connections: per address, each reason is logged at most once in
         ``RETRY_SECONDS``."""
-        self._here: Counter[str] = Counter()
         self._signed_in: Counter[str] = Counter()
         """The number of clients of each device or SSH key, and of the owner ("")."""
+        self._at: Counter[str] = Counter()
+        """The number of these clients by the place of their address (``core.addresses``)."""
         self._warned_of_proxy = False
 
     def refusal(self, head: Head, upgrade: bool) -> Refusal | None:
@@ -154,7 +161,8 @@ class Entrance:
         return self._access.address(head)
 
     def shown(self, head: Head) -> Identity | None:
-        """The identity of the token in the request's head; None if it has none. Raises ``ClientError``."""
+        """The identity of the token in the request's head; None if a token is required but missing. Raises
+        ``ClientError``."""
         if not head.all("authorization"):
             return self._access.shown(head)
         with self._counted(self.address(head)):
@@ -206,8 +214,8 @@ class Entrance:
             return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The owner's clients are counted by
-        address."""
+        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The prompts of the owner's clients and
+        of those with an SSH key are counted by address."""
         refused = self._prompts.take(identity.device_id or place(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
@@ -223,51 +231,46 @@ class Entrance:
         """Why a client that has signed in may not stay connected; None if it may."""
         return self._access.refusal_of(identity)
 
-    def connected(self, address: str) -> None:
-        """Counts a connection from the address, until ``disconnected``."""
-        self._here[place(address)] += 1
-
-    def disconnected(self, address: str) -> None:
-        key = place(address)
-        self._here[key] -= 1
-        if not self._here[key]:
-            del self._here[key]
-
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there are too many."""
+        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there is no room for it
+        (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
             self._connects.take(identity.device, now())
-        self._signed_in[identity.device or OWNER] += 1
+        self._count(identity, address)
 
-    def left(self, identity: Identity) -> None:
-        key = identity.device or OWNER
-        self._signed_in[key] -= 1
-        if not self._signed_in[key]:
-            del self._signed_in[key]
+    def _count(self, identity: Identity, address: str) -> None:
+        self._signed_in[identity.device or OWNER] += 1
+        self._at[place(address)] += 1
+
+    def left(self, identity: Identity, address: str) -> None:
+        for counter, key in ((self._signed_in, identity.device or OWNER), (self._at, place(address))):
+            counter[key] -= 1
+            if not counter[key]:
+                del counter[key]
 
     @contextlib.contextmanager
     def _place_for_newcomer(self, address: str) -> Iterator[None]:
         """Reserves room for the device that is being paired. Raises ``ClientError`` if there is none."""
         self._check_room(NEWCOMER, address)
-        self._signed_in[NEWCOMER.device or OWNER] += 1
+        self._count(NEWCOMER, address)
         try:
             yield
         finally:
-            self.left(NEWCOMER)
+            self.left(NEWCOMER, address)
 
     def _check_room(self, identity: Identity, address: str) -> None:
-        """Raises ``ClientError`` if there are too many clients."""
-        full = self._full(identity)
+        """Raises ``ClientError`` if there is no room for another client with this identity (``_full``)."""
+        full = self._full(identity, address)
         if full is not None:
             if self._logged_refusals.take(f"{full[0]} {place(address)}", now()) is None:
                 logger.warning("refused %s (%s): %s", address, identity.name or "the owner", full[0])
                 self._note_refusal(code=full[0], device=identity.name or None, address=address)
             raise ClientError("RESOURCE_LIMIT", full[1])
 
-    def _full(self, identity: Identity) -> tuple[str, str] | None:
-        """A code and a text if the device, or all of them, have as many clients as they may have; None if there is
-        room."""
+    def _full(self, identity: Identity, address: str) -> tuple[str, str] | None:
+        """A code and a text if the device has too many clients or connects too often, or if the clients of all devices,
+        all clients together or those at this address are too many; None if there is room."""
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
@@ -277,6 +280,9 @@ class Entrance:
             device is not None and all - self._signed_in[OWNER] >= self._limits.of_devices
         ):
             return "TOO_MANY_CLIENTS", "The server has reached its maximum number of clients. Try again later."
+        if self._at[place(address)] >= self._limits.per_address and not is_loopback(address):
+            text = "Your address has too many connections. Close some, or try again later."
+            return "TOO_MANY_FROM_ADDRESS", text
         return None
 
     def denied(self, identity: Identity, *, by: str, address: str, code: str, **fields: Any) -> None:
@@ -285,13 +291,13 @@ class Entrance:
         if refused is None:
             logger.warning("denied %s (%s): %s", address, by, code)
             self.note("denied", by=by, address=address, code=code, **fields)
-        elif refused.first:
+        elif self._is_news("denials", refused, identity.device_id or place(address)):
             logger.warning(
                 "%s (%s) keeps sending requests that it is not allowed to send: further refusals are not logged for now",
                 address,
                 by,
             )
-            self.note("limited", what="denials", device=by, address=address)
+            self._note_refusal("limited", what="denials", device=by, address=address)
 
     def _warn_of_proxy(self, head: Head) -> None:
         if not self._warned_of_proxy and self._access.is_unnamed_proxy(head):
@@ -328,35 +334,25 @@ class Entrance:
         return as_refusal(self._too_often(what, refused, address, device or ""))
 
     def _too_many_clients(self, head: Head) -> Refusal | None:
-        address = self.address(head)
-        key, local = place(address), is_loopback(address)
         try:
             identity = self._access.shown(head)
         except ClientError:
             identity = None  # it is refused for that later
-        # A valid token is not counted: a neighbor must not lock a device out.
-        refusal = self._over(self._handshakes, "handshakes", head) if identity is None else None
-        if refusal is not None:
-            return refusal
+        # A connection with a valid token is not counted: a neighbor must not lock a device out.
+        if identity is None:
+            return self._over(self._handshakes, "handshakes", head)
         # A client that sends its token later is checked then.
-        full = None if identity is None else self._full(identity)
-        if full is not None:
-            self._log_refusal(head, full[0])
-            return Refusal(503 if full[0] == "TOO_MANY_CLIENTS" else 429, ": ".join(full), RETRY_SECONDS)
-        if self._here[key] >= self._limits.per_address and not local:
-            self._log_refusal(head, "TOO_MANY_FROM_ADDRESS")
-            return Refusal(
-                429,
-                "TOO_MANY_FROM_ADDRESS: Your address has too many connections. Close some, or try again later.",
-                RETRY_SECONDS,
-            )
-        return None
+        full = self._full(identity, self.address(head))
+        if full is None:
+            return None
+        self._log_refusal(head, full[0])
+        return Refusal(503 if full[0] == "TOO_MANY_CLIENTS" else 429, ": ".join(full), RETRY_SECONDS)
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
         """Counts a failure if the block raises ``ClientError``. The right token is accepted however often others at the
         address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
-        failures, a ``short`` secret is not even checked.
+        failures, a pairing code or a signature (``short``) is not even checked.
         """
         key = place(address)
         refused = self._failures.look(key, now())
@@ -374,18 +370,22 @@ class Entrance:
             raise
 
     def _too_often(self, what: str, refused: Refused, address: str, device: str = "") -> ClientError:
-        if refused.first:
+        if self._is_news(what, refused, device or place(address)):
             logger.warning("too many %s from %s%s: refused for now", what, address, f" ({device})" if device else "")
-            self.note("limited", what=what, device=device or None, address=address)
+            self._note_refusal("limited", what=what, device=device or None, address=address)
         seconds = math.ceil(refused.seconds)
         text = f"Too many {what}. Try again in {seconds} s."
         return ClientError("RATE_LIMITED", text, details={"retry_after": seconds})
 
-    def _note_refusal(self, **fields: Any) -> None:
+    def _is_news(self, what: str, refused: Refused, who: str) -> bool:
+        """Whether to report that ``who`` has reached the limit ``what`` (``LIMITED_SECONDS``)."""
+        return refused.first and self._limited.take(f"{what} {who}", now()) is None
+
+    def _note_refusal(self, event: str = "refused", **fields: Any) -> None:
         refused = self._refusals.take("", now())
         if refused is None:
-            self.note("refused", **fields)
-        elif refused.first:
+            self.note(event, **fields)
+        elif self._is_news("refusals", refused, ""):
             logger.warning("refusing connections from very many addresses: further refusals are not logged for now")
             self.note("limited", what="refusals")
 

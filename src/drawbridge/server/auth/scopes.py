@@ -19,7 +19,8 @@ Scope = Literal["view", "approve", "run", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """From least to most: each includes those before it.
 
-``view`` reads. ``approve`` decides on approval requests and stops runs. ``run`` starts runs in the projects that exist.
+``view`` reads. ``approve`` decides on approval requests, comments on reviews and stops runs. ``run`` starts runs in the
+projects that exist.
 ``admin`` does everything else, such as creating projects and managing devices.
 """
 
@@ -27,7 +28,7 @@ DECIDES: Final[Scope] = "approve"
 """Needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""Needed to decide on an approval request without restrictions, that is, also with a different input or for more than
+"""Needed to decide on an approval request without restrictions, that is, also with any other input or for more than
 one call, which amounts to starting a run. Also needed to remove prompts from the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})

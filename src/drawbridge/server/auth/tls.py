@@ -1,9 +1,9 @@
 """The server's certificates: that of its own authority, and the one that the authority issues for this machine, so that
 traffic is encrypted from the first start.
 
-A phone that trusts the authority accepts every later certificate of this server. The authority can only certify this
-machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280, 4.2.1.10): a device
-that trusts the authority accepts nothing else from it, even if the authority's key is stolen.
+A phone that trusts the authority accepts every later certificate that it issues for this server. The authority can
+only certify this machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280,
+4.2.1.10): a device that trusts the authority accepts nothing else from it, even if the authority's key is stolen.
 
 The key of the server's certificate is created once and kept when the certificate is renewed: clients that have pinned
 the key don't have to pin it again. A self-signed certificate from an earlier version of Drawbridge is used until it has
@@ -184,10 +184,11 @@ class Certificate:
         self.certificate, self.key = certificate, key
         self._directory = directory
         self.authority: bytes | None = None
-        """The authority's public certificate (PEM), as it was read last; None if no authority has issued the
-        certificate."""
+        """The public certificate (PEM) of the server's own authority, as it was read last; None if that authority has
+        not issued the certificate."""
         self.shown: str | None = None
-        """The SHA-256, in hexadecimal, of the certificate that new connections get. The file may be newer."""
+        """The SHA-256, in hexadecimal, of the certificate that new connections get; None before it is loaded. The file
+        may be newer."""
 
     @property
     def fingerprint(self) -> str:
@@ -230,8 +231,8 @@ def _server_context() -> ssl.SSLContext:
 
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged
-    or lacks a name."""
+    """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged,
+    lacks a name or was not issued by the current authority (``own_authority``)."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)
@@ -247,7 +248,8 @@ def own_certificate(directory: Path, names: Sequence[str], now: datetime | None 
 
 
 def authority_of(directory: Path) -> bytes | None:
-    """The authority's public certificate in ``directory``; None if the server's certificate is self-signed."""
+    """The authority's public certificate in ``directory``; None if the authority has not issued the server's
+    certificate, or one of the two can't be read."""
     authority = read_authority(directory)
     try:
         return authority.pem if authority is not None and authority.made(_read(directory / "cert.pem")) else None

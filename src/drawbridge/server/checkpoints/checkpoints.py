@@ -48,6 +48,7 @@ from drawbridge.server.checkpoints.git import (
     versions,
 )
 from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges, no_editors
 from drawbridge.server.protocol.messages import ChangedFile
 from drawbridge.server.protocol.replies import RunChanges
 from drawbridge.text import hunks, split
@@ -109,7 +110,7 @@ dropped when runs end."""
 
 
 class Changed(Exception):
-    """The files, which the text names, have changed since in the same places. Nothing was written.
+    """Files have changed since in the same places. The text names up to ``NAMED`` of them. Nothing was written.
 
     ``paths`` are relative to the project. ``lines``: the line where the conflict begins in a file, from 1, if it is a
     conflict in lines.
@@ -189,6 +190,7 @@ class Checkpoints:
         folder: Path | None = None,
         stored: Stored | None = None,
         active: Callable[[], Iterable[str]] = tuple,
+        find_unsaved: FindUnsaved = no_editors,
     ) -> None:
         self._directory = directory
         self._refs = f"refs/drawbridge/{project_id}"
@@ -198,6 +200,7 @@ class Checkpoints:
         self._private = PrivateRepository(folder, directory) if folder is not None else None
         self._when_stored = stored
         self._active = active
+        self._find_unsaved = find_unsaved
         self._left: _Left | None = None
         self._settings: Settings | None = None
         """git's settings in the last operation, if there are any."""
@@ -227,7 +230,8 @@ class Checkpoints:
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[Git | None]:
-        """git for one operation that a person has requested; None if there is no repository."""
+        """git for one operation that a person has requested; None if there is no repository, or git is not
+        installed."""
         async with self._busy.held():
             try:
                 async with self._opened(self._settings) as git:
@@ -245,7 +249,7 @@ class Checkpoints:
 
     async def take(self, run_id: str, when: When) -> bool:
         """Takes a checkpoint of a run. Returns False if there is no repository for it, or git is not installed. Raises
-        ``GitFailed`` or ``NoCheckpoint``."""
+        ``GitFailed``, ``NoCheckpoint`` or OSError."""
         return await self._take(run_id, when, asyncio.get_running_loop().create_future())
 
     async def begin(self, run_id: str) -> bool:
@@ -299,7 +303,8 @@ class Checkpoints:
 
     async def _begin_with_repository(self) -> None:
         """Before a run, switches a directory that has become a git work tree to that repository and removes the private
-        one, unless its review has something to decide. Raises ``TooLarge``."""
+        one, unless its review has something to decide, or a run has not ended. Raises ``TooLarge`` if the directory was
+        too large a short time ago."""
         if self._private is None:
             return
         self._private.check_again_later()
@@ -550,7 +555,8 @@ class Checkpoints:
         return is_file and found.parent.resolve() == self._directory.resolve() / Path(path).parent
 
     async def changes(self, run_id: str) -> RunChanges:
-        """What the run changed, as far as it fits into one message. Raises ``NoCheckpoint``, ``GitFailed``."""
+        """What the run changed, as far as it fits into one message. Raises ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
         while (shared := self._asked.get(run_id)) is not None:
             await asyncio.wait([shared])
             if not shared.cancelled():
@@ -584,8 +590,9 @@ class Checkpoints:
         return RunChanges(run_id, files, diff, more or len(files) < len(listed))
 
     async def revert(self, run_id: str) -> RunChanges:
-        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``NoCheckpoint`` or
-        ``GitFailed`` without changing anything, unless git itself was ended while it was writing the files."""
+        """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``UnsavedChanges``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless git itself was ended while it was
+        writing the files."""
         async with self._working() as git:
             git, before, after = await self._both(git, run_id)
             return await self._revert(git, run_id, before, after)
@@ -601,7 +608,8 @@ class Checkpoints:
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[Git]:
-        """git for one operation; no checkpoint is taken meanwhile. Raises ``NoCheckpoint`` or ``GitFailed``."""
+        """git for one operation; no checkpoint is taken meanwhile. Raises ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
         async with self._working() as git:
             if git is None:
                 raise await self._nothing()
@@ -610,7 +618,7 @@ class Checkpoints:
     @contextlib.asynccontextmanager
     async def beside(self) -> AsyncIterator[Git]:
         """git for an operation that may take minutes and neither reads nor writes files or checkpoints: other
-        operations continue meanwhile. Raises ``NoCheckpoint`` or ``GitFailed``."""
+        operations continue meanwhile. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._opened() as git:
             if git is None:
                 raise await self._nothing()
@@ -630,14 +638,24 @@ class Checkpoints:
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
         """Changes the files from the tree ``now``, their current state, to the tree ``wanted``, all or nothing.
-        ``paths``: those of the files that differ. Raises ``Changed`` if the files no longer match ``now``."""
+        ``paths``: those of the files that differ. Raises ``Changed`` if the files no longer match ``now``, and
+        ``UnsavedChanges``."""
+        unsaved = await asyncio.to_thread(self._unsaved, paths)
+        if unsaved:
+            raise UnsavedChanges(unsaved)
         # The patch starts from the current files, so that each change has one place, however similar other places are.
         patch = git.folder / "patch"
         await git.read(*PATCH, "-p", "--binary", "--full-index", f"--output={patch}", now, wanted, "--", ".")
         if patch.stat().st_size:
-            code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch))
+            code, _, complaint = await git.run("apply", "--whitespace=nowarn", str(patch), writes=True)
             if code:
                 raise Changed(await self._named(git, complaint, paths))
+
+    def _unsaved(self, paths: Iterable[str]) -> Mapping[str, str]:
+        """Those of the files that have unsaved changes in an editor. Blocking."""
+        files = {str(self._directory / path): path for path in paths}
+        found = self._find_unsaved(list(files))
+        return {shown_path(path): found[file] for file, path in files.items() if file in found}
 
     async def _take_out(self, git: Git, before: str, after: str) -> None:
         """Updates the index to the current files without the run's changes. Raises ``Changed``."""
@@ -675,7 +693,7 @@ class Checkpoints:
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, git: Git, complaint: str, known: Sequence[str]) -> list[str]:
-        """The files that git complains about, or all that the run changed if those are not known."""
+        """The files of ``known`` that git complains about, or all of them if it names none. As paths for people."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
         prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
         words = [shown_path(path) for path in known]
@@ -704,7 +722,7 @@ class Checkpoints:
 
     async def _drop_old(self, git: Git, active: str) -> None:
         """Drops the checkpoints of older runs, and of runs that ended without a second checkpoint. ``active``: the
-        latest run."""
+        latest run, whose checkpoints are kept, like those of other active runs."""
         private = self._private if git.repository.private else None
         is_full = private is not None and await asyncio.to_thread(private.is_full)
         names = await self._names(git)

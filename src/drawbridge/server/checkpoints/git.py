@@ -31,7 +31,8 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -52,8 +53,16 @@ SECONDS: Final = 30.0
 SETTINGS_SECONDS: Final = 5.0
 """Seconds to read the configuration. An agent can write it, and can include a pipe there that nobody writes to."""
 
+SECONDS_AFTER: Final = 2.0
+"""Seconds for one command after git has not ended in time in the same repository (``HURRIED_SECONDS``): it probably
+waits again, and each run waits for its checkpoint."""
+
+HURRIED_SECONDS: Final = 300.0
+"""Seconds for which git gets only ``SECONDS_AFTER`` for a command. After that it gets all of its time again, because it may
+have been slow only at that moment."""
+
 SEARCH_SECONDS: Final = 5.0
-"""Seconds to search a work tree for the file that git waits for."""
+"""Seconds to search git's directories and the work tree for the file that git waits for."""
 
 LARGEST_FILE: Final = 1_000_000
 """The maximum size of each of git's own files that are read for every operation (its configuration and its lists of
@@ -80,6 +89,9 @@ KEPT: Final = frozenset(
     )
 )
 """The user's settings that also apply to Drawbridge's git. None of them can name a program."""
+
+OF_OBJECTS: Final = ("objects/info", "objects/pack")
+"""The directories in which git opens every file of certain kinds, such as indexes of packs."""
 
 PATTERNS: Final = (".gitignore", ".gitattributes")
 """The files that git reads in each directory of a work tree."""
@@ -158,11 +170,18 @@ class TookTooLong(GitFailed):
 
 
 class NoCheckpoint(Exception):
-    """No checkpoint exists. The text gives the reason and is for people."""
+    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is for people."""
 
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file in it that git has waited for: as long as it is there, no operation waits for it again."""
+"""The root of a work tree → a file that git has waited for: as long as it is there, no operation waits for it again."""
+
+_late_at: dict[Path, float] = {}
+"""The root of a work tree → when git did not end there within its whole time, for a reason that was not found."""
+
+
+def now() -> float:
+    return time.monotonic()
 
 
 class Settings(Struct, frozen=True):
@@ -239,6 +258,11 @@ def _odd_file(repository: Repository) -> str | None:
         for name in names:
             if _is_odd(directory / name, LARGEST_FILE if name != "packed-refs" else LARGEST_OUTPUT):
                 return f"git's file {name} is not a small regular file"
+    of_objects = chain.from_iterable(_entries(repository.common / name) for name in OF_OBJECTS)
+    split = (entry for entry in _entries(repository.own) if entry.name.startswith("sharedindex."))
+    for entry in (*of_objects, *split):
+        if _is_pipe(entry):
+            return _named(Path(entry.path), repository)
     found = _waited_for.get(repository.root)
     if found is not None and _is_odd(found):
         return _named(found, repository)
@@ -247,9 +271,29 @@ def _odd_file(repository: Repository) -> str | None:
 
 
 def _odd_below(repository: Repository) -> str | None:
-    """What is wrong with a list of patterns in a directory of the work tree, for which git may have waited; None if none is
-    found in ``SEARCH_SECONDS``. Blocking."""
+    """What is wrong with a file in git's directories, or with a list of patterns in a directory of the work tree, for which
+    git may have waited; None if none is found in ``SEARCH_SECONDS``. Blocking."""
     until = time.monotonic() + SEARCH_SECONDS
+    found = next(chain(_pipes_of_git(repository, until), _odd_patterns(repository, until)), None)
+    if found is None:
+        return None
+    _waited_for[repository.root] = found
+    return _named(found, repository)
+
+
+def _pipes_of_git(repository: Repository, until: float) -> Iterator[Path]:
+    """Yields the pipes in git's directories, until the time ``until``. git's own tools put no pipes there."""
+    left = list(dict.fromkeys((repository.common, repository.own)))
+    while left and time.monotonic() < until:
+        for entry in _entries(left.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                left.append(Path(entry.path))
+            elif _is_pipe(entry):
+                yield Path(entry.path)
+
+
+def _odd_patterns(repository: Repository, until: float) -> Iterator[Path]:
+    """Yields the lists of patterns in the work tree that git would wait for, until the time ``until``."""
     for place, folders, files in os.walk(repository.root):
         if time.monotonic() > until:
             break
@@ -258,16 +302,32 @@ def _odd_below(repository: Repository) -> str | None:
             continue
         if ".git" in folders:
             folders.remove(".git")
-        for name in PATTERNS:
-            file = Path(place, name)
-            if name in files and _is_odd(file):
-                _waited_for[repository.root] = file
-                return _named(file, repository)
-    return None
+        yield from (Path(place, name) for name in PATTERNS if name in files and _is_odd(Path(place, name)))
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    """The entries of a directory; none if it can't be read. Blocking."""
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _is_pipe(entry: os.DirEntry[str]) -> bool:
+    """Whether the entry is, or leads to, a pipe or a device, which git would wait for or read without end. Blocking."""
+    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+        return False
+    try:
+        mode = entry.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or (stat.S_ISCHR(mode) and os.path.realpath(entry.path) != os.devnull)
 
 
 def _named(odd: Path, repository: Repository) -> str:
-    path = os.fsencode(odd.relative_to(repository.root)).decode(errors="replace")
+    above = next(one for one in (repository.common, repository.own, repository.root) if odd.is_relative_to(one))
+    path = os.fsencode(odd.relative_to(above)).decode(errors="replace")
     return f"git's file {path} is not a small regular file"
 
 
@@ -287,7 +347,8 @@ def _is_git_directory(place: Path) -> bool:
 
 
 def _line_of(file: Path) -> str | None:
-    """The content of a regular file without its last line break. Does not block if a pipe has that name."""
+    """The content of a regular file without its last line break, up to ``LONGEST_POINTER`` bytes; None if there is no
+    such file, or it can't be opened. Does not block if a pipe has that name."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -361,7 +422,7 @@ class Git:
 
     async def configuration(self) -> list[tuple[str, str]]:
         """All settings of the user and the repository, as names and values; if a name occurs several times, the last
-        value applies. Raises ``GitFailed``."""
+        value applies. Raises the errors of ``run``."""
         code, listed, complaint = await self._command(["config", "--list", "-z"], self._place, seconds=SETTINGS_SECONDS)
         if code:
             raise GitFailed(f"the configuration can't be read (code {code}): {complaint.strip()[:500]}")
@@ -415,19 +476,19 @@ class Git:
             (self.folder / "git" / "HEAD").write_bytes(os.fsencode(head) + b"\n")
 
     async def run(
-        self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
+        self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
     ) -> tuple[int, str, str]:
-        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates. Raises
-        ``NoCheckpoint`` if git has waited for a file, such as a pipe; otherwise ``GitFailed``."""
-        try:
-            return await self._command([*self.settings.words, *words], self._private | dict(environment or {}), stdin)
-        except TookTooLong:
-            if odd := await asyncio.to_thread(_odd_below, self.repository):
-                raise _not_read(odd) from None
-            raise
+        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates.
+        ``writes``: whether git writes to the work tree, and so always gets all of its time.
+
+        Raises ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
+        for another reason, was killed, or printed too much."""
+        place = self._private | dict(environment or {})
+        return await self._command([*self.settings.words, *words], place, stdin, writes=writes)
 
     async def read(self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Runs git and returns its output. Raises ``GitFailed`` if it fails."""
+        """Runs git and returns its output. Raises the errors of ``run``, and ``GitFailed`` if git's exit code is not
+        0."""
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
@@ -483,15 +544,35 @@ class Git:
             return file.read(LONGEST_COMPLAINT).decode(errors="replace")
 
     async def _command(
-        self, words: Sequence[str], environment: Mapping[str, str], stdin: str = "", *, seconds: float | None = None
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        stdin: str = "",
+        *,
+        seconds: float | None = None,
+        writes: bool = False,
     ) -> tuple[int, str, str]:
         if stdin:
             await asyncio.to_thread((self.folder / "in").write_bytes, stdin.encode(errors="surrogateescape"))
         variables = (f"{name}={shlex.quote(value)}" for name, value in environment.items())
         files = f"<{self._quoted('in') if stdin else '/dev/null'} >{self._quoted('out')} 2>{self._quoted('err')}"
         line = f"{' '.join(variables)} {shlex.join([self._program, *words])} {files}"
-        code = await self._line(line, seconds or SECONDS, " ".join(words)[:200])
+        code = await self._in_time(line, seconds or SECONDS, " ".join(words)[:200], writes=writes)
         return code, *(await asyncio.to_thread(self._finished, words))
+
+    async def _in_time(self, line: str, seconds: float, what: str, *, writes: bool) -> int:
+        """Runs a line of git, and remembers if it does not end in time. Raises the errors of ``run``."""
+        root = self.repository.root
+        is_hurried = not writes and now() - _late_at.get(root, float("-inf")) < HURRIED_SECONDS
+        try:
+            return await self._line(line, min(seconds, SECONDS_AFTER) if is_hurried else seconds, what)
+        except TookTooLong:
+            if is_hurried:  # the search for the reason has already failed
+                raise
+            if odd := await asyncio.to_thread(_odd_below, self.repository):
+                raise _not_read(odd) from None
+            _late_at[root] = now()
+            raise
 
     async def _line(self, line: str, seconds: float, what: str, *, terminates: bool = False) -> int:
         """Runs a line in the shell. Returns its exit code. ``terminates``: whether a program that has not ended in time
@@ -560,7 +641,8 @@ async def opened(
     must not be canceled. ``known``: the settings of an earlier operation, so that git need not be started to read them.
     ``find``: finds the repository of ``directory``.
 
-    Raises ``GitFailed`` and ``NoCheckpoint``. When the context ends, everything that was started has ended.
+    Raises ``GitFailed``, ``NoCheckpoint`` or OSError. When the context ends, everything that was started has ended,
+    unless the wait for that was canceled.
     """
     repository, path = await asyncio.to_thread(lambda: (find(directory), program()))
     if repository is None or path is None:
@@ -651,8 +733,9 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
-    """All files that git reads the configuration from, or would if they existed. ``items``: origin and setting, as ``git
-    config --list --show-origin -z`` prints them. None if not all of them can be known."""
+    """All files that git reads the configuration from, or would if they existed, and those that decide what applies.
+    ``items``: origin and setting, as ``git config --list --show-origin -z`` prints them. None if not all of the files
+    can be known, or if they are too many."""
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}

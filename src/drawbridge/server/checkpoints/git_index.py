@@ -39,8 +39,9 @@ NO_INDEX: Final = Index({}, b"")
 
 
 def read(file: Path, id_bytes: int) -> Index | None:
-    """The index in ``file``; ``NO_INDEX`` if there is no such file. None for an index that is damaged, too large, split
-    or sparse: only git can read those. ``id_bytes``: the size of an object id, 20 or 32. Blocking."""
+    """The index in ``file``; ``NO_INDEX`` if there is no such file. None for an index that at most git itself can read:
+    it is damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
+    Blocking."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -110,8 +111,8 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _check_extensions(data: bytes, at: int, id_bytes: int) -> None:
-    """Raises ``ValueError`` for an extension whose name begins with a lowercase letter: such an extension changes which
-    files there are."""
+    """Raises ``ValueError`` for an extension whose name does not begin with an uppercase letter, since such an
+    extension may change which files there are; and for an index that is truncated."""
     while at < len(data) - id_bytes:
         if not 65 <= data[at] <= 90:
             raise ValueError("it requires an extension that is not supported")

@@ -1,21 +1,23 @@
 """The events that cause a notification by push or webhook, and the texts of these notifications. Pure.
 
-The texts contain the project's name, and the tool of an approval request, or how a run ended and how much there is to
-review; never a path, a prompt or an agent's text, since they leave this machine through third-party services. The
-exception is a push to a browser whose user has turned on actions in notifications: it contains the command of an
-approval request, if that is short, so that the user can decide on it without opening the web UI. A push is encrypted
-for its browser.
+The texts contain the project's name, and the kind of an approval request or the name of its tool, or how a run ended
+and how much there is to review; never a path, a prompt or an agent's text, since they leave this machine through
+third-party services. The exception is a push to a browser whose user has turned on actions in notifications: it
+contains the command of an approval request, if that is short, so that the user can decide on it without opening the web
+UI. A push is encrypted for its browser.
 """
 
 from __future__ import annotations
 
 import json
+import unicodedata
 from email.header import Header
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
+from drawbridge.core.terminal_text import harmless
 from drawbridge.server.events import ApprovalRequested, ApprovalResolved, Event, PermissionWithdrawn, RunFinished
 from drawbridge.server.protocol.messages import IN_TERMINAL, ReviewChanged
 
@@ -30,6 +32,9 @@ SHELL: Final = "Bash"
 
 LONGEST_COMMAND: Final = 120
 """The maximum length of a command that a phone shows in full, in characters."""
+
+RIGHT_TO_LEFT: Final = frozenset({"R", "AL", "AN"})
+"""The bidirectional classes of letters and numbers that a system draws from right to left."""
 
 
 class Notice(Struct, frozen=True):
@@ -69,7 +74,7 @@ def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged
                 title, parts = f"{project}: {to_review}", [OUTCOMES[outcome]]
             else:
                 title, parts = project, [OUTCOMES[outcome], to_review]
-            if review.added or review.removed:  # neither of them in images, for example
+            if review.added or review.removed:  # both are 0 if only images were changed, for example
                 parts.append(f"+{review.added} \N{MINUS SIGN}{review.removed}")
             return Notice(project_id, title, " · ".join(parts), review=True)
     return None
@@ -94,9 +99,21 @@ def whole_command(asked: ApprovalRequested) -> str:
     command = given.get("command")
     if given.keys() - {"command", "description"} or not isinstance(command, str):
         return ""
-    # Line breaks are not printable, nor are characters that are invisible or change the direction of the text.
-    shown = command.isprintable() and command.strip() == command and 0 < len(command) <= LONGEST_COMMAND
-    return command if shown else ""
+    is_short = command.strip() == command and 0 < len(command) <= LONGEST_COMMAND
+    return command if is_short and _is_plain(command) else ""
+
+
+def _is_plain(command: str) -> bool:
+    """Whether every system draws all of the command in the order in which it is written. A notification can't force
+    that: right-to-left letters reorder what is around them, marks can be drawn over a letter, and a row of blanks can
+    move the end out of sight."""
+    # Line breaks are not printable, nor are most characters that are invisible or change the direction of the text.
+    if not command.isprintable() or harmless(command) != command or "  " in command:
+        return False
+    return not any(
+        unicodedata.bidirectional(character) in RIGHT_TO_LEFT or unicodedata.category(character).startswith("M")
+        for character in command
+    )
 
 
 def push_payload(notice: Notice, token: str | None = None) -> bytes:

@@ -36,7 +36,8 @@ PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
 
 PATIENCE: Final = 3.0
-"""Seconds that a person who has the web UI open has to answer an approval request before notifications are sent."""
+"""Seconds that a person has to answer an approval request, for example in an open web UI, before notifications are
+sent."""
 
 REVIEW_SECONDS: Final = 3.0
 """The maximum number of seconds that the notification of a run's end waits for the numbers of the review, which follow
@@ -44,13 +45,13 @@ the checkpoint after the run."""
 
 TIMEOUT: Final = 10.0
 WAITING: Final = 100
-"""The maximum number of notifications that wait."""
+"""The maximum number of notifications that wait for one of the threads."""
 
 TEST_SECONDS: Final = 15.0
-"""Seconds that a user waits for the result of a test."""
+"""The maximum number of seconds that a user waits for the result of a test."""
 
 TEST_PAUSE: Final = 5.0
-"""Seconds between two tests of a device."""
+"""The minimum number of seconds between two tests of a device."""
 
 GONE: Final = (404, 410)
 """HTTP statuses that mean that the subscription has ended."""
@@ -78,8 +79,8 @@ class Sender:
         self._thread: threading.Thread | None = None
 
     def do(self, what: str, send: Callable[[], None]) -> None:
-        """Queues a call to ``send``, which raises ``Failed`` if it fails. Never blocks. ``what`` names the notification
-        in the log; it must not contain secrets."""
+        """Queues a call to ``send``, which raises ``Failed`` if it fails; if ``WAITING`` others are queued, drops and
+        logs it. Never blocks. ``what`` names the notification in the log; it must not contain secrets."""
         if self._thread is None:
             # Not a thread of the loop's executor: the server waits for those when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
@@ -93,7 +94,7 @@ class Sender:
             )
 
     def end(self) -> None:
-        """Drops what waits; a request in progress ends by itself."""
+        """Drops the queued notifications. A request in progress is not interrupted."""
         self._ended.set()
         with contextlib.suppress(queue.Full):
             self._tasks.put_nowait(None)
@@ -261,7 +262,8 @@ class Notifier:
 
     def identify(self, token: str) -> Identity | None:
         """The identity for a notification's token: that of its device, limited to one approval request. None if the
-        token is not valid, the browser has unsubscribed, or its device may no longer decide.
+        token is not valid, the browser has unsubscribed, its user has turned off decisions in notifications, or its
+        device may no longer decide.
         """
         found = self._tokens.find(token)
         if found is None or not any(one.endpoint == found.endpoint and one.actions for one in self.subscriptions):

@@ -207,7 +207,7 @@ def _is_point(data: bytes) -> bool:
 
 
 LIFETIME: Final = {True: 3_600, False: 600}
-"""Whether a push is urgent → the seconds for which a service keeps it for a phone that is off."""
+"""Whether a push is urgent → the seconds for which a service keeps it for a device that is offline."""
 
 SIGNED_SECONDS: Final = 12 * 3_600
 """Seconds for which a signature is valid; services accept at most 24 hours."""

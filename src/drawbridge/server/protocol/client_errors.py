@@ -30,8 +30,13 @@ CODES: Final[Mapping[str, Kind]] = {
     "UNKNOWN_OPTION": Kind("`data.options` has a field that is not an option; `field` names it."),
     "MESSAGE_SIZE_LIMIT": Kind("A blob is larger than the limit."),
     # identity and permissions
-    "UNAUTHORIZED": Kind("The token is missing or wrong. The connection is closed with 4401."),
-    "TOKEN_REVOKED": Kind("The device's token was revoked. The connection is closed, with 4403 if it was open."),
+    "UNAUTHORIZED": Kind(
+        "The token is missing or wrong. The connection is closed with 4401, unless the client had already signed in."
+    ),
+    "TOKEN_REVOKED": Kind(
+        "The device's token was revoked, or the SSH key is no longer authorized. The connection is closed, with 4403 "
+        "if it was open."
+    ),
     "TOKEN_EXPIRED": Kind("The device's token has expired. The connection is closed, with 4403 if it was open."),
     "PAIRING_WRONG": Kind("The pairing code is not valid."),
     "PAIRING_USED": Kind("The pairing code was already used; it is valid for one device."),
@@ -46,12 +51,14 @@ CODES: Final[Mapping[str, Kind]] = {
         "or proxy changes them."
     ),
     "RATE_LIMITED": Kind(
-        "Too many failed logins from an address (4429, or HTTP 429), or prompts from a device; `details.retry_after` is "
-        "the number of seconds to wait.",
+        "Too many failed logins (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many commands from "
+        "a device; `details.retry_after` is the number of seconds to wait.",
         retryable=True,
     ),
     "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that is required."),
-    "PERMISSION_DENIED": Kind("The request exceeds what the owner of the server allows; `field` names the option."),
+    "PERMISSION_DENIED": Kind(
+        "The request exceeds what the owner of the server allows; `field` names the option, if it is about one."
+    ),
     # projects
     "INVALID_PATH": Kind(
         "The path can't be used or listed: it has to be absolute, exist and be inside an allowed root. "
@@ -61,15 +68,21 @@ CODES: Final[Mapping[str, Kind]] = {
     "PROJECT_EXISTS": Kind("The directory is already a project."),
     "PROJECT_NESTING": Kind("A project can't be inside another one, or contain one."),
     "RESOURCE_LIMIT": Kind(
-        "A limit of this server or its machine is reached: projects, queued prompts, blobs, open files.", retryable=True
+        "A limit of this server or its machine is reached, for example for projects, clients, queued prompts, blobs or "
+        "open files.",
+        retryable=True,
     ),
     # the files of a project
     "FILE_NOT_FOUND": Kind("The project has no such file or directory."),
     "FILE_PRIVATE": Kind("The path is private: it usually contains secrets, or belongs to git or to the server."),
     "FILE_TOO_LARGE": Kind("The file is too large to be shown; `details` has its size and the limit, in bytes."),
-    "FILE_UNSUPPORTED": Kind("The file is neither UTF-8 text nor an image."),
+    "FILE_UNSUPPORTED": Kind(
+        "The file can't be shown, for example because it is neither UTF-8 text nor an image; the message gives the "
+        "reason."
+    ),
     "FILE_NOT_COMPARED": Kind(
-        "The file's changes can't be determined: the project is not in a git work tree, or git can't read the repository."
+        "The file's changes can't be determined: the project is not in a git work tree, or git is not installed or "
+        "can't read the repository."
     ),
     # devices
     "DEVICE_NOT_FOUND": Kind("No device with this ID has a valid token."),
@@ -91,10 +104,10 @@ CODES: Final[Mapping[str, Kind]] = {
     "AGENT_RATE_LIMITED": Kind(
         "The agent's account has reached a limit; `retry_at` of `run_finished` is when it can continue, if that is known."
     ),
-    "NOT_SUPPORTED": Kind("This agent can't do that."),
+    "NOT_SUPPORTED": Kind("The agent or the server can't do that; the message gives the reason."),
     "CHECKPOINT_NOT_FOUND": Kind(
-        "The run has no checkpoint (not ended yet, too long ago, no git, too large), or its checkpoint does not contain "
-        "everything that it changed; the message gives the reason."
+        "The run has no checkpoint (not ended yet, too long ago, no git, too large), its checkpoint does not contain "
+        "everything that it changed, or git failed; the message gives the reason."
     ),
     "CHANGED_SINCE": Kind(
         "The same lines were changed after the run; `details.paths` and `details.lines` locate them. Nothing was undone."
@@ -106,6 +119,10 @@ CODES: Final[Mapping[str, Kind]] = {
     "REVIEW_CLASH": Kind(
         "The same places in the files have just been changed, or one path is in the way of another; "
         "`details.paths` names them. Nothing was changed."
+    ),
+    "UNSAVED_CHANGES": Kind(
+        "A file that was to be changed has unsaved changes in an editor; `details.paths` names such files. Nothing was "
+        "changed."
     ),
     "NOTHING_TO_COMMIT": Kind("There is nothing to commit: everything that was kept is already in the last commit."),
     "BRANCH_EXISTS": Kind("A branch with this name already exists."),
@@ -127,7 +144,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "SESSION_IN_USE": Kind(
         "The conversation is open in another process, for example in a terminal: fork it, or close it there."
     ),
-    "SESSION_NOT_FOUND": Kind("The agent has no conversation with this ID."),
+    "SESSION_NOT_FOUND": Kind("The agent, or the history, has no conversation with this ID."),
     # approvals and blobs
     "APPROVAL_NOT_FOUND": Kind("There is no approval request with this ID."),
     "APPROVAL_RESOLVED": Kind(

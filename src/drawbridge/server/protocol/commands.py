@@ -349,7 +349,8 @@ class Sessions(InProjects, kw_only=True):
 
 
 class SessionMessages(ProjectCommand, kw_only=True):
-    """Requests the end of a session's conversation, or what precedes ``before`` (a position from an earlier reply)."""
+    """Requests the last records of a session's conversation, or those that precede ``before`` (a position from an
+    earlier reply)."""
 
     session_id: Identifier
     before: Identifier | None = None
@@ -366,7 +367,7 @@ class SessionExport(ProjectCommand, kw_only=True):
 
 
 class SessionRename(ProjectCommand, kw_only=True):
-    """``name`` is shown instead of the first prompt; an empty one removes the name."""
+    """``name`` is shown instead of the session's title; an empty one removes the name."""
 
     session_id: Identifier
     name: Annotated[str, Meta(max_length=120)]
@@ -508,7 +509,7 @@ class Usage(Command, kw_only=True):
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
 
-# notifications to browsers in which the web UI is not open
+# notifications to browsers, which also arrive while the web UI is not open
 
 
 class PushKey(Command):

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from drawbridge.agents.base import AgentOffers, AgentState, AskedBy, Form
+from drawbridge.agents.base import AgentOffers, AgentState, AskedBy, Form, ModeOffer
 from drawbridge.server.protocol.client_errors import ClientError
 
 MESSAGE_BYTES: Final = 1_000_000
@@ -122,7 +122,7 @@ class Risk(Struct, frozen=True):
 class Always(Struct, frozen=True, omit_defaults=True):
     """A change that ``remember`` would make, in words. ``suggestion``: the index in ``suggestions`` of the suggestion
     that the change comes from. ``saved_in``: the file in which the agent saves the change; empty if the change lasts
-    only as long as the session.
+    only as long as the session, or the file is not known.
     """
 
     text: str
@@ -194,8 +194,8 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
     ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it
     asks neither before commands nor before changes to files. ``prompts``: it accepts prompts through ``execute``, since
-    its terminal belongs to an editor with a bridge. ``in_terminal``: an approval request
-    waits that only the agent's own dialog can answer. ``background``: the agent's daemon hosts it, without a terminal.
+    its terminal belongs to an editor with a bridge. ``in_terminal``: an approval request waits that can be answered
+    only in the agent's own dialog. ``background``: the agent's daemon hosts it, without a terminal.
     ``background_tasks``: the number of tasks that run while the agent itself waits for the next prompt.
     ``continued_in``: the id of the session that continues this one, after the user moved it to the background.
     """
@@ -243,15 +243,18 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     sessions."""
     modes: list[str] = []
     """The modes that can be chosen, if the agent has reported modes other than Claude Code's."""
+    own_modes: list[ModeOffer] = []
+    """The entries of ``modes`` that only this agent has, as the agent describes them."""
     asks: bool = True
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
     """When the last run, which a limit of the agent's account has stopped, continues automatically."""
     scheduled_until: str | None = None
-    """When the last run that the agent has scheduled itself begins. The agent's process is kept until then, and for up
+    """When the last run that the agent itself has scheduled begins. The agent's process is kept until then, and for up
     to a minute longer while that run is due."""
     title: str = ""
-    """The title of the current session: the name that a person gave it, otherwise its first prompt."""
+    """The title of the current session: the name that a person gave it, otherwise its first prompt, or the title that
+    the agent has stored if it was begun elsewhere."""
     problem: str | None = None
     """Why no run is possible in the project, as a sentence for people: the project's directory does not exist, or the
     owner no longer allows it."""
@@ -750,7 +753,7 @@ ROOM: Final = 2_000
 
 
 class Frame(Struct, frozen=True):
-    """One message for many clients, as it is sent.
+    """One message for one or more clients, as it is sent.
 
     ``ephemeral``: useless later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``:
     the number of its record in the history of its project, if it has one.

@@ -256,11 +256,12 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A session in a project's history, or a terminal session.
 
     ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported
-    any. ``title``: the name that a person gave the session (then ``named``), otherwise its first prompt. ``state``: the
-    present state of the ``current`` session, which the next run continues ("waiting": for a decision); "finished" for
-    any other. ``last_line``: the end of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as
-    the agent has reported them. ``first_seq`` and ``last_seq``: the session's first and last record; records of other
-    sessions may be in between. ``terminal``: a person has started the session in a terminal.
+    any. ``title``: the name that a person gave the session (then ``named``), otherwise its first prompt, or the title
+    that the agent has stored if the session was begun elsewhere. ``state``: the present state of the ``current``
+    session, which the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the end
+    of the agent's latest text. ``added`` and ``removed``: numbers of lines, as far as the agent has reported them.
+    ``first_seq`` and ``last_seq``: the session's first and last record; records of other sessions may be in between.
+    ``terminal``: a person has started the session in a terminal.
     """
 
     project_id: str
@@ -543,7 +544,7 @@ class Runs(Struct, frozen=True):
     ``success_rate``: the fraction (0 to 1) that completed.
 
     ``median_seconds`` and ``p95_seconds``: the median and the 95th percentile of the durations of the latest 1,000
-    runs; null if none has ended yet.
+    runs. These two and ``success_rate`` are null if no run has ended yet.
     """
 
     ended: dict[str, int]

@@ -201,8 +201,8 @@ def renames(
     """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their paths.
     ``known``: the renames that were found before; they stay.
 
-    Files with the same content are paired first, then those that share most of their lines. Links, and files without
-    content, are never renamed.
+    Files with the same content are paired first, then those of which at least ``ALIKE`` is the same. Links, and files
+    without content, are never renamed.
     """
     gone = {path: old for path, (old, new) in sides.items() if new is None and old and _may_be_renamed(old)}
     there = {path: new for path, (old, new) in sides.items() if old is None and new and _may_be_renamed(new)}
@@ -264,8 +264,8 @@ def _length(line: tuple[str, int]) -> int:
 def absorbed(base: Version | None, head: Version | None, now: Version | None) -> Version | None:
     """``base`` with what somebody else changed from ``head`` to ``now``.
 
-    Where that change is in the same lines as an undecided hunk (or is not about lines), ``base`` stays as it is, so
-    that the hunk shows all of the change.
+    Where that change is in the same lines as an undecided hunk, or the contents can't be compared by lines, ``base``
+    stays as it is, so that the hunk shows all of the change.
     """
     if same(head, now):
         return base
@@ -314,7 +314,7 @@ def merged(old: Version | None, ours: Version | None, theirs: Version | None) ->
 
 
 def same(one: Version | None, other: Version | None) -> bool:
-    """Whether both are the same file with the same content. Both have the id of their content, or a text."""
+    """Whether both are the same file with the same content. Each has the id of its content, or a text."""
     if one is None or other is None:
         return one is other
     if one.blob and other.blob:

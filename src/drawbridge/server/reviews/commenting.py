@@ -106,8 +106,8 @@ class Commenting:
         self, command: commands.ReviewComment, session: str, asker: Subscriber
     ) -> Answer[ReviewCommented]:
         """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment gets the same
-        comment unless that has been removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint`` or
-        ``GitFailed`` without changing anything."""
+        comment unless that has been removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``,
+        ``GitFailed`` or OSError without changing anything."""
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)

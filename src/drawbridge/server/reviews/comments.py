@@ -35,8 +35,8 @@ class Range(Struct, frozen=True):
 
 
 def followed(old: Sequence[str], changes: Sequence[Span], lines: Range) -> Range | None:
-    """Where ``lines`` of ``old`` are after these changes. None if they have changed, or if they are only a line or two
-    and nothing around them is unchanged: any other code may have an equal line.
+    """Where ``lines`` of ``old`` are after these changes. None if they have changed, or if fewer than ``SELF_EVIDENT``
+    of them contain words and no unchanged line around them does: any other code may have equal lines.
     """
     if not changes:
         return lines

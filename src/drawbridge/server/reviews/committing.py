@@ -61,7 +61,8 @@ class Blocked(Exception):
 
 
 class BadBranch(Exception):
-    """The name of the new branch is not valid, or is taken. The text is for people."""
+    """The new branch can't be created: its name is not valid or is taken, or git refused to create it. The text is for
+    people."""
 
     def __init__(self, text: str, *, exists: bool) -> None:
         super().__init__(text)

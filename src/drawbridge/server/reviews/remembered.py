@@ -17,8 +17,9 @@ COMMENTS_BYTES: Final = 200_000
 
 
 class Remembered(Struct, frozen=True):
-    """A comment of the review. ``seq``: the record in which it was written. ``changes``: how often it has changed. ``begun``:
-    whether the run that it was sent with has begun.
+    """A comment of the review. ``seq``: the number of the record in which it was written or, if several sessions share
+    the review, of the change that added it. ``changes``: how often it has changed. ``begun``: whether the run that it
+    was sent with has begun.
     """
 
     comment: ReviewComment
@@ -44,8 +45,8 @@ def sized(comments: Mapping[str, Remembered], comment: ReviewComment) -> tuple[i
 
 
 def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | None, seq: int) -> None:
-    """Stores a comment that was written or changed; None removes it. ``seq``: the record of the change. Makes room by
-    dropping the oldest resolved comments."""
+    """Stores a comment that was written or changed; None removes it. ``seq``: as in ``Remembered``, if the comment is
+    new. Makes room by dropping the oldest resolved comments."""
     if comment is None:
         comments.pop(id, None)
         return

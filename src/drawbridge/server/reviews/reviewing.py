@@ -5,22 +5,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
-
-from msgspec import Struct
 
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
 from drawbridge.server.checkpoints.git import Git, GitFailed, NoCheckpoint
-from drawbridge.server.events import Event, Recorded
+from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol.client_errors import ClientError, no_project
-from drawbridge.server.protocol.messages import Answer, ReviewDecided, ReviewNumbers, Subscriber
-from drawbridge.server.protocol.replies import CommitOffer, PushOffer
+from drawbridge.server.protocol.messages import (
+    Answer,
+    ReviewDecided,
+    ReviewNumbers,
+    Subscriber,
+)
 from drawbridge.server.protocol.replies import Review as ReviewReply
+from drawbridge.server.reviews import publishing
 from drawbridge.server.reviews.change_set import NotEditable
 from drawbridge.server.reviews.commenting import Commenting, KeptComments
 from drawbridge.server.reviews.messages import Shown, counted, images_of, numbers, record_of, refused, reply
 from drawbridge.server.reviews.places import Placed
+from drawbridge.server.reviews.publishing import Offers, Owner, Publishing
 from drawbridge.server.reviews.reviews import HunkGone, Open, Review, ReviewMoved, Wish
 
 logger = logging.getLogger("drawbridge.server")
@@ -28,11 +32,8 @@ logger = logging.getLogger("drawbridge.server")
 NOTHING_TO_REVIEW: Final = Open().version
 
 
-class Store(Protocol):
+class Store(publishing.Store, Protocol):
     """The part of a session's store that a review uses. The store itself is in the layer above."""
-
-    @property
-    def closed(self) -> bool: ...
 
     @property
     def review(self) -> ReviewNumbers | None:
@@ -40,20 +41,6 @@ class Store(Protocol):
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
-
-    def check_there(self) -> None: ...
-
-    def record(self, event: Recorded) -> int | None: ...
-
-    def announce(self, event: Event, asker: Subscriber | None = None) -> None: ...
-
-
-class Beside(Struct, frozen=True):
-    """What was kept, and what can be done with it. ``kept``: the paths of files with changes that can be committed."""
-
-    kept: tuple[str, ...] = ()
-    commit: CommitOffer | None = None
-    push: PushOffer | None = None
 
 
 class Reviewing:
@@ -67,16 +54,15 @@ class Reviewing:
         checkpoints: Checkpoints,
         comments: KeptComments,
         stores: Mapping[str, Store],
-        beside: Callable[[Git], Awaitable[Beside]] | None = None,
+        owner: Callable[[], Owner],
     ) -> None:
-        """``name``: for the log. ``beside``: returns what the reply contains about commits and pushes; raises
-        ``GitFailed``."""
+        """``name``: for the log. ``owner``: returns what the owner allows now."""
         self._name = name
         self._review = review
         self._checkpoints = checkpoints
         self._stores = stores
-        self._beside = beside
         self.commenting = Commenting(comments, review, checkpoints)
+        self.publishing = Publishing(review, checkpoints, stores, owner)
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that clients know of."""
         self._shown: Mapping[str, Shown] = {}
@@ -107,8 +93,8 @@ class Reviewing:
             self._publish(review)
 
     def publish_gone(self) -> None:
-        """Publishes that there is nothing to decide because the directory is gone. The review comes back with the
-        directory."""
+        """Publishes that there is nothing to decide because the directory is gone. If the directory is restored, so is
+        the review."""
         self._publish(Open(), is_gone=True)
 
     def _publish(self, review: Open, *, is_gone: bool = False) -> None:
@@ -130,19 +116,16 @@ class Reviewing:
         """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._checkpoints.operation() as git:
             review = await self._review.current(git, self._checkpoints)
-            placed, beside = await self._look_beside(git, review)
+            placed = await self.commenting.placed(git, review)
+            offers = await self.publishing.offers(git, session)
         self._publish(review)
-        return await self._reply(session, review, placed, beside)
+        return await self._reply(session, review, placed, offers)
 
-    async def _look_beside(self, git: Git, review: Open) -> tuple[Placed, Beside]:
-        placed = await self.commenting.placed(git, review)
-        return placed, await self._beside(git) if self._beside else Beside()
-
-    async def _reply(self, session: str, review: Open, placed: Placed, beside: Beside) -> Answer[ReviewReply]:
+    async def _reply(self, session: str, review: Open, placed: Placed, offers: Offers) -> Answer[ReviewReply]:
         drafts, handover = self.commenting.drafts_version, self.commenting.handover
-        offers = (beside.kept, beside.commit, beside.push)
+        found = (offers.kept, offers.commit, offers.push)
         data, self._shown = await asyncio.to_thread(
-            reply, session, review, placed, drafts, *offers, handover, self._shown
+            reply, session, review, placed, drafts, *found, handover, self._shown
         )
         self._images = images_of(data)
         return Answer(type="review", project_id=session, data=data)
@@ -176,9 +159,12 @@ class Reviewing:
                 if wish.decision != "keep":
                     check_at_rest()
                 outcome = await self._review.decide(git, self._checkpoints, wish)
-                placed, beside = await self._look_beside(git, outcome.review)
+                placed = await self.commenting.placed(git, outcome.review)
+                offers = await self.publishing.offers(git, session)
         except (HunkGone, ReviewMoved, NotEditable, Changed) as error:
             raise refused(error) from None
+        except UnsavedChanges as error:
+            raise not_written_over(error) from None
         review = outcome.review
         self._known_version = review.version
         for store in self._stores.values():
@@ -187,7 +173,7 @@ class Reviewing:
             own.record(record_of(wish, outcome, asker))  # for the asker, too: the reply is not the record
             for store in self._stores.values():
                 store.announce(numbers(review, asker), asker if store is own else None)
-        return await self._reply(session, review, placed, beside)
+        return await self._reply(session, review, placed, offers)
 
     async def placed(self, drafts: str) -> Placed:
         """The comments at their current lines. ``drafts``: the version of the drafts that are to be sent. Raises

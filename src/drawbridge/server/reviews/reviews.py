@@ -1,8 +1,9 @@
-"""The open review of a session: commits in its repository, and the operations on them.
+"""The open review of a managed session, or of a directory with terminal sessions: commits in its repository, and the
+operations on them.
 
 The diff from *base* to *head* is what the agent changed and nobody has decided on. The diff from *start* to *base* is
 what was kept and not committed from the review. All three are commits below a private ref
-(``refs/drawbridge/<project>/review/base`` and so on), so they outlive the server.
+(``refs/drawbridge/<project or directory>/review/base`` and so on), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
 once it has ended. What changes during a run is the agent's work; what changes at any other time is somebody else's, and
@@ -157,7 +158,8 @@ class _Compared(Struct, frozen=True):
 
 
 class Review:
-    """The review of one session. Each method is part of one operation of its ``Checkpoints``."""
+    """The review of one managed session, or of one directory with terminal sessions. Each asynchronous method is part
+    of one operation of its ``Checkpoints``."""
 
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
@@ -202,8 +204,8 @@ class Review:
 
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
-        ``NotEditable``, ``NoCheckpoint``, ``Changed`` or ``GitFailed`` without changing anything, unless git itself was
-        ended while it was writing the files."""
+        ``NotEditable``, ``NoCheckpoint``, ``Changed``, ``UnsavedChanges`` or ``GitFailed`` without changing anything,
+        unless git itself was ended while it was writing the files."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
@@ -291,7 +293,8 @@ class Review:
         return await places(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
-        """Makes git keep these contents, which have comments, as long as the review exists. Raises ``GitFailed``."""
+        """Makes git keep these contents, which have comments, until the next call or until the checkpoints are removed.
+        Raises ``GitFailed``."""
         listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
         there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
         tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))

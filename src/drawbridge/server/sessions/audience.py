@@ -32,7 +32,8 @@ Broadcast: TypeAlias = Callable[[Sequence[Subscriber], Frame], None]
 
 
 class Audience:
-    """All clients by their ids. A session is identified by the id of its project or terminal session.
+    """The clients that have joined a session or follow a topic, by their ids. A session is identified by the id of its
+    project or terminal session.
 
     A client that has joined and is still being sent the records that it has missed is *catching up*: it receives new
     records after these, in order.
@@ -113,8 +114,9 @@ class Audience:
         return any(client.decides and client.sees(path) for client in clients)
 
     def published(self, announced: Announced) -> None:
-        """The "clients" receiver of the event bus. Clients that have joined receive every event; other clients receive
-        the events of the topics that they follow. The asker gets a reply instead."""
+        """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
+        while they are catching up; clients that have not joined receive the events of the topics that they follow. The
+        asker gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
         # A client can't catch up with a session that was removed.
         is_over = isinstance(event, ProjectGone)
@@ -164,7 +166,7 @@ def frame(announced: Announced) -> Frame:
 
 
 def replayed(project_id: str, record: bytes) -> Frame:
-    """The frame that a client receives for a record that it has missed. Raises ``events.NOT_OURS``."""
+    """The frame that a client receives for a record that it has missed. Raises one of ``events.NOT_OURS``."""
     found = events.parts(record)
     if found.direction != "server":
         named = msgspec.json.decode(found.message, type=events.OfAgent)

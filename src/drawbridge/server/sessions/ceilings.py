@@ -1,8 +1,8 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
 A client can ask for less than the owner allows, never for more: an option above its ceiling is refused with an error
-that names the option, and an option that a client omits gets a value within its ceiling.
-The same ceilings apply to what a decision lets the agent remember.
+that names the option, and an option that a client omits gets a value within its ceiling. Only a model has to be named
+if the owner allows none by its full name. The same ceilings apply to what a decision lets the agent remember.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Ceilings(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
-    """Names of models, with ``*`` for anything. A client that chooses none gets the first one without ``*``."""
+    """Names of models, with ``*`` for anything. A client that chooses none gets the first one without ``*``, or an
+    error if there is none."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     project_budget_usd: float | None = None

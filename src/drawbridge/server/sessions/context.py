@@ -15,6 +15,7 @@ from msgspec import Struct
 from drawbridge.agents.base import Agent, AgentProcess, AgentUnusable, Confinement, Event, Launch, Options
 from drawbridge.agents.memory import MemoryWatch
 from drawbridge.server.approvals.editors import Editors
+from drawbridge.server.checkpoints.unsaved import FindUnsaved
 from drawbridge.server.events import Announced
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions.audience import Audience
@@ -84,6 +85,7 @@ class Context:
         audience: Audience,
         metrics: RunMetrics,
         editors: Editors,
+        find_unsaved: FindUnsaved,
     ) -> None:
         self.agents = agents
         self.limits = limits
@@ -93,6 +95,7 @@ class Context:
         self.audience = audience
         self.metrics = metrics
         self.editors = editors
+        self.find_unsaved = find_unsaved
         self.running = Running(data)
         self.disk = Disk(data, limits.sizes, publish)
         self.models = KnownOffers(data, agents)
@@ -105,9 +108,9 @@ class Context:
         """Project id → the function that stops the project's run, if there is one."""
 
     async def start(self, agent: str, launch: Launch, report: Callable[[Event], None]) -> AgentProcess:
-        """Starts an agent process, records it in case of a crash, and watches its memory. Raises ``AgentUnusable`` if
-        agents may not run in the directory, which may have changed since the run was accepted. When the process has
-        exited, the caller has to call ``running.ended``."""
+        """Starts an agent process, records it in case of a crash, and watches its memory. When the process has exited,
+        the caller has to call ``running.ended``. Raises ``AgentUnusable`` if the agent can't be started, or may not run
+        in the directory: the directory may have been moved or replaced since the run was accepted."""
         problem = self.places.problem(Path(launch.directory))
         if problem is not None:
             raise AgentUnusable("INVALID_PATH", problem)

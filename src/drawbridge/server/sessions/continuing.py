@@ -1,7 +1,7 @@
 """Continues a run that ended at a limit of its agent's account, once the limit resets, if the owner has enabled that.
 
-The plan is stored in the project's metadata, so that it outlives the server. A new prompt, an interrupt, or a change to
-another session cancels it.
+The plan is stored in the project's metadata, so that it outlives the server. It is canceled by a new prompt, by an
+interrupt, by a change to another session, and when its session is deleted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from drawbridge.core.errors import DrawbridgeError
 from drawbridge.server.protocol import messages
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.sessions import metadata
+from drawbridge.server.sessions.records import CONTINUE
 from drawbridge.server.sessions.run import Order, Run
 
 LIMITED: Final = "AGENT_RATE_LIMITED"
@@ -38,8 +39,6 @@ LOOK_SECONDS: Final = 60.0
 
 REFUSED_SECONDS: Final = 600.0
 """Seconds until the next attempt after a refusal (too many runs, no disk space, outside the hours)."""
-
-PROMPT: Final = "The limit that stopped you has reset. Continue with what you were asked:\n\n"
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -68,9 +67,9 @@ class Continuing:
 
     @property
     def at(self) -> float | None:
-        """When the run will continue, in seconds since 1970; None if it will not."""
+        """The planned time, in seconds since 1970; None if no run waits to continue, or the owner no longer allows it."""
         waiting = self._data.waiting
-        return waiting.at if waiting is not None else None
+        return waiting.at if waiting is not None and self._wanted else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
         """Called once a run's end is recorded. Plans the run's continuation if it ended at a limit."""
@@ -91,7 +90,7 @@ class Continuing:
         order = run.order
         self._data.waiting = metadata.Waiting(
             at=max(retry_at, now + PAUSE_SECONDS * self._times),
-            prompt=order.prompt.removeprefix(PROMPT),
+            prompt=order.prompt.removeprefix(CONTINUE),
             by=order.by,
             agent=order.agent,
             options=order.options,
@@ -99,7 +98,7 @@ class Continuing:
         self.look()
 
     def forget(self) -> bool:
-        """Cancels the plan, because a prompt was accepted, or because a person has interrupted or changed the
+        """Cancels the plan, because a prompt was accepted, or because a person has interrupted, changed or deleted the
         conversation. Returns whether a run was waiting to continue."""
         waited = self._data.waiting is not None
         self._data.waiting = None
@@ -110,7 +109,7 @@ class Continuing:
         """Continues the run if it is time; otherwise checks again later. Must be called on the event loop's thread, and
         also after a restart."""
         self.close()
-        if self.at is None or not self._wanted:
+        if self.at is None:
             return
         left = self.at - time.time()
         if left <= 0:
@@ -130,7 +129,7 @@ class Continuing:
         assert waiting is not None
         order = Order(
             run_id=f"run_{uuid.uuid4().hex[:16]}",
-            prompt=PROMPT + waiting.prompt,
+            prompt=CONTINUE + waiting.prompt,
             by=waiting.by,
             agent=waiting.agent,
             options=waiting.options,

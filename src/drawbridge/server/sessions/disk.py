@@ -1,8 +1,8 @@
 """The disk use of each history and of all the server's data, and the limits for both.
 
-At 80% of a limit a warning is sent; at the limit no run begins, and active runs are stopped. A warning is sent once,
-and again only after the use has been well below the limit. The sizes of histories are known without reading the disk;
-the rest is measured from time to time.
+A warning is sent at 80% of a limit, and another one at the limit. At the limit, no run begins, and active runs are
+stopped. Each warning is sent once, and again only after the use has been well below its threshold. The sizes of
+histories are known without reading the disk; all other files are measured from time to time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Sizes(Struct, frozen=True):
-    """The limits in bytes for a project's history and for all the server's data."""
+    """The limits in bytes for the history of a project or a terminal session, and for all the server's data."""
 
     project: int = 2_000 * MB
     data: int = 20_000 * MB
@@ -55,15 +55,15 @@ class Disk:
         self._data = data
         self._sizes = sizes
         self._histories: dict[str, tuple[str, int]] = {}
-        """Project id → its directory, and the size of its history."""
+        """The id of a project or a terminal session → its directory, and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
         """The thresholds that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:
-        """Sets the size of a project's history, in bytes. May be called from any thread; outside the main thread,
-        warnings are only sent at the next ``look``."""
+        """Sets the size of the history of a project or a terminal session, in bytes. May be called from any thread;
+        outside the main thread, warnings are only sent at the next ``look``."""
         with self._changing:
             self._total += size - self._size(id)
             self._histories[id] = (directory, size)
@@ -72,7 +72,7 @@ class Disk:
             self._compare("", str(self._data), self._total + self._rest, self._sizes.data)
 
     def gone(self, id: str) -> None:
-        """Forgets a project that was deleted."""
+        """Forgets a project or a terminal session that was removed."""
         with self._changing:
             self._total -= self._histories.pop(id, ("", 0))[1]
             self._crossed = {key for key in self._crossed if key[0] != id}
@@ -118,14 +118,14 @@ class Disk:
         return None
 
     def check(self, id: str) -> None:
-        """Raises ``ClientError`` if no run may begin."""
+        """Raises ``ClientError`` if no run may begin, and no prompt or comment may be recorded."""
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
         with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
             free = self._free()
             if free < LEAST_FREE:
-                text = f"Only {free // MB} MB of the server's disk is free, so the run was not started. Free some space there."
+                text = f"Only {free // MB} MB of the server's disk is free. Free some space there, then try again."
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:

@@ -1,5 +1,5 @@
-"""A history, or one session wherever it took place, as a file for people (Markdown) or programs (JSON Lines), in
-pieces."""
+"""Exports a history, or one session with the parts that only its agent has stored, as Markdown for people or JSON Lines
+for programs, in pieces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def piece(
     is read; None if the client may not see that record. ``waited``: what happened to the session's prompts in the
     queue.
 
-    Raises ``ClientError``.
+    Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
     extension, media_type = ("md", "text/markdown") if format == "markdown" else ("jsonl", "application/jsonl")
     written = Markdown(session.history, waited).record if format == "markdown" else jsonl
@@ -70,8 +70,8 @@ def _piece(
     at: int,
     skipped: int,
 ) -> tuple[str, str | None]:
-    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins, None if there
-    is none. Blocking."""
+    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None if
+    there is none). Blocking."""
     found: list[str] = []
     room = PIECE
     for number in range(stretch, len(stretches)):
@@ -111,9 +111,9 @@ def _recorded(history: History, part: Part, seq: int) -> Iterator[Record]:
 
 
 def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
-    """Reads a position: the number of the stretch, from 0; the position in it after which everything is left to write (a
-    record's number, or an offset in the agent's file); and how many characters after that were written already. Raises
-    ``ClientError`` if it is not valid."""
+    """Parses a position: the number of the stretch, from 0; the position in it up to which all records were written (a
+    record's number, or a position of ``Sessions.messages_from``); and the number of characters of the next record that
+    were written. Raises ``ClientError`` if it is not valid."""
     numbers = (after or "0.0.0").split(".")
     if (
         len(numbers) != 3
@@ -128,7 +128,7 @@ def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
 
 
 def jsonl(record: Record) -> str:
-    """A record as JSON, as the history contains it, or would contain what only the agent has stored."""
+    """A record as a line of JSON, in the form of the history even if only the agent has stored it."""
     return record.line.decode() + "\n"
 
 

@@ -91,7 +91,8 @@ class FileIndex(Struct, frozen=True):
         return {above for path, status in self.changed.items() if status == "D" for above in _above(path)}
 
     def ignores(self, path: str) -> bool:
-        """Whether git ignores the path, or the path is a directory without any file that is listed."""
+        """Whether git ignores the path, or the path is a directory without any file that is listed. False if the list
+        is incomplete or was made without git."""
         return self.git and self.complete and path not in self.files and path not in self.directories
 
 
@@ -156,7 +157,7 @@ def _matching(project: Project, path: str, query: str, limit: int, index: FileIn
 
 
 class _Wanted:
-    """A query: its characters have to occur in the path in this order, regardless of case."""
+    """A query: its characters, except spaces, have to occur in the path in this order, regardless of case."""
 
     def __init__(self, query: str) -> None:
         self._query = "".join(query.casefold().split())
@@ -197,8 +198,8 @@ class _List:
         self._made_at = 0.0
 
     async def current(self) -> FileIndex:
-        """The list; waits for a new one if it is older than ``KEPT_SECONDS``. Raises ``ClientError`` if no list could
-        be made."""
+        """The list; waits for a new one if there is none yet, or if it is older than ``KEPT_SECONDS``. Raises
+        ``ClientError`` if no list could be made."""
         age = time.monotonic() - self._made_at
         if (self._index is None or age > FRESH_SECONDS) and self.making is None:
             self.making = self._tasks.start(self._renew(), "listing the files of a project")
@@ -253,7 +254,8 @@ class FileIndexes:
                 return await asyncio.to_thread(_walked, project), None
 
     async def _by_git(self, project: Project, known: Settings | None) -> tuple[FileIndex, Settings] | None:
-        """The list as git makes it, and git's settings; None if the project is not in a git work tree."""
+        """The list as git makes it, and git's settings; None if the project is not in a git work tree, or git is not
+        installed."""
         async with (
             asyncio.timeout(GIT_SECONDS),
             opened(project.root, self._confinement, self._memory, self._endings, known) as git,

@@ -413,5 +413,5 @@ class Sources:
         return blob_id
 
     def of(self, blob_id: str) -> tuple[str, Source] | None:
-        """The project's id and the source; None if the id is unknown or has expired."""
+        """The project's id and the source; None if the id is unknown, or newer sources have replaced this one."""
         return self._sources.get(blob_id)

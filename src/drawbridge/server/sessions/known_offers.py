@@ -1,7 +1,7 @@
-"""What agents offer, as it is known before their first process reports it: their last reports, stored in files.
+"""Stores what agents last reported that they offer, so that it is known before their next process reports it.
 
-An agent's models, with their levels of effort, do not depend on the directory: one file has them for all projects. The
-rest may come from a project's own files, so each project has a file with it. The agent's version is not stored: agents
+An agent's models, with their levels of effort, do not depend on the directory: one file contains them for all projects.
+Everything else may depend on the project, so each project has its own file. The agent's version is not stored: agents
 are updated often, the next process replaces what has changed, and until then, an agent answers a command or model that
 it no longer has with an error.
 """
@@ -25,8 +25,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class KnownOffers:
-    """The offers of agents by the agents' names, in a file of ``directory``. It may be lost: if it can't be read or
-    written, that is logged."""
+    """Agents' names → what they offer, in a file in ``directory``. If the file can't be read or written, that is only
+    logged."""
 
     def __init__(self, directory: Path, agents: Collection[str]) -> None:
         """Reads the file; blocking. ``agents``: the names of the server's agents; what the file contains about others is
@@ -47,7 +47,7 @@ class KnownOffers:
             return {}
 
     def of(self, agent: str) -> AgentOffers:
-        """What the agent offered when that was last stored; nothing if it never was."""
+        """The offers that were last stored for the agent; empty if there are none."""
         return self._known.get(agent, AgentOffers()) if agent in self._agents else AgentOffers()
 
     def store(self, agent: str, offers: AgentOffers) -> None:

@@ -2,7 +2,8 @@
 with it.
 
 One thing happens at a time, on the event loop's thread. Events that belong to the history are written into it before
-they are published. Nothing here blocks: what takes time is done in tasks and threads.
+they are published. Nothing here blocks, except for methods that are documented as blocking: what takes time is done in
+tasks and threads.
 """
 
 from __future__ import annotations
@@ -25,17 +26,15 @@ from drawbridge.server import events
 from drawbridge.server.approvals.pending import AgentSurface, PendingApproval, Surface
 from drawbridge.server.checkpoints.checkpoints import Changed, Checkpoints, When
 from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.checkpoints.unsaved import UnsavedChanges, not_written_over
 from drawbridge.server.protocol import commands, messages
 from drawbridge.server.protocol.client_errors import ClientError, not_written
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.protocol.replies import Accepted
 from drawbridge.server.protocol.replies import Review as ReviewReply
 from drawbridge.server.reviews.commenting import submission_key
-from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
-from drawbridge.server.reviews.messages import commit_offer, not_committed, not_pushed, push_offer, shown_output
-from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
 from drawbridge.server.reviews.remembered import Remembered
-from drawbridge.server.reviews.reviewing import Beside, Reviewing
+from drawbridge.server.reviews.reviewing import Reviewing
 from drawbridge.server.reviews.reviews import Review, Wish
 from drawbridge.server.sessions import metadata
 from drawbridge.server.sessions.ceilings import usual_mode
@@ -47,13 +46,12 @@ from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.places import is_elsewhere
 from drawbridge.server.sessions.prompt_files import PromptFiles
 from drawbridge.server.sessions.prompt_images import PromptImages
-from drawbridge.server.sessions.records import request_key, titled
+from drawbridge.server.sessions.records import titled
 from drawbridge.server.sessions.run import Order, Outcome, Run, RunQueue, State
 from drawbridge.server.sessions.session import SHOWN_PROMPT, Session, SessionStore
 from drawbridge.server.sessions.worker import DEFECT, NOBODY_ASKED, ModeSet, PromptGiven, Report, RunEnded, Worker
 from drawbridge.server.store.log import History
 from drawbridge.server.store.search import Part
-from drawbridge.server.store.texts import clean
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -61,11 +59,6 @@ LONGEST_REPORT = 200_000
 """The maximum size of what an agent reports about itself (its state, or what it offers), in bytes. Both are in each
 client's snapshot."""
 
-
-LISTED_FILES = 500
-"""The maximum number of paths in the record of a commit."""
-
-REMEMBERED_PUSHES = 20
 
 MOST_RESETS = 20
 """How often one process is reset to an allowed mode before it is ended."""
@@ -118,14 +111,20 @@ class ManagedSession(Session):
         """Held from storing a prompt's files until the prompt is accepted: the size limit is for all files together."""
         self._shown_queue: tuple[messages.RunInfo, ...] = ()
         """The queue as clients know it."""
-        self._review = Review(data.id)
+        review = Review(data.id)
         folder = directory if context.limits.checkpoints else None
         self.checkpoints = Checkpoints(
-            self.path, data.id, context.limits.confinement, context.memory, folder, self._extend_review
+            self.path,
+            data.id,
+            context.limits.confinement,
+            context.memory,
+            folder,
+            self._extend_review,
+            find_unsaved=context.find_unsaved,
         )
         self._comments = RecordedComments(self.store)
         self._reviewing = Reviewing(
-            data.id, self._review, self.checkpoints, self._comments, {data.id: self.store}, self._look_beside
+            data.id, review, self.checkpoints, self._comments, {data.id: self.store}, lambda: context.ceilings
         )
         self._worker = Worker(
             data.id, data.path, context, self.checkpoints, self.files.directory, open_in_terminal, self._reported
@@ -141,21 +140,20 @@ class ManagedSession(Session):
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self._modes: tuple[str, ...] = ()
         """The modes that the agent offers, if they differ from Claude Code's."""
+        self._own_modes: tuple[base.ModeOffer, ...] = ()
+        """Those of them that only this agent has."""
         self._offering = data.agent
         """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
         self._reported_offers: base.AgentOffers | None = None
-        """What a process of that agent has reported; None if none of this server has."""
+        """What a process of that agent has reported; None until one has."""
         self._known_offers = known_offers
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None
         self.continuing = Continuing(data, context.limits.continue_limited, self._continue, lambda: self.busy)
         self._reverting = asyncio.Lock()
-        """Held while a run is reverted, a decision on a review is applied, or a conversation is deleted."""
-        self._pushing = asyncio.Lock()
-        self._pushes: dict[str, Answer[messages.ReviewPushed]] = {}
-        """The answers to the latest pushes, by ``request_key``. They are not needed after a restart: the remote has
-        what was pushed, and git and the program for pull requests see that it is there."""
+        """Held while a run is reverted, a decision on a review is applied, kept changes are committed, or a
+        conversation is deleted."""
         self._conversation = CurrentConversation(
             self.store, self.index, self.images, self.files, self._worker, self._forget_state
         )
@@ -199,6 +197,7 @@ class ManagedSession(Session):
         return {
             "permission_mode": self.permission_mode,
             "modes": [mode for mode in self._modes if self._context.offers(mode, self._agent)],
+            "own_modes": [mode for mode in self._own_modes if self._context.offers(mode.name, self._agent)],
             "asks": self._context.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
@@ -232,8 +231,9 @@ class ManagedSession(Session):
     # Actions of people.
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
-        """Accepts a prompt: it is in the history when this returns, and its run begins after the reply. A repeated
-        ``request_id`` gets the same reply and is not run again. Raises ``ClientError`` or ``DrawbridgeError``.
+        """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
+        to wait. A repeated ``request_id`` is not run again: the reply names the same run. Raises ``ClientError`` or
+        ``DrawbridgeError``.
         """
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
@@ -289,7 +289,7 @@ class ManagedSession(Session):
         self.files.remove(file.id for file in order.files)
 
     def files_in_use(self) -> set[str]:
-        """The ids of the files of prompts that wait or run."""
+        """The ids of files that belong to waiting or running prompts."""
         runs = [*([self.run] if self.run else []), *self.queue]
         return {file.id for run in runs for file in run.order.files}
 
@@ -414,7 +414,7 @@ class ManagedSession(Session):
         self._retitled(title)
 
     def _removed(self, run: Run, asker: Subscriber) -> None:
-        """Ends a run that has not started. All clients are notified, including the one that sent the prompt."""
+        """Ends a run that has not started. All clients are notified, including ``asker``."""
         run.finish("interrupted")
         ended = messages.RunFinished(
             run_id=run.id, outcome="interrupted", duration_ms=0, removed_by=asker.name, client_id=asker.id
@@ -485,7 +485,8 @@ class ManagedSession(Session):
         return msgspec.structs.replace(messages.updated("session_reset", fields, self.id, seq), then=self.publish_state)
 
     def _forget_state(self) -> None:
-        """Forgets the agent's reports: another conversation has its own context, to-do list and tasks."""
+        """Forgets what the agent has reported, except for its model and its effort: another conversation has its own
+        context, to-do list and tasks."""
         self._report_state(base.AgentState(model=self._agent_state.model, effort=self._agent_state.effort))
 
     async def revert(self, run_id: str, asker: Subscriber) -> Answer[messages.RunReverted]:
@@ -498,6 +499,8 @@ class ManagedSession(Session):
                 text = f"The same lines have changed since the run, in {error}. Nothing was undone."
                 details = {"paths": error.paths, "lines": error.lines}
                 raise ClientError("CHANGED_SINCE", text, details=details) from None
+            except UnsavedChanges as error:
+                raise not_written_over(error) from None
             reverted = messages.RunReverted(run_id, asker.name, changes.files)
             seq = self.store.record(reverted, asker)
             await self._reviewing.look()
@@ -512,24 +515,6 @@ class ManagedSession(Session):
 
     def review_is_gone(self) -> None:
         self._reviewing.publish_gone()
-
-    async def _look_beside(self, git: Git) -> Beside:
-        """What was kept, and what can be done with it. Raises ``GitFailed``."""
-        ceilings, commit, push = self._context.ceilings, None, None
-        kept = await self._review.kept(git, counted=ceilings.commits)
-        if ceilings.commits and kept:
-            author: str | Blocked
-            try:
-                author = await author_of(git)
-            except Blocked as error:
-                author = error
-            commit = commit_offer(self.memory.subject, author, kept)
-        if ceilings.pushes:
-            try:
-                push = push_offer(await target_of(git))
-            except CannotPush as error:
-                push = push_offer(error)
-        return Beside(tuple(kept), commit, push)
 
     async def review_image(self, blob: str, largest: int) -> bytes:
         return await self._reviewing.image(blob, largest)
@@ -567,60 +552,12 @@ class ManagedSession(Session):
     async def commit_review(
         self, command: commands.ReviewCommit, asker: Subscriber
     ) -> Answer[messages.ReviewCommitted]:
-        """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``NoCheckpoint``,
-        ``GitFailed`` or OSError without changing anything, except for what a hook itself has changed."""
         self.check_at_rest()
         async with self._reverting:
-            self.store.check_there()
-            try:
-                async with self.checkpoints.operation() as git:
-                    self._check_idle()
-                    done = await self._review.commit(
-                        git, self.checkpoints, command.message, command.branch, command.files
-                    )
-            except (NothingToCommit, Blocked, BadBranch, Refused) as error:
-                raise not_committed(error) from None
-            committed = messages.ReviewCommitted(
-                commit=done.commit,
-                branch=done.branch,
-                files=done.files[:LISTED_FILES],
-                output=shown_output(done.output),
-                by=asker.name,
-                client_id=asker.id,
-                created=command.branch is not None,
-            )
-            seq = self.store.record(committed, asker)
-        return messages.updated("review_committed", committed, self.id, seq)
+            return await self._reviewing.publishing.commit(command, self.id, asker, self._check_idle)
 
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, and creates a pull request if one is given. Repeating a ``request_id`` does not
-        push again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
-        wanted = command.pull_request
-        key = request_key(command.request_id or "", repr((command.version, wanted)))
-        async with self._pushing:
-            if command.request_id is not None and key in self._pushes:
-                return self._pushes[key]
-            self.store.check_there()
-            try:
-                async with self.checkpoints.beside() as git:
-                    done = await push(git, command.version, (wanted.title, wanted.body) if wanted else None)
-            except (CannotPush, NotPushed) as error:
-                raise not_pushed(error) from None
-            pushed = messages.ReviewPushed(
-                commit=done.target.commit,
-                remote=clean(done.target.remote),
-                branch=clean(done.target.branch),
-                output=shown_output(done.output),
-                by=asker.name,
-                client_id=asker.id,
-                pull_request=done.pull_request,
-                problem=done.problem,
-            )
-            seq = self.store.record(pushed, asker)
-            self._pushes[key] = messages.updated("review_pushed", pushed, self.id)
-            while len(self._pushes) > REMEMBERED_PUSHES:
-                del self._pushes[next(iter(self._pushes))]
-        return messages.updated("review_pushed", pushed, self.id, seq)
+        return await self._reviewing.publishing.push(command, self.id, asker)
 
     async def delete_session(
         self, parts: Sequence[Part], asker: Subscriber, trash: Path, *, is_current: bool, agent_copy: bool
@@ -713,7 +650,8 @@ class ManagedSession(Session):
         return self.run
 
     def check_at_rest(self) -> None:
-        """Raises ``ClientError`` during a run, and while something is reverted, reviewed or deleted."""
+        """Raises ``ClientError`` while a run is active or queued, and while something is reverted, reviewed, committed
+        or deleted."""
         self._check_idle()
         self._check_kept()
 
@@ -722,8 +660,8 @@ class ManagedSession(Session):
         return ClientError("PROCESS_ACTIVE", text, retryable=True)
 
     def _check_kept(self) -> None:
-        """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, or a conversation is
-        deleted."""
+        """Raises ``ClientError`` while a run is reverted, a decision on a review is applied, kept changes are
+        committed, or a conversation is deleted."""
         if self._reverting.locked():
             raise ClientError(
                 "PROCESS_ACTIVE",
@@ -777,7 +715,7 @@ class ManagedSession(Session):
         self._report_state(base.AgentState())
         self._offering, self._reported_offers = agent, None
         self.store.announce(base.OffersReported(self._offers))
-        self._modes = ()
+        self._modes, self._own_modes = (), ()
         self.publish_state()
 
     async def settle(self) -> None:
@@ -830,9 +768,9 @@ class ManagedSession(Session):
                 self._line(report)
             case base.SessionIdentified(session_id):
                 self._conversation.identified(session_id, self.run.order.prompt if self.run is not None else "")
-            case base.ModeChanged(mode, offered):
+            case base.ModeChanged(mode):
                 self._keep_mode(mode)
-                self._mode_known(mode, offered)
+                self._mode_known(mode, report)
             case base.StateReported() | base.OffersReported():
                 self._about_itself(report)
             case base.ScheduleChanged():
@@ -868,8 +806,8 @@ class ManagedSession(Session):
             self._offer(self._worker.agent, report.offers)
 
     def _offer(self, agent: str, offers: base.AgentOffers) -> None:
-        """Publishes what a process of ``agent`` offers, and stores it for the time before the next process reports it,
-        if it has changed."""
+        """Publishes and stores what a process of ``agent`` offers, if it has changed. The stored offers are used until
+        the next process reports its own."""
         if (agent, offers) == (self._offering, self._reported_offers):
             return
         self._offering, self._reported_offers = agent, offers
@@ -911,12 +849,13 @@ class ManagedSession(Session):
             self.data.session_mode = metadata.SessionMode(session_id, mode)
             self.store.save()
 
-    def _mode_known(self, mode: str | None, offered: tuple[str, ...] | None = None) -> None:
-        """Notes the agent's mode (None if its process has ended) and its available modes (None if not reported)."""
-        before = self.permission_mode, self._modes
+    def _mode_known(self, mode: str | None, report: base.ModeChanged | None = None) -> None:
+        """Notes the agent's mode (None if its process has ended) and, from its report, its available modes."""
+        before = self.permission_mode, self._modes, self._own_modes
         self._mode = mode
-        self._modes = self._modes if offered is None else offered
-        if (self.permission_mode, self._modes) != before:
+        if report is not None:
+            self._modes, self._own_modes = report.offered, report.described
+        if (self.permission_mode, self._modes, self._own_modes) != before:
             self.publish_state()
         if mode is None:
             self._resets, self._elsewhere = 0, None

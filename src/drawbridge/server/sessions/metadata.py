@@ -95,8 +95,8 @@ def deleted(directory: Path) -> Metadata | None:
 
 
 def load(directory: Path) -> Metadata:
-    """The metadata in the file or, if that can't be used, in its copy. Raises ``Damaged`` if both are unusable, or are
-    about another project; ``Unreadable`` if a file can't be read now; ``Newer`` if a newer Drawbridge has written it.
+    """The metadata in the file or, if that can't be used, in its copy. If neither can be used, raises ``Unreadable`` if
+    one of them can't be read now, and otherwise ``Damaged``. Raises ``Newer`` if a newer Drawbridge has written it.
     """
     problem, denied = "the file does not exist", ""
     for name in (NAME, COPY):
@@ -129,12 +129,12 @@ def now() -> str:
 
 
 def instant(moment: datetime | None) -> str | None:
-    """A time as RFC 3339 in UTC, to the millisecond."""
+    """A time in UTC as RFC 3339, to the millisecond; None for None."""
     return None if moment is None else _rfc3339(moment)
 
 
 def instant_of(seconds: float | None) -> str | None:
-    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond."""
+    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond; None for None."""
     return None if seconds is None else _rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 

@@ -198,7 +198,8 @@ class IdlePool:
         self._next_look: asyncio.TimerHandle | None = None
 
     def keep(self, session: Idle) -> None:
-        """Keeps the session's process, which is idle from now on. Ends others if there are too many."""
+        """Keeps the session's process, which is idle from now on. If there are then too many, the least recently used
+        ones are ended."""
         self.retain(session)
         scheduled, others = self._by_schedule()
         self._reduce(others, self._processes)

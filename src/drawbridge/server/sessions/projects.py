@@ -49,7 +49,8 @@ CLEANING_SECONDS: Final = 3600.0
 
 
 class Projects:
-    """The managed sessions among ``sessions``, in the order of their creation."""
+    """The managed sessions among ``sessions``, in the order of their creation; those that could not be read at first
+    follow."""
 
     def __init__(
         self,
@@ -278,7 +279,7 @@ class Projects:
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
                     logger.warning(
-                        "the disk is full: removing the %s of the deleted %s early", folder.name, deleted.name
+                        "the data limit is reached: removing the %s of the deleted %s early", folder.name, deleted.name
                     )
                     shutil.rmtree(folder, ignore_errors=True)
 
@@ -287,7 +288,7 @@ class Projects:
 
 
 class Retention(Struct, frozen=True):
-    """How much of a project's history is kept, if the owner sets it: whole files, always including the newest."""
+    """How much of each session's history is kept, if the owner sets it: whole files, always including the newest."""
 
     days: int | None = None
     bytes: int | None = None

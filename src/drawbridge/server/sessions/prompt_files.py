@@ -60,8 +60,8 @@ class PromptFiles:
     def store(
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
-        """Stores the attachments that the agent does not embed, or that are too large together. Returns all of them,
-        with the paths of those that are stored.
+        """Stores the attachments that the agent does not embed, or that are too large together. Returns all
+        attachments, those that are stored with their paths; and, for the history, the files that are stored.
 
         ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
         """

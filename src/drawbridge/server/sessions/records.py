@@ -46,6 +46,9 @@ LONGEST_TITLE: Final = 120
 DAYS_KEPT: Final = 90
 """The number of days with runs for which the usage is kept."""
 
+CONTINUE: Final = "The limit that stopped you has reset. Continue with what you were asked:\n\n"
+"""Precedes the prompt of a run that continues automatically."""
+
 
 def request_key(request_id: str, text: str) -> str:
     """The key by which a repeated request is recognized: its id and its prompt, because clients that number their
@@ -86,7 +89,8 @@ class Memory(Struct):
     seq: int = 0
     session_id: str = ""
     unfinished: dict[str, str] = {}
-    """The runs that have not ended → the client that requested each, in the order of the requests."""
+    """The runs that have not ended → the name of the client that requested each, or of the agent if the prompt is not
+    known; in the order in which they were requested or began."""
     requests: dict[str, str] = {}
     """``request_key`` → run, the newest last."""
     approvals: dict[str, str] = {}
@@ -113,11 +117,12 @@ class Memory(Struct):
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
-    """What the runs have used on each day, in local time."""
+    """What the runs have used on each of the latest ``DAYS_KEPT`` days with runs, in local time."""
     comments: dict[str, Remembered] = {}
     """The comments of the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
-    """Whether the review has comments from several sessions. They then do not follow from this session's records."""
+    """Whether the review belongs to all terminal sessions in a directory. Its comments then do not follow from this
+    session's records."""
     elsewhere: dict[str, str] = {}
     """Runs in which the agent worked in a directory other than the project's → that directory, the newest last."""
     usage_complete: bool = False
@@ -141,7 +146,7 @@ class Memory(Struct):
                 self.unfinished[run_id] = by
                 self._prompted(run_id, text)
                 if event.review is None:
-                    self.subject = subject_of(text)
+                    self.subject = subject_of(text.removeprefix(CONTINUE))
                 if request_id is not None:
                     self.requests[request_key(request_id, event.review.key if event.review else text)] = run_id
                     while len(self.requests) > REMEMBERED_REQUESTS:

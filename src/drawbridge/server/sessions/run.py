@@ -58,7 +58,8 @@ class Order(Struct, frozen=True):
     prompt: str
     by: str
     client_id: str = ""
-    """The id of the connection that sent the prompt; empty for a prompt that the server sends again."""
+    """The id of the connection that sent the prompt; empty if the server sends the prompt again, or the agent began the
+    turn without one."""
     request_id: str | None = None
     agent: str | None = None
     options: Options | None = None

@@ -27,8 +27,8 @@ class Scheduled:
         return self._last if self._delayed_to is None else self._delayed_to
 
     def seconds_left(self, now: float) -> float | None:
-        """For how many more seconds the process is needed; not positive if it is no longer needed, None if nothing is
-        scheduled."""
+        """The number of seconds for which the process is still needed: 0 or less if it is not needed anymore, None if
+        nothing is scheduled."""
         return None if self.until is None else self.until + LATE_SECONDS - now
 
     def changed(self, until: float | None) -> None:

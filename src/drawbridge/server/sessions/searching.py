@@ -86,7 +86,8 @@ class Searching:
             pass
 
     async def parts(self, session: Session, key: str) -> list[Part]:
-        """The parts of one conversation. Raises ``ClientError`` if the history contains none."""
+        """The parts of one conversation. Raises ``ClientError`` if the history contains none, or the index can't be
+        read."""
         await self.complete(session)
         found = [part for part in await self._read(session) if part.key == key]
         if not found:

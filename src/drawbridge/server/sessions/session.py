@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import msgspec
-from msgspec import Raw
 
 from drawbridge.agents.base import AgentOffers, AgentState, Decision, OffersReported, Options, StateReported
 from drawbridge.core.errors import DrawbridgeError, HistoryUnreadable
@@ -79,7 +78,8 @@ class Session(ABC):
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count and data.options == Options()
-        """Whether ``look_back`` has nothing more to do; initially, whether the session is new."""
+        """Whether ``look_back`` has nothing left to read: it was called before, or there are neither records nor chosen
+        options."""
 
     @property
     def memory(self) -> records.Memory:
@@ -91,7 +91,8 @@ class Session(ABC):
         return self.memory.names.get(self.memory.session_key) or self.memory.title
 
     def learn_title(self, title: str) -> None:
-        """Sets the title of the current conversation, if it has none, from records of an earlier server version."""
+        """Sets the title of the current conversation if it has none. The title comes from older records, or from the
+        agent's own file."""
         self.memory.title = self.memory.title or title
 
     # What differs between the kinds.
@@ -110,7 +111,8 @@ class Session(ABC):
 
     @abstractmethod
     async def review(self) -> Answer[Review]:
-        """The open review of the files as they are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
 
     @abstractmethod
     def review_is_gone(self) -> None:
@@ -123,7 +125,21 @@ class Session(ABC):
     @abstractmethod
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
         """Applies a decision to a part of the review; it is recorded and published like every event. During a run,
-        hunks can only be kept. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        hunks can only be kept. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
+
+    @abstractmethod
+    async def commit_review(
+        self, command: commands.ReviewCommit, asker: Subscriber
+    ) -> Answer[messages.ReviewCommitted]:
+        """Commits what was kept, on the current branch or a new one. Raises ``ClientError``, ``DrawbridgeError``,
+        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a hook itself has
+        changed."""
+
+    @abstractmethod
+    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
+        """Pushes the current branch, and creates a pull request if one is given. Repeating a ``request_id`` does not
+        push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
 
     @abstractmethod
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
@@ -257,7 +273,8 @@ class Session(ABC):
 
     @final
     def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
-        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written."""
+        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written, and
+        ``ClientError`` if the session was deleted."""
         renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
         seq = self.store.write(renamed, asker)
         self.store.save()
@@ -277,12 +294,11 @@ class Session(ABC):
         approval, answer, asked_by = self.approvals.decide(approval_id, decision, by, at)
         self._approval_closed(approval, asked_by)
         if isinstance(by, Person):
-            given = decision.updated_input
             command = commands.PermissionResponse(
                 project_id=self.id,
                 approval_id=approval_id,
                 decision="allow" if decision.allow else "deny",
-                updated_input=None if given is None else msgspec.json.decode(given, type=dict[str, Raw]),
+                updated_input=None if decision.updated_input is None else {},  # only whether it was changed is recorded
                 remember=decision.remember,
             )
             self.store.announce(events.DoneInEditor(by.name, command, asked=approval.request))
@@ -323,6 +339,11 @@ class SessionStore:
     def review(self) -> messages.ReviewNumbers | None:
         """How much there is to decide in the review, as lists show it; None if that is not known."""
         return self.data.review
+
+    @property
+    def subject(self) -> str:
+        """What to propose as the subject of a commit message."""
+        return self.memory.subject
 
     def has_room(self, more: int) -> bool:
         """Whether the owner's limits leave room for this many more bytes from an agent."""
@@ -530,7 +551,5 @@ class Sessions:
 
 def in_terminal() -> ClientError:
     """The error for a command that only managed sessions support."""
-    text = (
-        "This agent was started in a terminal and is controlled there. Only its approval requests can be answered here."
-    )
+    text = "This agent was started in a terminal and is controlled there, so this is not possible here."
     return ClientError("NOT_SUPPORTED", text)

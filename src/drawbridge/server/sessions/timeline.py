@@ -106,10 +106,10 @@ async def page(
     position: str | None,
     limit: int,
 ) -> SessionMessagesPage:
-    """A page of the conversation: the records before ``position``, or its end if that is None. ``agent``: the agent
-    whose own record is read; None if the client may not see that record.
+    """A page of the conversation: the records before ``position``, or the last records if that is None. ``agent``: the
+    agent whose own record is read; None if the client may not see that record.
 
-    Raises ``ClientError``.
+    Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
     """
     ways = stretches(parts, key)
     at: _Position | None = _Position(len(ways) - 1) if position is None else _Position.read(position, len(ways))

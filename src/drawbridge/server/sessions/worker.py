@@ -1,6 +1,7 @@
 """A project's agent process: started or kept for the next prompt, watched, and ended.
 
-The process's events are reported to its project, in order. Events of a process that is being ended are ignored.
+The process's events are reported to its project, in order. Once the worker has let go of a process in order to end it,
+the process's events are ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from drawbridge.text.counts import counted
 logger = logging.getLogger("drawbridge.server")
 
 LOOK_BACK_SECONDS: Final = 5.0
-"""Seconds that the shutdown waits for the checkpoint after a run."""
+"""Seconds that ``Worker.close`` waits for the last checkpoint."""
 
 LONGEST_ERROR = 2_000
 
@@ -47,7 +48,7 @@ NOBODY_ASKED = "Approvals are not possible between runs. Continue without this c
 
 
 class ModeSet(Struct, frozen=True):
-    """The mode that the process was given; None if the process has ended."""
+    """The mode that the process was given; None if the process has ended or is being ended."""
 
     mode: str | None
 
@@ -139,7 +140,7 @@ class Worker:
         self._report = report
         self._process: base.AgentProcess | None = None
         self.agent = ""
-        """The agent of the latest process."""
+        """The name of the agent that the latest process runs."""
         self._kind: tuple[str, base.Options] | None = None
         self._place: tuple[int, int] | None = None
         """The identity of the directory that the process was started in: its path may lead to another directory by
@@ -189,7 +190,7 @@ class Worker:
         try:
             async with self._changing:
                 await self._checkpoint(run.id, "before", self._last_checkpoint)
-                if self._run is not run:  # it was killed meanwhile
+                if self._run is not run:  # it has ended meanwhile, for example because it was killed
                     return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
                 budgeted = options.max_budget_usd is not None
@@ -204,7 +205,7 @@ class Worker:
                     await self._start(agent, options, continued)
                 else:
                     await self._check_unused(agent, continued.memory.session_id)
-                if self._run is not run:  # it was killed meanwhile
+                if self._run is not run:  # it has ended meanwhile
                     return await self._leave(self._let_go())
         except base.AgentUnusable as error:
             return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
@@ -231,7 +232,8 @@ class Worker:
             raise base.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
-        """The id of the conversation to resume; empty if the agent ended before it stored the one that it had begun."""
+        """The id of the conversation to resume; empty if there is none, or if the agent ended before it stored the one
+        that it had begun."""
         found = self._context.agents.get(agent)
         if not memory.unproven or found is None or found.sessions is None:
             return memory.session_id
@@ -404,8 +406,8 @@ class Worker:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the turn of the active run: ``AgentProcess.steer``. Raises ``AgentRefused``;
-        ``NotAtWork`` if the agent does not have the run's prompt yet.
+        """Sends a message into the turn of the active run: ``AgentProcess.steer``, whose errors it raises, too. Raises
+        ``NotAtWork`` if the agent does not have the run's prompt yet, or its process has ended.
         """
         if self._process is None or self._run is None or self._run is not self._given:
             raise base.NotAtWork("its process is being started, or has ended")
@@ -498,8 +500,8 @@ class Worker:
         return process
 
     def _look_at_schedule(self) -> None:
-        """Once the time of the last scheduled turn has passed, reports that nothing is scheduled anymore; during a run,
-        only after the run."""
+        """Once the last scheduled turn is more than ``scheduled.LATE_SECONDS`` late, reports that nothing is scheduled
+        anymore; during a run, only after the run."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         left = self._scheduled.seconds_left(time.time())

@@ -1,1 +1,1 @@
-"""The histories: every record once, numbered, and on disk before it is published."""
+"""The histories: every record once, numbered, and in a file before it is published."""

@@ -190,7 +190,7 @@ def sketch(path: str, name: str, size: int) -> Segment | None:
 
 
 def scan(path: str, segment: Segment, report: Report) -> int:
-    """Adds to ``segment`` what the file contains beyond ``segment.size``. Repairs a torn end of the file first, if
+    """Adds to ``segment`` what the file contains beyond ``segment.size``. A torn end of the file is repaired, if
     possible.
 
     Returns how many lines at the end are damaged: each was a record. Raises ``Stale`` if no line begins at
@@ -225,8 +225,9 @@ def scan(path: str, segment: Segment, report: Report) -> int:
 
 
 def _mend(path: str, offset: int, torn: bytes) -> bool:
-    """Repairs a file whose last line is torn. Adds the line break if only that is missing, and returns True; otherwise cuts
-    the line off."""
+    """Repairs a file whose last line is torn. Adds the line break if only that is missing, and returns True; otherwise
+    cuts the line off and returns False. Also returns False, and leaves the file as it is, if another program is writing
+    it or it has a second name."""
     try:
         file = os.open(path, APPEND)
     except OSError:
@@ -417,7 +418,7 @@ class Catalogue:
         return segment, scan(path, segment, report)
 
     def _files(self) -> dict[str, int]:
-        """Names and sizes of the files that contain records."""
+        """Names and sizes of the files that contain records. Removes what a crash of the server has left behind."""
         found = {}
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -434,8 +435,8 @@ class Catalogue:
         return found
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
-        """The segments in the order of their numbers. A file that repeats the records of another one is left out, such
-        as a copy that a person has made."""
+        """The segments, sorted by the number of their first record. A file that repeats the records of another one is
+        left out, such as a copy that a person has made."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

@@ -1,11 +1,12 @@
 """The history of one session: every message once, numbered, and in a file before it is published. It is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A new file
-is begun at midnight UTC, after 100 MB or after 10,000 messages, but not before there is something to write. ``latest.jsonl``
-is a link to the newest one; on file systems without links, ``latest.txt`` contains its name.
+is begun at midnight UTC, after 100 MB, after 10,000 messages, or if something else has changed the newest file, but not
+before there is something to write. ``latest.jsonl`` is a link to the newest one; on file systems without links,
+``latest.txt`` contains its name.
 
-A record's number (``seq``) is one more than that of the record before it, and is never used again while the directory exists.
-Only one process writes: the server locks its data directory.
+A record's number (``seq``) is one more than the last number that was assigned, and is never used again while the
+directory exists. Only one process writes: the server locks its data directory.
 
 ``syncing`` decides when records reach the disk.
 """
@@ -160,7 +161,7 @@ class Tail:
     """The file that records are added to. Its methods raise ``OSError``."""
 
     def __init__(self, path: str, segment: Segment, flags: int = 0) -> None:
-        """Opens the file. Raises ``BlockingIOError`` if another process has it open. What the file contains beyond
+        """Opens the file. Raises ``BlockingIOError`` if another process has it locked. What the file contains beyond
         ``segment.size`` was not written by this process."""
         self.segment = segment
         self.file = os.open(path, APPEND | flags, PRIVATE_FILE)
@@ -239,8 +240,9 @@ class History:
     ) -> History:
         """The history in ``directory``, which is created if it is missing, and kept private.
 
-        A torn last line, left by a crash, is cut off. Raises ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see
-        ``syncing``. ``symlink`` raises OSError or NotImplementedError on a file system without links.
+        A torn last line, left by a crash, is cut off, or completed if only its line break is missing. Raises
+        ``NotPrivate`` or ``HistoryUnreadable``. ``fsync``: see ``syncing``. ``symlink`` raises OSError or
+        NotImplementedError on a file system without links.
         """
         path = os.path.abspath(directory)
         if os.path.islink(path):
@@ -263,7 +265,7 @@ class History:
 
     @property
     def first_seq(self) -> int:
-        """The number of the first record that is left; if none is left, the number of the next one."""
+        """The number of the first record that is left; if none is left, the number that the next one will have."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return first.first_seq if first else self.last_seq + 1
 
@@ -296,9 +298,9 @@ class History:
     ) -> Record:
         """Writes one record. When this returns, the record is in the file, and on the disk if the policy requires that.
 
-        ``message`` is JSON, kept byte for byte; ``is_json``: the caller has parsed it, so it is not decoded here.
-        Raises ``BadMessage`` if it is not JSON, ``HistoryNotWritten`` if it can't be written. Either way, no part of it
-        is kept, and the next call tries again.
+        ``message`` is JSON, kept as ``compose`` describes; ``is_json``: the caller has parsed it, so it is not decoded
+        here. Raises ``BadMessage`` as ``compose`` does, ``HistoryNotWritten`` if it can't be written, and ValueError if
+        the history is closed. In each case, no part of it is kept.
         """
         moment = datetime.now(UTC) if now is None else _aware(now).astimezone(UTC)
         with self._changing:
@@ -441,7 +443,8 @@ class History:
 
         Returns how many were replaced. The copy is on the disk before anything changes. Files are replaced one after
         the other: after a crash, some may not have been replaced; the next call replaces those. Blocking, for as long
-        as it takes to write the files; new records go into another file, and do not wait. Raises ``HistoryNotWritten``.
+        as it takes to write the files; new records go into another file, and do not wait. Raises ``HistoryNotWritten``
+        or ``HistoryUnreadable``.
         """
         with self._changing:
             self._let_go()
@@ -540,7 +543,7 @@ class History:
         last ones.
 
         ``since``: only records that were written after that moment, by the clock at the time. ``max_bytes``: the size
-        of all lines together; one record is returned in any case. Raises ``HistoryUnreadable``.
+        of all lines together; the first match is returned however large it is. Raises ``HistoryUnreadable``.
         """
         if limit < 1:
             raise ValueError("limit must be 1 or more")
@@ -603,8 +606,9 @@ class History:
                 return found.copy()  # the newest file grows
 
     def scan_next(self) -> bool:
-        """Scans the newest file that is only known by its ends; its records can be read before that, too. If no such
-        file is left, saves the index and returns False. Blocking; raises ``HistoryUnreadable``."""
+        """Scans the newest file that is only known by its ends; its records can be read before that, too. Returns False
+        if no such file is left, after saving the index, or if the history is closed. Blocking; raises
+        ``HistoryUnreadable``."""
         with self._changing:
             missing = [segment for segment in self._catalogue.segments if not segment.scanned]
             if not missing and self._scans_unsaved and not self.closed:
@@ -644,7 +648,7 @@ def _why(error: OSError) -> str:
 
 
 async def rebuild(histories: Iterable[History]) -> None:
-    """Completes the indexes of all these histories. Requests for pages do not wait for this."""
+    """Completes the indexes of all these histories. Requests for pages wait for one file at most."""
     files = 0
     for history in sorted(histories, key=lambda history: history.last_time or _EARLIEST, reverse=True):
         try:

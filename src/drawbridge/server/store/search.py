@@ -359,8 +359,8 @@ class Index:
         return {run: Waited(edited, dropped) for run, edited, dropped in rows}
 
     def search(self, wanted: Wanted, deadline: Deadline | None = None) -> list[Hit]:
-        """The results, the newest first. Raises ``TooSlow``, and ``NoFullText`` for a query without a full-text
-        index."""
+        """The results, the newest first. Raises ``TooSlow``, ``NoFullText`` for a query without a full-text index, and
+        ``sqlite3.Error``."""
         if wanted.query.strip() and not has_full_text():
             raise NoFullText
         match = words(wanted.query)

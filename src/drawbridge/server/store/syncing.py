@@ -4,7 +4,8 @@ What the kernel has accepted survives any end of the server, even ``kill -9``. T
 or a kernel crash:
 
 - ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
-- ``second`` (default): at most a second later, from a thread; a power failure loses at most the last second.
+- ``second`` (default): about a second later at most, from a thread; a power failure loses little more than the last
+  second.
 - ``off``: when the kernel writes it, usually within half a minute.
 
 docs/internals/benchmarks.md lists the cost of each.
@@ -40,7 +41,8 @@ class Syncer:
         self._timer: threading.Timer | None = None
 
     def soon(self, owner: object, file: int) -> None:
-        """Syncs ``file`` after the delay. ``owner`` represents the open file, which may be closed before that."""
+        """Syncs ``file`` once the delay has passed, or immediately if no file descriptor is left. ``owner`` represents
+        the open file, which may be closed before that."""
         if owner in self._waiting:
             return
         with self._changing:

@@ -1,7 +1,7 @@
 """What a record of a history contains for people: its texts, and what it changes about the agent's conversation. Pure.
 
-Agents' lines are read by their shape: Claude Code's messages, updates of the Agent Client Protocol, items of Codex, and plain
-text. A line of another shape has no texts.
+Agents' lines are read if they have the form of Claude Code's messages; the lines of other agents are converted to that
+form before they are recorded (``agents.lines``). A line of another form has no texts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
+
+from drawbridge.text.review_words import lines_of
 
 Kind: TypeAlias = Literal["prompt", "answer", "tool", "result", "decision", "error"]
 
@@ -151,11 +153,11 @@ class Content(Struct):
                     self.removed += line.startswith("-")
         created = _get(message, "tool_use_result")
         if _get(created, "type") == "create" and not hunks and isinstance(text := _get(created, "content"), str):
-            self.added += len(text.splitlines())
+            self.added += len(lines_of(text))
 
 
 def content(line: bytes) -> Content:
-    """The content of a record as it is in the history; an empty one if it can't be read."""
+    """The content of a record as it is in the history; an empty one if it is too long or can't be read."""
     if len(line) > LONGEST_LINE:
         return Content()
     try:
@@ -170,7 +172,7 @@ def content(line: bytes) -> Content:
 
 
 def clean(text: str) -> str:
-    """The text without control characters, except for tabs and line breaks."""
+    """The text with a space in place of each control character, except for tabs and line breaks."""
     return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
 
 
@@ -192,19 +194,8 @@ def _result(content: object) -> str:
     return "\n".join(text for block in blocks if isinstance(text := _get(block, "text"), str))
 
 
-def _changed_lines(old: list[str], new: list[str]) -> tuple[int, int]:
-    """The numbers of added and removed lines: those between the first and the last line that differ."""
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    return len(new) - start - end, len(old) - start - end
-
-
 def strings(value: object, depth: int = 0) -> Iterator[str]:
-    """The texts in the input of a tool."""
+    """The texts in the input of a tool, down to ``_DEEPEST`` levels."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list) and depth < _DEEPEST:

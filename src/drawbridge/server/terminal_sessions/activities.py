@@ -89,5 +89,5 @@ class Activities:
         self._of.pop(pid, None)
 
     def clear(self) -> None:
-        """Forgets all activities, because all processes have ended."""
+        """Forgets all activities, because their processes have ended or closed the conversation."""
         self._of.clear()

@@ -35,7 +35,7 @@ LOOK_BACK: Final = 2_000
 
 class Carried(Struct):
     """``approvals``: the approval requests that are recognized if they are reported again, oldest first, each in its
-    state. ``calls``: calls without a result."""
+    state. ``calls``: tool calls without a result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]
@@ -64,8 +64,8 @@ class _OfRun(Struct):
 
 
 def carried(history: History, waiting: Collection[str]) -> Carried:
-    """Reads approval requests, and calls without a result, from the end of the history. ``waiting``: the ids of the
-    requests that are open according to the history. Raises ``HistoryUnreadable``."""
+    """Reads approval requests, and tool calls without a result, from the end of the history. ``waiting``: the ids of
+    the requests that are open according to the history. Raises ``HistoryUnreadable``."""
     questions: dict[str, PendingApproval] = {}
     calls: dict[str, transcript.Call] = {}
     for record in _tail(history, waiting):

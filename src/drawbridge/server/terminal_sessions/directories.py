@@ -2,8 +2,8 @@
 directory.
 
 All sessions in a directory share its review: what changes while any of their runs is active is attributed to an agent.
-``<data>/directories/<id>`` contains the index of the directory's last checkpoint, and its private repository if it has
-one, as long as a session in the directory is listed.
+As long as a session in the directory is listed, ``<data>/directories/<id>`` contains the comments on its review, the
+index of its last checkpoint, and its private repository if it has one.
 
 The hook of a prompt only triggers the checkpoint and does not wait for it. The hook of the first tool that may write
 waits until git has the state of the files (``ready``), so that the checkpoint before the run does not contain edits by
@@ -42,7 +42,7 @@ logger = logging.getLogger("drawbridge.server")
 
 READY_SECONDS: Final = 5.0
 """Seconds that a tool's hook waits for the checkpoint before the run. After that, or after a git error, the agent
-continues without the checkpoint."""
+continues without waiting for it."""
 
 CLOSE_SECONDS: Final = 3.0
 """Seconds that the shutdown waits for checkpoints. The agent continues meanwhile, and the review begins with the
@@ -72,7 +72,14 @@ class ReviewedDirectory:
         limits = context.limits
         kept = folder if limits.checkpoints else None
         self.checkpoints = Checkpoints(
-            path, folder.name, limits.confinement, context.memory, kept, self._extend_review, self._active
+            path,
+            folder.name,
+            limits.confinement,
+            context.memory,
+            kept,
+            self._extend_review,
+            self._active,
+            find_unsaved=context.find_unsaved,
         )
         self._stores: dict[str, SessionStore] = {}
         """The stores of the sessions in the directory, by session id."""
@@ -81,8 +88,8 @@ class ReviewedDirectory:
         self._expected: dict[str, str] = {}
         """The runs, by session id, that a hook has reported and the session has not processed yet."""
         self._begun: dict[str, bool] = {}
-        """The runs that get a checkpoint when they end; the value is False if the checkpoint before the run has
-        failed."""
+        """The runs for which a checkpoint was begun. The value is False if that failed; the run then gets a checkpoint
+        at its end only if the review contains the beginning of another run."""
         self._is_extended = False
         """Whether the review contains the beginning of a run, and no end since."""
         self._ready = asyncio.Event()
@@ -90,8 +97,11 @@ class ReviewedDirectory:
         self._ready.set()
         self._is_working = False
         self._deciding = asyncio.Lock()
+        """Held while a decision is applied, or kept changes are committed."""
         self.comments = SharedComments(folder / COMMENTS, self._stores)
-        self._reviewing = Reviewing(str(path), self._review, self.checkpoints, self.comments, self._stores)
+        self._reviewing = Reviewing(
+            str(path), self._review, self.checkpoints, self.comments, self._stores, lambda: context.ceilings
+        )
         self._sending: asyncio.Future[str] | None = None
         """The last submission of comments: done once the agent has started on it, or the submission has failed."""
         self._problem = ""
@@ -123,7 +133,7 @@ class ReviewedDirectory:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is active."""
+        """Whether a run is active, or a hook has reported that one begins."""
         return bool(self._runs or self._expected)
 
     def has_run(self, session: str) -> bool:
@@ -159,8 +169,8 @@ class ReviewedDirectory:
         return self._ready.is_set()
 
     async def ready(self) -> None:
-        """Returns when each active run has its checkpoint, or after ``READY_SECONDS``. After such a timeout, later
-        calls do not wait."""
+        """Returns when each active run has its checkpoint, or can't get one, or after ``READY_SECONDS``. After such a
+        timeout, calls do not wait again before another run begins."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
@@ -245,7 +255,8 @@ class ReviewedDirectory:
             self._is_extended = when == "before"
 
     async def review(self, session: str) -> Answer[ReviewReply]:
-        """The open review, as the files are now. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The open review of the files as they are now. Raises ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
         await self._prepare()
         return await self._reviewing.get(session)
 
@@ -259,10 +270,25 @@ class ReviewedDirectory:
 
     async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review, in the name of ``session``. During a run, hunks can only be kept.
-        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
             return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
+
+    async def commit(
+        self, command: commands.ReviewCommit, asker: Subscriber, session: str
+    ) -> Answer[messages.ReviewCommitted]:
+        """See ``Session.commit_review``; in the name of ``session``."""
+        self._check_at_rest()
+        async with self._deciding:
+            await self._prepare()
+            return await self._reviewing.publishing.commit(command, session, asker, self._check_at_rest)
+
+    async def push(
+        self, command: commands.ReviewPush, asker: Subscriber, session: str
+    ) -> Answer[messages.ReviewPushed]:
+        """See ``Session.push_review``; in the name of ``session``."""
+        return await self._reviewing.publishing.push(command, session, asker)
 
     def _check_at_rest(self) -> None:
         if self.busy:
@@ -317,7 +343,8 @@ class ReviewedDirectory:
     # Closing and removing.
 
     async def close(self) -> None:
-        """Stops the work in progress. A decision is completed first, and a checkpoint may take ``CLOSE_SECONDS``."""
+        """Stops the work in progress, but waits until a decision or a commit is completed, and up to ``CLOSE_SECONDS`` for a
+        checkpoint."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()

@@ -20,12 +20,9 @@ from drawbridge.server.protocol import commands, messages, replies
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.messages import Answer, Subscriber
 from drawbridge.server.sessions.session import Session, Sessions
+from drawbridge.text.review_words import no_session
 
 logger = logging.getLogger("drawbridge.server")
-
-NO_SESSION = (
-    "No agent has worked in this directory yet: the server has no session there, so there is nothing to review."
-)
 
 FAILED = "The server failed. Its log has the reason."
 
@@ -47,7 +44,8 @@ class ReviewCommands(Protocol):
 
 
 class EditorReviews:
-    """Answers each request in its own task, because git can be slow and proposals must not wait for it."""
+    """Answers each request that needs git in its own task, because git can be slow and proposals must not wait for
+    it."""
 
     def __init__(self, commands: ReviewCommands) -> None:
         self._commands = commands
@@ -133,7 +131,7 @@ class EditorReviews:
                 return session, answer
             first = first or (session, answer)
         if first is None:
-            raise problem or ClientError("PROJECT_NOT_FOUND", NO_SESSION)
+            raise problem or ClientError("PROJECT_NOT_FOUND", no_session("this directory"))
         return first
 
     def _candidates(self, line: wire.ReviewRequest) -> Iterator[Session]:

@@ -26,7 +26,9 @@ class Facts(ProcessFacts):
     conversation open. ``ended``: no process has it open, although a process may be alive, with another conversation;
     ``continued_in``: the session that continues this one. ``works``: the process whose run is active, if it is known;
     ``rests``: whether that process has stopped in its run and has left something running in the background;
-    ``tasks``: what it has left running."""
+    ``tasks``: what it has left running. ``past``: the ids of the latest runs that are over, the oldest first.
+    ``is_unattended``: a question was left to the terminal because no client had answered, and none has answered
+    since."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()
@@ -35,3 +37,5 @@ class Facts(ProcessFacts):
     works: int | None = None
     rests: bool = False
     tasks: tuple[Task, ...] = ()
+    past: tuple[str, ...] = ()
+    is_unattended: bool = False

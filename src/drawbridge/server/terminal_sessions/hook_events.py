@@ -70,7 +70,8 @@ class Task(Struct, frozen=True):
 
 
 class HookEvent(Struct, frozen=True):
-    """An event of a hook. ``prompt_id``: its turn. A question has no id: its tool and input identify it.
+    """An event of a hook. ``prompt_id``: the turn that it belongs to. Claude Code does not give a question an id: its
+    tool and its input identify it.
 
     ``agent_id``: the subagent that it is about; None for the main agent.
     """

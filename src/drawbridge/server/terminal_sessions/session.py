@@ -130,6 +130,8 @@ class TerminalSession(Session):
         """The process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests, facts.tasks
         """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
+        self._remembered = facts.past, facts.is_unattended
+        """``past`` and ``is_unattended`` as they were stored last."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The session that continues this one, which the user has moved to the background."""
@@ -148,10 +150,12 @@ class TerminalSession(Session):
         """The uuid of a copy's first new prompt, if it is among the entries that are processed next."""
         self._past: Latest[str, None] = Latest()
         """The ids of turns that are over."""
+        for run in facts.past:
+            self._past[run] = None
         self._held: dict[str, asyncio.TimerHandle] = {}
         """The timers that hand over subagents' approval requests to the terminal, by the requests' ids."""
-        self._is_unattended = False
-        """Whether a question was left to the terminal because no client had answered, and none has answered since."""
+        self._is_unattended = facts.is_unattended
+        """As in ``Facts``."""
         self._decided_at = 0.0
         self._undelivered: dict[str, PendingApproval] = {}
         """Questions that were answered before their hook had reconnected after a restart."""
@@ -250,6 +254,14 @@ class TerminalSession(Session):
 
     async def decide_review(self, wish: Wish, asker: Subscriber) -> Answer[Review]:
         return await self.reviewed.decide(wish, asker, self.id)
+
+    async def commit_review(
+        self, command: commands.ReviewCommit, asker: Subscriber
+    ) -> Answer[messages.ReviewCommitted]:
+        return await self.reviewed.commit(command, asker, self.id)
+
+    async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
+        return await self.reviewed.push(command, asker, self.id)
 
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:
         self._context.disk.check(self.id)
@@ -424,12 +436,13 @@ class TerminalSession(Session):
         self._changed()
 
     def end(self) -> None:
-        """Ends the session, because the agent's program has ended."""
+        """Ends the session, because its agent's program has ended or closed the conversation, or because its bridge has
+        disconnected."""
         self._end("interrupted")
 
     def move(self, pid: int, continued_in: str | None) -> None:
-        """Notes that the user has moved the conversation of the process ``pid`` to the background, where
-        ``continued_in`` continues it under another id."""
+        """Notes that the user has moved the conversation of the process ``pid`` to the background, where the session
+        ``continued_in`` (None if it is not known) continues it under another id."""
         if self.processes.beside(pid):  # another terminal has it open
             self.leave(pid, "completed", quiet=True)
             self.save()
@@ -565,7 +578,8 @@ class TerminalSession(Session):
         self._activity.outcomes.main_stopped()
 
     def _over(self, outcome: messages.Outcome, *, quiet: bool = False) -> None:
-        """Ends everything that the agent's process was running, because the process has ended."""
+        """Ends everything that the agent's process was running, because the process has ended or closed the
+        conversation, or another one has opened the conversation since."""
         self.withdraw_all(ENDED)
         self.activities.clear()
         self._finish(outcome, quiet=quiet)
@@ -651,9 +665,11 @@ class TerminalSession(Session):
                 works=works,
                 rests=rests,
                 tasks=tasks,
+                past=tuple(self._past),
+                is_unattended=self._is_unattended,
             )
             write_private(str(self.directory / "desk.json"), msgspec.json.encode(facts))
-            self._stored = works, rests, tasks
+            self._stored, self._remembered = (works, rests, tasks), (facts.past, facts.is_unattended)
         except DrawbridgeError as error:
             logger.error("%s: %s", self.id, error)
         self.store.save()
@@ -667,8 +683,10 @@ class TerminalSession(Session):
         return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active and what that process has left running, if that has changed."""
-        if self._working != self._stored:
+        """Saves which process's run is active, what that process has left running, which runs are over, and whether a
+        client answers, if that has changed."""
+        remembered = tuple(self._past), self._is_unattended
+        if self._working != self._stored or remembered != self._remembered:
             self.save()
 
     # What was asked before a restart.
@@ -704,7 +722,7 @@ class TerminalSession(Session):
                 self.activities.of(works).background.carry(tasks)
         self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
-        for run in finished_runs(self.history):
+        for run in finished_runs(self.history):  # also those that ended after the facts were saved
             self._past[run] = None
         self.ended = not is_open or (self.pid is None and not self.approvals)
         if self.turn is not None:
@@ -944,8 +962,8 @@ class TerminalSession(Session):
         self.publish_state()
 
     def close(self, reason: str) -> None:
-        """Closes the session; the agent continues. A question that its hook will report again stays open; others can
-        then only be answered in the terminal.
+        """Closes the session; the agent continues. A question stays open if its hook or bridge will report it again;
+        other questions can then only be answered in the terminal.
         """
         for approval in self.approvals:
             if not approval.request.known_as:

@@ -78,10 +78,6 @@ class TerminalSessions:
         session = self._sessions.find(id)
         return session if isinstance(session, TerminalSession) else None
 
-    def reports_about(self, session: TerminalSession) -> Reports:
-        """The reports about ``session``. Raises ``KeyError`` if the session was removed."""
-        return self._reports[session]
-
     def open_in_terminal(self, session_id: str) -> bool:
         """Whether a ``claude`` that a person has started has this conversation open now, in a terminal or in the
         background."""

@@ -101,7 +101,7 @@ class SharedComments:
 
     def put(self, left: Left, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
         """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves it
-        as it is. Raises ``NotPrivate`` or OSError without changing anything."""
+        as it is. Raises ``NotPrivate`` or OSError without changing the comments."""
         if left.state == "waiting":
             write_private(_mark(left.session), b"")
         self._put(left, left, state, by)

@@ -25,7 +25,7 @@ and answers."""
 
 
 MOST_TASKS: Final = 100
-"""The maximum number of background tasks that are shown to clients."""
+"""The maximum number of background tasks that are shown to clients, and stored."""
 
 
 class Turn:

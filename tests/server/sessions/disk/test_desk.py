@@ -1,4 +1,4 @@
-"""What is kept of agents in people's terminals has the limits that projects have, and counts once."""
+"""Histories of terminal sessions have the same limits as those of projects, and count once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def says(session: TerminalSession, size: int) -> None:
     session.add_entry(transcript.Message(uuid.uuid4().hex, data), quiet=True)
 
 
-async def test_it_counts_once_and_no_more_when_it_was_taken_from_the_list(tmp_path: Path) -> None:
+async def test_a_removed_terminal_session_no_longer_counts(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, limits(data=250_000)) as server:
         session = begun(server)
@@ -47,10 +47,10 @@ async def test_it_counts_once_and_no_more_when_it_was_taken_from_the_list(tmp_pa
         await server.core.maintenance.look()
         assert not server.core.context.disk.too_much
         says(another, 120_000)
-        assert another.history.size < 200_000, "that is more than all may take together"
+        assert another.history.size < 200_000, "together they exceed the limit"
 
 
-async def test_after_a_restart_it_is_known_from_the_first_look(tmp_path: Path) -> None:
+async def test_after_a_restart_its_size_is_known_at_once(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         says(begun(server), 150_000)
     async with serving(tmp_path, limits(project=100_000)) as server:
@@ -59,7 +59,7 @@ async def test_after_a_restart_it_is_known_from_the_first_look(tmp_path: Path) -
         assert "has reached its limit" in problem
 
 
-async def test_at_the_limit_no_more_of_the_conversation_is_kept(tmp_path: Path) -> None:
+async def test_at_the_limit_no_more_records_are_stored(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path, limits(project=100_000)) as server:
         server.core.follow(["projects"], phone)
@@ -70,7 +70,7 @@ async def test_at_the_limit_no_more_of_the_conversation_is_kept(tmp_path: Path) 
         assert len(phone.updates("disk_warning")) == 1
 
 
-async def test_what_is_more_than_the_owner_keeps_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_above_the_owners_limit_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_module, "MOST_RECORDS", 10)
     async with serving(tmp_path) as server:
         session = begun(server)

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, or no longer ours: said, nothing half done, and on again without a restart."""
+"""A disk that is full, read-only, or inaccessible is reported. Nothing is half done, and no restart is needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAULTS = {
 
 @contextlib.contextmanager
 def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
-    """No file can be written."""
+    """Every write to a regular file fails with this ``errno``."""
     write = os.write
 
     def fail(file: int, data: bytes) -> int:
@@ -69,7 +69,7 @@ async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
                 await server.does(phone, "execute", id, prompt="go")
             assert refused.value.disk_full == (code == "DISK_SPACE_LOW")
             assert records(server, id) == before
-            assert phone.updates("project_state")[-1]["state"] == "ERROR", "nothing waits either"
+            assert phone.updates("project_state")[-1]["state"] == "ERROR", "no prompt waits either"
         process = await server.running(phone, id, "again")
         process.says({"type": "assistant", "session_id": "s", "text": "kept too"})
         process.ends()
@@ -84,7 +84,7 @@ async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
         assert not server.core.projects.get(id).memory.unfinished
 
 
-async def test_an_approval_that_is_not_kept_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients show how long an approval has been waiting."""
     phone = Client("phone")
     async with serving(tmp_path) as server:
@@ -124,7 +124,7 @@ async def test_an_answer_that_can_not_be_written_is_refused(
 
 
 @pytest.mark.parametrize("what", ["metadata", "history"])
-async def test_a_project_that_can_not_be_read_is_said_and_back_as_soon_as_it_can(
+async def test_an_unreadable_project_is_reported_and_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     phone, page = Client("phone"), Client("page")
@@ -153,7 +153,7 @@ async def test_a_project_that_can_not_be_read_is_said_and_back_as_soon_as_it_can
 
 
 def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
-    """As for a user who is not root: nothing at or under ``path`` can be opened."""
+    """Makes everything at or below ``path`` unreadable, as it would be for a user without permission."""
     really_open, scandir, io_open = os.open, os.scandir, Path.read_bytes
 
     def is_locked(given: object) -> bool:
@@ -179,7 +179,7 @@ def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
     patch.setattr(Path, "read_bytes", read)
 
 
-async def test_a_damaged_project_that_can_not_be_put_aside_stops_no_server(
+async def test_a_project_that_can_not_be_quarantined_is_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(source: object, target: object) -> None:
@@ -194,7 +194,7 @@ async def test_a_damaged_project_that_can_not_be_put_aside_stops_no_server(
         assert server.core.problems() == ["The project in proj_1 was damaged and has been quarantined."]
 
 
-# A disk of its own, really full.
+# a small disk that is really full
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(place: Path, leaving: int) -> Path:
-    """So many bytes are left."""
+    """Fills the disk up to ``leaving`` bytes, and returns the file that fills it."""
     filler = place / "filler"
     found = os.statvfs(place)
     with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:  # the server may write meanwhile
@@ -243,7 +243,7 @@ async def test_a_full_disk_is_said_and_when_there_is_room_it_goes_on(tmp_path: P
         await client.ask("execute", {"prompt": "ask"}, id)
         asked = (await client.receive("permission_request"))["data"]["approval_id"]
         filler = fill(small, 0)
-        much = {"command": "x" * 20_000}  # the last block of a file has room for a few words still
+        much = {"command": "x" * 20_000}  # the last block of a file may still have room for a few words
         answer = {"approval_id": asked, "decision": "allow", "updated_input": much}
         refused = await client.ask("permission_response", answer, id)
         assert (refused["type"], refused["data"]["code"]) == ("error", "DISK_SPACE_LOW")

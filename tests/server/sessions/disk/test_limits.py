@@ -1,4 +1,4 @@
-"""How much room the histories may take: warned once, refused at the limit, and on again when there is room."""
+"""The disk space of histories: a warning once, a refusal at the limit, and work continues once there is space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Warned = list[tuple[DiskWarning, str | None, str]]
 
 
 def disk(data: Path, project: int = 1_000, all: int = 10_000) -> tuple[Disk, Warned]:
-    """Sizes in bytes; what it warns of is in the list."""
+    """A ``Disk`` with limits in bytes, and the list of its warnings."""
     warned: Warned = []
 
     def publish(announced: Announced) -> None:
@@ -50,7 +50,7 @@ def test_a_warning_is_given_once_at_each_crossing(tmp_path: Path) -> None:
     assert len(warned) == 2
     for size in (790, 800, 730, 800):
         watched.now("p1", "/code", size)
-    assert len(warned) == 2, "it was never well below"
+    assert len(warned) == 2, "the size was never well below the limit"
     for size in (719, 800):
         watched.now("p1", "/code", size)
     assert len(warned) == 3
@@ -113,7 +113,7 @@ def test_a_disk_that_is_nearly_full_is_said_and_a_full_one_begins_no_run(
     assert len(warned) == 2
 
 
-def test_a_disk_that_says_nothing_of_itself_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_amount_of_space_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: object) -> Any:
         raise PermissionError(13, "Permission denied")
 
@@ -128,7 +128,7 @@ def limits(project: int) -> Limits:
     return Limits(checkpoints=False, sizes=Sizes(project, 100 * MB))
 
 
-async def test_who_follows_projects_hears_of_the_crossing_and_the_next_run_is_refused(tmp_path: Path) -> None:
+async def test_clients_are_warned_and_the_next_run_is_refused(tmp_path: Path) -> None:
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path, limits(8_000)) as server:
         server.core.follow(["projects"], page)
@@ -149,7 +149,7 @@ async def test_who_follows_projects_hears_of_the_crossing_and_the_next_run_is_re
         assert not any("zzz" in str(record) for record in kept)
         assert any("yyy" in str(record) for record in kept)
         size = server.core.projects.get(project).history.size
-        assert size < 8_000 + 2_000, "its end is written all the same"
+        assert size < 8_000 + 2_000, "the end of the run is stored all the same"
         if size >= 8_000:
             with pytest.raises(ClientError) as refused:
                 await server.does(phone, "execute", project, prompt="go")
@@ -158,7 +158,7 @@ async def test_who_follows_projects_hears_of_the_crossing_and_the_next_run_is_re
             assert server.core.problems() == [f"The history of {project} has reached its limit: new runs are refused."]
 
 
-async def test_after_a_restart_the_limit_is_known_from_the_start(tmp_path: Path) -> None:
+async def test_after_a_restart_the_size_is_known_at_once(tmp_path: Path) -> None:
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -1,4 +1,4 @@
-"""Old history goes only where the owner has said so: whole files, the newest never, and who reads is told where it begins."""
+"""Old history is dropped only if the owner wants it: whole files, never the newest. Clients see where it begins."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.waiting import until
 
 @pytest.fixture
 def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    """Four files of ten records each, the newest with five."""
+    """A history of 35 records in four files: three with ten records, the newest with five."""
     monkeypatch.setattr(module, "MOST_RECORDS", 10)
     opened = open_history(tmp_path)
     fill(opened, 35)
     return opened
 
 
-def test_nothing_is_dropped_that_is_not_to_be(history: History, tmp_path: Path) -> None:
+def test_records_within_the_limits_are_kept(history: History, tmp_path: Path) -> None:
     assert history.drop(None, None) == 0
     assert history.drop(at(0), 10**9) == 0
     assert all_seqs(history) == list(range(1, 36))
@@ -35,25 +35,25 @@ def test_nothing_is_dropped_that_is_not_to_be(history: History, tmp_path: Path) 
     assert history.size == sum(path.stat().st_size for path in tmp_path.glob("messages_*"))
 
 
-def test_what_is_older_goes_in_whole_files(history: History, tmp_path: Path) -> None:
+def test_old_records_are_dropped_in_whole_files(history: History, tmp_path: Path) -> None:
     assert history.drop(at(25), None) == 2
     assert (history.first_seq, history.last_seq, history.count, len(files(tmp_path))) == (21, 35, 15, 2)
     assert all_seqs(history) == list(range(21, 36))
 
 
-def test_what_is_too_much_goes_from_the_oldest_on(history: History, tmp_path: Path) -> None:
+def test_records_above_the_size_are_dropped_oldest_first(history: History, tmp_path: Path) -> None:
     assert history.drop(None, history.size - 1) == 1
     assert history.first_seq == 11
     assert history.size == sum(path.stat().st_size for path in tmp_path.glob("messages_*"))
 
 
-def test_the_newest_file_stays_whatever_is_wanted(history: History, tmp_path: Path) -> None:
+def test_the_newest_file_always_stays(history: History, tmp_path: Path) -> None:
     assert history.drop(at(10**6), 0) == 3
     assert all_seqs(history) == [31, 32, 33, 34, 35]
     assert history.drop(at(10**6), 0) == 0
 
 
-def test_numbers_go_on_and_the_rest_is_found_again(history: History, tmp_path: Path) -> None:
+def test_numbers_continue_after_records_were_dropped(history: History, tmp_path: Path) -> None:
     history.drop(at(25), None)
     fill(history, 7)
     history.close()
@@ -64,14 +64,14 @@ def test_numbers_go_on_and_the_rest_is_found_again(history: History, tmp_path: P
     assert all_seqs(open_history(tmp_path)) == [record["seq"] for record in read_independently(tmp_path)]
 
 
-def test_a_crash_in_between_is_mended_at_the_next_start(history: History, tmp_path: Path) -> None:
-    """The file is gone, the index has it still."""
+def test_the_next_start_repairs_an_interrupted_drop(history: History, tmp_path: Path) -> None:
+    """The file is gone, but the index still contains it."""
     history.close()
     (tmp_path / files(tmp_path)[0]).unlink()
     assert open_history(tmp_path).first_seq == 11
 
 
-def test_who_reads_meanwhile_gets_what_is_left(history: History) -> None:
+def test_a_reader_meanwhile_gets_the_rest(history: History) -> None:
     reading = history.after(0)
     assert next(reading).seq == 1
     history.drop(at(25), None)
@@ -80,7 +80,7 @@ def test_who_reads_meanwhile_gets_what_is_left(history: History) -> None:
     assert history.read(before_seq=21).records == ()
 
 
-def test_a_file_that_can_not_be_dropped_stays_and_is_said(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_can_not_be_dropped_stays_and_is_logged(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: str) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -92,7 +92,7 @@ def test_a_file_that_can_not_be_dropped_stays_and_is_said(history: History, monk
     assert history.drop(at(25), None) == 2
 
 
-async def test_a_client_is_told_where_the_history_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_sees_where_the_history_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_RECORDS", 10)
     phone = Client()
     async with serving(tmp_path) as server:

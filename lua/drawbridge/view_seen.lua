@@ -1,0 +1,377 @@
+--- Which changed lines of a proposal have not been on the screen yet.
+---
+--- Rows count from 0. A range of rows or cells is a pair, the second number excluded; a list of ranges is in order, and
+--- none of them overlap.
+local M = {}
+
+local LEAST = { width = 12, height = 2 } -- the smallest window in which something can be read
+local REMOVED_LINES = 200 -- the most removed lines of a hunk that the inline view shows, and one line for the others
+local MARK = 3 -- cells of the "<<<" where the beginning of a line is scrolled out of the window
+
+---@class drawbridge.Unseen
+---@field proposed integer[][] Ranges of changed rows of the proposed text.
+---@field old integer[][] Ranges of removed rows of the current text.
+---@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows that were in view in part.
+---@field spans integer[][] Of each hunk: its rows in the proposed text, and its rows in the current text.
+---@field has_dropped boolean Whether unseen rows were deleted, which an undo may bring back.
+
+--- `ranges` without the part from `first` to `last`.
+---@param ranges integer[][]
+---@return integer[][]
+function M.without(ranges, first, last)
+  local rest = {}
+  for _, range in ipairs(ranges) do
+    if range[2] <= first or range[1] >= last then
+      rest[#rest + 1] = range
+    else
+      if range[1] < first then
+        rest[#rest + 1] = { range[1], first }
+      end
+      if range[2] > last then
+        rest[#rest + 1] = { last, range[2] }
+      end
+    end
+  end
+  return rest
+end
+
+--- The parts of `ranges` that are also in `others`.
+---@param ranges integer[][]
+---@param others integer[][]
+---@return integer[][]
+function M.common(ranges, others)
+  local found, at = {}, 1
+  for _, range in ipairs(ranges) do
+    while others[at] and others[at][2] <= range[1] do
+      at = at + 1
+    end
+    local other = at
+    while others[other] and others[other][1] < range[2] do
+      local first, last = math.max(range[1], others[other][1]), math.min(range[2], others[other][2])
+      if first < last then
+        found[#found + 1] = { first, last }
+      end
+      other = other + 1
+    end
+  end
+  return found
+end
+
+--- `ranges` after the rows from `first` to `last` were replaced by those from `first` to `new_last`. A range that was
+--- replaced in part includes all of the new rows.
+---@param ranges integer[][]
+---@return integer[][]
+function M.shifted(ranges, first, last, new_last)
+  local moved, after = {}, 0
+  for _, range in ipairs(ranges) do
+    local from, to = unpack(range)
+    if from >= last then
+      from = from + new_last - last
+    elseif from > first then
+      from = first
+    end
+    if to >= last and to > first then
+      to = to + new_last - last
+    elseif to > first then
+      to = new_last
+    end
+    from = math.max(from, after)
+    if from < to then
+      moved[#moved + 1], after = { from, to }, to
+    end
+  end
+  return moved
+end
+
+local function size(ranges)
+  local sum = 0
+  for _, range in ipairs(ranges) do
+    sum = sum + range[2] - range[1]
+  end
+  return sum
+end
+
+local function spans_of(entry, rows)
+  local spans = {}
+  for at = 1, #rows, 4 do
+    local first, last, old_first, old_last = unpack(rows, at, at + 3)
+    -- Of the lines that the inline view does not show, one line shows how many there are.
+    local shown = entry.inline and math.min(old_last, old_first + REMOVED_LINES + 1) or old_last
+    spans[#spans + 1] = { first, last, old_first, shown }
+  end
+  return spans
+end
+
+local function sides_of(spans)
+  local proposed, old = {}, {}
+  for _, span in ipairs(spans) do
+    if span[1] < span[2] then
+      proposed[#proposed + 1] = { span[1], span[2] }
+    end
+    if span[3] < span[4] then
+      old[#old + 1] = { span[3], span[4] }
+    end
+  end
+  return proposed, old
+end
+
+--- Starts with a proposal of which nothing was on the screen.
+---@param entry drawbridge.Entry
+function M.start(entry)
+  local spans = spans_of(entry, entry.rows)
+  local proposed, old = sides_of(spans)
+  local unseen = { proposed = proposed, old = old, cells = { proposed = {}, old = {} }, spans = spans }
+  entry.unseen = unseen
+  vim.api.nvim_buf_attach(entry.proposed, false, {
+    on_lines = function(_, _, _, first, last, new_last)
+      local before = size(unseen.proposed)
+      local moved = M.shifted(unseen.proposed, first, last, new_last)
+      if unseen.has_dropped and new_last > first then
+        moved = M.without(moved, first, new_last)
+        moved[#moved + 1] = { first, new_last }
+        table.sort(moved, function(one, other)
+          return one[1] < other[1]
+        end)
+      end
+      unseen.has_dropped = unseen.has_dropped or size(moved) < before
+      unseen.proposed, unseen.cells.proposed = moved, {}
+      for _, span in ipairs(unseen.spans) do
+        for side = 1, 2 do
+          local row = span[side]
+          span[side] = row >= last and row + new_last - last or math.min(row, math.max(first, new_last))
+        end
+      end
+    end,
+  })
+end
+
+--- Updates the changed rows after edits of the proposed text: what is no longer a change need not be seen.
+---@param entry drawbridge.Entry
+---@param rows integer[]
+function M.update(entry, rows)
+  local unseen = entry.unseen
+  if not unseen then
+    return
+  end
+  local spans = spans_of(entry, rows)
+  local proposed, old = sides_of(spans)
+  local before = size(unseen.proposed)
+  unseen.proposed, unseen.old = M.common(unseen.proposed, proposed), M.common(unseen.old, old)
+  unseen.has_dropped = unseen.has_dropped or size(unseen.proposed) < before
+  unseen.spans = spans
+  M.look(entry)
+end
+
+--- Whether something can be read in a window.
+---@param window integer?
+---@return boolean
+function M.is_readable(window)
+  return window ~= nil
+    and vim.api.nvim_win_is_valid(window)
+    and vim.api.nvim_win_get_width(window) >= LEAST.width
+    and vim.api.nvim_win_get_height(window) >= LEAST.height
+end
+
+--- What the current window shows: the first row and the last complete one, and the cells and screen lines for its text.
+local function sight()
+  local window = vim.api.nvim_get_current_win()
+  local info, view = vim.fn.getwininfo(window)[1], vim.fn.winsaveview()
+  local first = view.topline - 1
+  return {
+    window = window,
+    first = first,
+    -- Of a line that is taller than the window, "w$" may be the line before.
+    last = math.max(vim.fn.line('w$') - 1, first),
+    count = vim.api.nvim_buf_line_count(0),
+    view = view,
+    width = math.max(info.width - info.textoff, 1),
+    height = math.max(vim.api.nvim_win_get_height(window) - (info.winbar or 0), 1),
+  }
+end
+
+local function line_at(row)
+  return vim.api.nvim_buf_get_lines(0, row, row + 1, false)[1] or ''
+end
+
+--- The cells of a visible row that are in view; nil if all of them are.
+local function cells_in_view(seen, row)
+  local total = vim.fn.strdisplaywidth(line_at(row))
+  local from, room = seen.view.leftcol, seen.width
+  if vim.wo.wrap then
+    local is_first = row == seen.first
+    from = is_first and (seen.view.skipcol or 0) or 0
+    -- A line that is not the only one in the window is complete.
+    local is_cut = is_first and seen.last == seen.first
+    room = is_cut and seen.width * (seen.height - seen.view.topfill) or total
+  end
+  if from == 0 and total <= room then
+    return nil
+  end
+  return from > 0 and from + MARK or 0, from + room, total
+end
+
+--- `ranges` without the rows that the current window shows.
+local function look_at_rows(ranges, cells, seen)
+  local rest = ranges
+  for _, range in ipairs(M.common(ranges, { { seen.first, seen.last + 1 } })) do
+    local row = range[1]
+    while row < range[2] do
+      local fold_end = vim.fn.foldclosedend(row + 1)
+      if fold_end ~= -1 then
+        row = fold_end
+      else
+        local from, to, total = cells_in_view(seen, row)
+        if from then
+          cells[row] = M.without(cells[row] or { { 0, total } }, from, to)
+        end
+        if not from or #cells[row] == 0 then
+          rest = M.without(rest, row, row + 1)
+        end
+        row = row + 1
+      end
+    end
+  end
+  -- Another program may have shortened the text.
+  return seen.last == seen.count - 1 and M.without(rest, seen.count, math.huge) or rest
+end
+
+--- The screen lines below the last complete line of the current window.
+local function room_below(seen)
+  local at = vim.fn.screenpos(seen.window, seen.last + 1, math.max(#line_at(seen.last), 1)).row
+  local bottom = vim.api.nvim_win_get_position(seen.window)[1] + vim.api.nvim_win_get_height(seen.window)
+  return at > 0 and math.max(bottom - at, 0) or 0
+end
+
+--- `ranges` without the removed rows that the current window shows as virtual lines.
+local function look_at_removed(ranges, spans, seen)
+  local rest = ranges
+  for _, span in ipairs(spans) do
+    local row, _, first, last = unpack(span)
+    if row > seen.last + 1 then
+      break
+    elseif row >= seen.first and first < last then
+      local from, to = first, last
+      if row > seen.last then
+        to = math.min(last, first + room_below(seen))
+      elseif row == seen.first then
+        from = math.max(first, last - seen.view.topfill)
+      end
+      rest = M.without(rest, from, to)
+    end
+  end
+  return rest
+end
+
+--- Takes note of the lines that are in the windows of the current tab page now.
+---@param entry drawbridge.Entry
+function M.look(entry)
+  local unseen, before = entry.unseen, M.count(entry)
+  if before == 0 then
+    return
+  end
+  for side, window in pairs(entry.windows or {}) do
+    if M.is_readable(window) and vim.api.nvim_win_get_tabpage(window) == vim.api.nvim_get_current_tabpage() then
+      vim.api.nvim_win_call(window, function()
+        local seen = sight()
+        unseen[side] = look_at_rows(unseen[side], unseen.cells[side], seen)
+        if entry.inline then
+          unseen.old = look_at_removed(unseen.old, unseen.spans, seen)
+        end
+      end)
+    end
+  end
+  if M.count(entry) ~= before then
+    vim.cmd('redrawstatus!') -- the bar shows the number
+  end
+end
+
+--- The number of changed and removed lines that have not been on the screen.
+---@param entry drawbridge.Entry
+---@return integer
+function M.count(entry)
+  return entry.unseen and size(entry.unseen.proposed) + size(entry.unseen.old) or 0
+end
+
+--- The row of the proposed side that is beside row `old_row` in diff mode, and how many filler lines above it are below
+--- that row.
+local function beside(entry, old_row)
+  local place = vim.api.nvim_win_call(entry.windows.old, function()
+    local sum = 0
+    for line = 1, old_row + 1 do
+      sum = sum + 1 + vim.fn.diff_filler(line)
+    end
+    return sum
+  end)
+  return unpack(vim.api.nvim_win_call(entry.windows.proposed, function()
+    local count, sum = vim.api.nvim_buf_line_count(0), 0
+    for line = 1, count do
+      sum = sum + 1 + vim.fn.diff_filler(line)
+      if sum >= place then
+        return { line - 1, sum - place }
+      end
+    end
+    return { count, 0 }
+  end))
+end
+
+--- The row above which the inline view shows a removed row, and how many lines of that hunk begin there.
+local function below_removed(entry, old_row)
+  for _, span in ipairs(entry.unseen.spans) do
+    if span[3] <= old_row and old_row < span[4] then
+      return span[1], span[4] - old_row
+    end
+  end
+  return 0, 0
+end
+
+--- The first unseen place: a row of the proposed side, and how many lines above it have to be visible.
+local function first_place(entry)
+  local unseen = entry.unseen
+  local row = unseen.proposed[1] and unseen.proposed[1][1]
+  if unseen.old[1] then
+    local find = entry.inline and below_removed or beside
+    local removed_row, above = find(entry, unseen.old[1][1])
+    if not row or removed_row <= row then
+      return removed_row, above
+    end
+  end
+  return row, 0
+end
+
+--- Goes to the first line that has not been on the screen.
+---@param entry drawbridge.Entry
+function M.to_first(entry)
+  local unseen = entry.unseen
+  local row, above = first_place(entry)
+  local proposed, old = entry.windows.proposed, entry.windows.old
+  vim.api.nvim_set_current_win(proposed)
+  local count, height = vim.api.nvim_buf_line_count(0), sight().height
+  if above >= height and row > 0 then
+    -- More lines than the window has can't be above a line: they begin below the line before.
+    row, above = row - 1, 0
+  end
+  row = math.max(math.min(row, count - 1), 0)
+  local view = { lnum = row + 1, col = 0, topline = row + 1, topfill = math.min(above, height - 1), leftcol = 0 }
+  vim.fn.winrestview(view)
+  vim.cmd('normal! zv')
+  local cells = unseen.cells.proposed[row]
+  if cells and cells[1] then
+    local from, size_of = cells[1][1], sight()
+    -- With 'wrap', the cursor at the end of the window brings the cells before it into view.
+    local ahead = vim.wo.wrap and size_of.width * math.max(size_of.height - 2, 0) or 0
+    vim.cmd(('normal! %d|'):format(from + ahead + 1))
+    if not vim.wo.wrap then
+      vim.fn.winrestview({ leftcol = math.max(from - MARK, 0) })
+    end
+  end
+  if old and unseen.old[1] and vim.api.nvim_win_is_valid(old) then
+    vim.api.nvim_win_call(old, function()
+      local old_row = unseen.old[1][1] + 1
+      if old_row < vim.fn.line('w0') or old_row > vim.fn.line('w$') then
+        vim.fn.winrestview({ lnum = old_row, topline = old_row, col = 0 })
+      end
+    end)
+  end
+end
+
+return M

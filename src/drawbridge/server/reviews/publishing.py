@@ -1,0 +1,176 @@
+"""Commits what was kept in a review, and pushes it: what is offered, what is done, and what is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from drawbridge.server.checkpoints.checkpoints import Checkpoints
+from drawbridge.server.checkpoints.git import Git
+from drawbridge.server.events import Event, Recorded
+from drawbridge.server.protocol import commands, messages
+from drawbridge.server.protocol.client_errors import no_project
+from drawbridge.server.protocol.messages import Answer, Subscriber
+from drawbridge.server.protocol.replies import CommitOffer, PushOffer
+from drawbridge.server.reviews.committing import BadBranch, Blocked, NothingToCommit, Refused, author_of
+from drawbridge.server.reviews.messages import commit_offer, not_committed, not_pushed, push_offer, shown_output
+from drawbridge.server.reviews.pushing import CannotPush, NotPushed, push, target_of
+from drawbridge.server.reviews.reviews import Review
+from drawbridge.server.store.texts import clean
+
+LISTED_FILES: Final = 500
+"""The maximum number of paths in the record of a commit."""
+
+REMEMBERED_PUSHES: Final = 20
+
+
+class Owner(Protocol):
+    """What the owner of the server allows."""
+
+    @property
+    def commits(self) -> bool: ...
+
+    @property
+    def pushes(self) -> bool: ...
+
+
+class Store(Protocol):
+    """The part of a session's store that is used here."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def subject(self) -> str:
+        """What to propose as the subject of a commit message."""
+        ...
+
+    def check_there(self) -> None: ...
+
+    def record(self, event: Recorded, asker: Subscriber | None = None) -> int | None: ...
+
+    def announce(self, event: Event, asker: Subscriber | None = None) -> None: ...
+
+
+class Offers(Struct, frozen=True):
+    """What was kept, and what can be done with it. ``kept``: the paths of files with kept changes that the last commit
+    does not contain."""
+
+    kept: tuple[str, ...] = ()
+    commit: CommitOffer | None = None
+    push: PushOffer | None = None
+
+
+class Publishing:
+    """The commits and pushes of one review."""
+
+    def __init__(
+        self, review: Review, checkpoints: Checkpoints, stores: Mapping[str, Store], owner: Callable[[], Owner]
+    ) -> None:
+        """``stores``: the stores of the sessions that share the review, by session id. ``owner``: returns what the
+        owner allows now."""
+        self._review = review
+        self._checkpoints = checkpoints
+        self._stores = stores
+        self._owner = owner
+        self._pushing = asyncio.Lock()
+        self._pushes: dict[tuple[str, str, str], Answer[messages.ReviewPushed]] = {}
+        """The answers to the latest pushes, by request. They are not needed after a restart: the remote has what was
+        pushed, and git and the program for pull requests see that it is there."""
+
+    async def offers(self, git: Git, session: str) -> Offers:
+        """The offers for clients of this session. Raises ``GitFailed``."""
+        owner, commit, offered = self._owner(), None, None
+        store = self._stores.get(session)
+        kept = await self._review.kept(git, counted=owner.commits)
+        if owner.commits and kept:
+            author: str | Blocked
+            try:
+                author = await author_of(git)
+            except Blocked as error:
+                author = error
+            commit = commit_offer(store.subject if store else "", author, kept)
+        if owner.pushes:
+            try:
+                offered = push_offer(await target_of(git))
+            except CannotPush as error:
+                offered = push_offer(error)
+        return Offers(tuple(kept), commit, offered)
+
+    async def commit(
+        self, command: commands.ReviewCommit, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
+    ) -> Answer[messages.ReviewCommitted]:
+        """Commits what was kept, on the current branch or a new one, and records it in ``session``. ``check_at_rest``
+        raises ``ClientError`` during a run. The caller has to make one decision or commit at a time. Raises
+        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a hook
+        itself has changed."""
+        store = self._store(session)
+        try:
+            async with self._checkpoints.operation() as git:
+                check_at_rest()
+                done = await self._review.commit(git, self._checkpoints, command.message, command.branch, command.files)
+        except (NothingToCommit, Blocked, BadBranch, Refused) as error:
+            raise not_committed(error) from None
+        committed = messages.ReviewCommitted(
+            commit=done.commit,
+            branch=done.branch,
+            files=done.files[:LISTED_FILES],
+            output=shown_output(done.output),
+            by=asker.name,
+            client_id=asker.id,
+            created=command.branch is not None,
+        )
+        seq = self._record(committed, store, asker)
+        return messages.updated("review_committed", committed, session, seq)
+
+    async def push(
+        self, command: commands.ReviewPush, session: str, asker: Subscriber
+    ) -> Answer[messages.ReviewPushed]:
+        """Pushes the current branch, creates a pull request if one is given, and records both in ``session``. Repeating
+        a ``request_id`` does not push again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        wanted = command.pull_request
+        key = (command.request_id or "", command.version, repr(wanted))
+        async with self._pushing:
+            if command.request_id is not None and key in self._pushes:
+                return self._pushes[key]
+            store = self._store(session)
+            try:
+                async with self._checkpoints.beside() as git:
+                    done = await push(git, command.version, (wanted.title, wanted.body) if wanted else None)
+            except (CannotPush, NotPushed) as error:
+                raise not_pushed(error) from None
+            pushed = messages.ReviewPushed(
+                commit=done.target.commit,
+                remote=clean(done.target.remote),
+                branch=clean(done.target.branch),
+                output=shown_output(done.output),
+                by=asker.name,
+                client_id=asker.id,
+                pull_request=done.pull_request,
+                problem=done.problem,
+            )
+            seq = self._record(pushed, store, asker)
+            self._pushes[key] = messages.updated("review_pushed", pushed, session)
+            while len(self._pushes) > REMEMBERED_PUSHES:
+                del self._pushes[next(iter(self._pushes))]
+        return messages.updated("review_pushed", pushed, session, seq)
+
+    def _store(self, session: str) -> Store:
+        store = self._stores.get(session)
+        if store is None:  # a terminal session that was removed from the list
+            raise no_project()
+        store.check_there()
+        return store
+
+    def _record(
+        self, event: messages.ReviewCommitted | messages.ReviewPushed, own: Store, asker: Subscriber
+    ) -> int | None:
+        """Records the event in one session. Clients of the other sessions that share the review receive it, too."""
+        seq = own.record(event, asker)
+        for store in self._stores.values():
+            if store is not own and not store.closed:
+                store.announce(event)
+        return seq

@@ -1,0 +1,227 @@
+"""A proposal in Neovim is accepted once all of its changes have been in a window, or by a command that says otherwise."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawbridge.editors.port import Accepted
+from tests.nvim.rig import Workstation, proposal
+
+LONG = "".join(f"line {number}\n" for number in range(400))
+FAR = LONG.replace("line 5\n", "line five\n").replace("line 390\n", "line three hundred and ninety\n")
+
+PENDING = "return #require('drawbridge.review').pending()"
+SHOWN = "local p = require('drawbridge.review').pending()[1] return p and p.shown"
+ROW = "return vim.api.nvim_win_get_cursor(0)[1]"
+
+in_each_layout = pytest.mark.parametrize("layout", ["vertical", "horizontal", "inline"])
+
+
+async def shows(rig: Workstation, old: str, new: str, layout: str = "vertical") -> Path:
+    await rig.options(f"{{ diff = {{ layout = '{layout}' }} }}")
+    await rig.person.lua("vim.o.diffopt = 'internal,filler,context:1000'")  # unchanged lines are not folded
+    path = await rig.opened("a.txt", old)
+    await rig.shows(proposal(path, old, new))
+    return path
+
+
+async def is_undecided(rig: Workstation) -> bool:
+    await rig.quiet()
+    return not rig.decisions and await rig.person.lua(PENDING) == 1
+
+
+async def writes_until_accepted(rig: Workstation, most: int) -> int:
+    """How many `:w` it took: each one that does not accept goes to what was not in view yet."""
+    for number in range(1, most + 1):
+        await rig.person.types(":w<CR>")
+        if not await is_undecided(rig):
+            return number
+    raise AssertionError(f"not accepted after {most} times; {await rig.person.messages()}")
+
+
+@in_each_layout
+async def test_a_write_goes_to_the_change_not_yet_shown(rig: Workstation, layout: str) -> None:
+    await shows(rig, LONG, FAR, layout)
+    await rig.person.types(":w<CR>")
+    assert await is_undecided(rig)
+    assert await rig.person.lua(ROW) == 391
+    assert "not shown yet: read on, or use :w!" in await rig.person.messages()
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
+@in_each_layout
+async def test_a_change_that_was_scrolled_to_was_shown(rig: Workstation, layout: str) -> None:
+    await shows(rig, LONG, FAR, layout)
+    await rig.person.types("G")
+    await rig.person.types("gg")
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
+@in_each_layout
+async def test_a_new_file_is_read_to_its_end(rig: Workstation, layout: str) -> None:
+    await shows(rig, "", LONG, layout)
+    assert await writes_until_accepted(rig, 60) > 10
+    assert await rig.decided() == Accepted(LONG)
+
+
+@in_each_layout
+async def test_lines_removed_below_the_window_are_shown_first(rig: Workstation, layout: str) -> None:
+    new = LONG.replace("line 5\n", "line five\n").replace("line 397\nline 398\nline 399\n", "")
+    await shows(rig, LONG, new, layout)
+    await rig.person.types(":w<CR>")
+    assert await is_undecided(rig)
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(new)
+
+
+@pytest.mark.parametrize("layout", ["vertical", "horizontal"])
+async def test_many_removed_lines_are_read_to_their_end(rig: Workstation, layout: str) -> None:
+    new = "".join(LONG.splitlines(True)[:150] + LONG.splitlines(True)[300:])
+    await shows(rig, LONG, new, layout)
+    assert await writes_until_accepted(rig, 40) > 4
+    assert await rig.decided() == Accepted(new)
+
+
+@pytest.mark.parametrize("keys", [":w!<CR>", ":x!<CR>", ":wq!<CR>", ":DrawbridgeAccept!<CR>"])
+async def test_a_command_with_a_bang_accepts_unread(rig: Workstation, keys: str) -> None:
+    await shows(rig, LONG, FAR)
+    await rig.person.types(keys)
+    assert await rig.decided() == Accepted(FAR)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_the_accept_command_goes_there_from_any_window(rig: Workstation, allowed: bool) -> None:
+    await shows(rig, LONG, FAR)
+    await rig.options(f"{{ allow_w_to_accept = {str(allowed).lower()} }}")
+    await rig.person.types(":tabfirst<CR>:DrawbridgeAccept<CR>")
+    assert await is_undecided(rig)
+    assert await rig.person.lua(ROW) == 391
+    assert "read on, or use :DrawbridgeAccept!" in await rig.person.messages()
+    await rig.person.types(":DrawbridgeAccept<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
+@in_each_layout
+@pytest.mark.parametrize("keys", [":x<CR>", "ZZ", ":wq<CR>", "x:x<CR>"])
+async def test_closing_with_a_write_shows_the_rest(rig: Workstation, layout: str, keys: str) -> None:
+    before = await rig.picture()
+    await shows(rig, LONG, FAR, layout)
+    await rig.person.types(keys)
+    await rig.person.until(f"return vim.api.nvim_win_get_cursor(0)[1] == 391 and (function() {SHOWN} end)()")
+    assert await is_undecided(rig)
+    await rig.person.types(":w<CR>")
+    accepted = await rig.decided()
+    assert isinstance(accepted, Accepted)
+    assert accepted.text == (FAR.replace("line five", "ine five") if keys.startswith("x") else FAR)
+    after = await rig.picture()
+    assert len([name for name in after if name.endswith(".id")]) == len(
+        [name for name in before if name.endswith(".id")]
+    )
+
+
+async def test_a_change_in_a_closed_fold_is_not_shown(rig: Workstation) -> None:
+    await shows(rig, LONG, FAR)
+    await rig.person.types("G")
+    await rig.person.lua("vim.api.nvim_win_close(0, true)")
+    await rig.decided()
+    await shows(rig, LONG, FAR)
+    await rig.person.types(":setlocal foldmethod=manual<CR>zE:380,400fold<CR>G:w<CR>")
+    assert await is_undecided(rig)
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(FAR)
+
+
+@pytest.mark.parametrize("wrap", [True, False])
+async def test_a_line_longer_than_the_window_is_read_to_its_end(rig: Workstation, wrap: bool) -> None:
+    new = "x = 1" + " " * 9000 + "; evil\n"
+    await shows(rig, "x = 1\n", new)
+    if not wrap:
+        await rig.person.types(":setlocal nowrap<CR>")
+    await rig.person.types(":w<CR>")
+    assert await is_undecided(rig)
+    assert await rig.person.lua("return vim.fn.virtcol('.')") > 20
+    await writes_until_accepted(rig, 300)
+    assert await rig.decided() == Accepted(new)
+
+
+async def test_a_change_that_was_reverted_need_not_be_shown(rig: Workstation) -> None:
+    path = await shows(rig, LONG, "".join(f"LINE {number}\n" for number in range(400)))
+    await rig.person.types(":DrawbridgeRejectHunk<CR>")
+    await rig.person.until("return vim.fn.getline(400) == 'line 399'")
+    await rig.person.until("return require('drawbridge.review').pending()[1].added == 0")
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted(path.read_text())
+
+
+async def test_what_an_undo_brings_back_is_shown_first(rig: Workstation) -> None:
+    await shows(rig, LONG, FAR)
+    await rig.person.types(":%d<CR>u")
+    await rig.person.types("gg:w<CR>")
+    assert await is_undecided(rig)
+
+
+async def test_lines_that_move_are_still_not_shown(rig: Workstation) -> None:
+    await shows(rig, LONG, FAR)
+    await rig.person.types("ggOmine<CR>mine<Esc>")
+    await rig.person.types(":w<CR>")
+    assert await is_undecided(rig)
+    assert await rig.person.lua(ROW) == 393
+    await rig.person.types(":w<CR>")
+    assert await rig.decided() == Accepted("mine\nmine\n" + FAR)
+
+
+async def test_the_bar_shows_how_many_lines_are_left(rig: Workstation) -> None:
+    await shows(rig, LONG, FAR)
+    bar = "return require('drawbridge.view_bar').line()"
+    assert ":w accepts" not in await rig.person.lua(bar)
+    assert "more changed lines" in await rig.person.lua(bar)
+    await rig.person.types("G")
+    assert ":w accepts" in await rig.person.lua(bar)
+
+
+RANGES = """
+local seen, name, ranges, rest = require('drawbridge.view_seen'), ...
+return seen[name](ranges, unpack(rest))
+"""
+
+
+def ranges_of(rows: set[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for row in sorted(rows):
+        if found and found[-1][1] == row:
+            found[-1][1] += 1
+        else:
+            found.append([row, row + 1])
+    return found
+
+
+def rows_of(ranges: list[list[int]]) -> set[int]:
+    rows = [row for first, last in ranges for row in range(first, last)]
+    assert len(rows) == len(set(rows)), "ranges overlap"
+    return set(rows)
+
+
+async def test_ranges_are_cut_and_moved_like_sets_of_rows(rig: Workstation) -> None:
+    chance = random.Random(7)
+
+    async def of(name: str, rows: set[int], *rest: Any) -> set[int]:
+        return rows_of(await rig.person.lua(RANGES, name, ranges_of(rows), rest))
+
+    for _ in range(100):
+        rows, others = ({row for row in range(20) if chance.random() < 0.5} for _ in range(2))
+        first, last = sorted(chance.choices(range(21), k=2))
+        new_last = first + chance.randrange(5)
+        assert await of("without", rows, first, last) == rows - set(range(first, last))
+        assert await of("common", rows, ranges_of(others)) == rows & others
+        moved = await of("shifted", rows, first, last, new_last)
+        kept = {row for row in rows if row < first} | {row + new_last - last for row in rows if row >= last}
+        assert kept <= moved
+        assert moved <= kept | set(range(first, new_last))
+        if rows & set(range(first, last)):
+            assert set(range(first, new_last)) <= moved

@@ -8,6 +8,7 @@ files of another form are ignored.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from pathlib import Path
@@ -75,8 +76,9 @@ def directories(limit: int) -> list[tuple[Path, float]]:
             status, entry = max(entries, key=lambda found: found[0].st_mtime)
             newest.append((status.st_mtime, entry.path))
     newest.sort(reverse=True)
-    heads = [(_head(Path(file)), time) for time, file in newest[:limit]]
-    return [(Path(head.directory), time) for head, time in heads if head.directory and head.directory.startswith("/")]
+    heads = ((_head(Path(file)).directory, time) for time, file in newest)
+    known = ((Path(directory), time) for directory, time in heads if directory and directory.startswith("/"))
+    return list(itertools.islice(known, limit))
 
 
 def _entries(directory: Path) -> list[tuple[os.stat_result, os.DirEntry[str]]]:

@@ -337,13 +337,15 @@ class ManagedSession(Session):
         former = conversation.snapshot(self.title)
         changes = not self.busy and not conversation.is_held and conversation.is_of_another(self._agent_of(order))
         if changes:
-            self._change_agent(self._agent_of(order))
+            conversation.change_agent(None)
         try:
             seq = self.store.write(accepted, asker)
         except (ClientError, DrawbridgeError):
             if changes:
                 conversation.restore(former)
             raise
+        if changes:
+            self._show_agent(self._agent_of(order))
         self._stored_were_used(order)
         self.continuing.forget()
         self.queue.add(Run(order, self.history.last_seq))
@@ -691,7 +693,8 @@ class ManagedSession(Session):
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
-            self._change_agent(agent, titled(run.order.prompt))
+            self._conversation.change_agent(titled(run.order.prompt))
+            self._show_agent(agent)
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         options = run.order.options or self.usual_options(agent)
@@ -709,10 +712,8 @@ class ManagedSession(Session):
     def _agent_of(self, order: Order) -> str:
         return order.agent or self.data.agent
 
-    def _change_agent(self, agent: str, title: str | None = None) -> None:
-        """Makes the next run begin a conversation with another agent, ``agent``. ``title``: the conversation's title,
-        if its first prompt is already recorded."""
-        self._conversation.change_agent(title)
+    def _show_agent(self, agent: str) -> None:
+        """Replaces what clients know about the former agent (state, offers and modes): the next run is ``agent``'s."""
         self._report_state(base.AgentState())
         self._offering, self._reported_offers = agent, None
         self.store.announce(base.OffersReported(self._offers))

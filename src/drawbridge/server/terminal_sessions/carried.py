@@ -88,7 +88,7 @@ def age_of_run(history: History, run_id: str) -> float:
         for record in reversed(page.records):
             if record.direction == "server" and b'"run_started"' in record.line and wanted in record.line:
                 return max(0.0, (datetime.now(UTC) - record.time).total_seconds())
-        if not page.has_more:
+        if not page.records or not page.has_more:
             break
         before, left = page.records[0].seq, left - len(page.records)
     return 0.0

@@ -60,8 +60,8 @@ class TerminalOnly:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """Notes that the CLI has notified the user of a dialog, unless the dialog is already known."""
-        self._noticed = not self._asked
+        """Notes that the CLI has notified the user of a dialog that no approval request is known for."""
+        self._noticed = True
 
     def called(self, tool: str, given: Raw, agent_id: str | None, *, as_run: bool) -> None:
         """Notes that a tool call has ended: the questions about it have been answered."""

@@ -84,7 +84,8 @@ class Blobs:
             begins = offset == 0 and not blob.complete
             if not begins and (offset != blob.size or blob.complete):
                 where = {"expected": blob.size, "complete": blob.complete}
-                text = f"offset: the blob has {counted(blob.size, 'byte')} so far. Continue from there."
+                has = f"offset: the blob has {counted(blob.size, 'byte')}"
+                text = f"{has} and is complete." if blob.complete else f"{has} so far. Continue from there."
                 raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
             self._check_room(key, offset + len(data))
             self._blobs[key] = blob

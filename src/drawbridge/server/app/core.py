@@ -669,7 +669,7 @@ class Core:
 
     async def set_effort(self, command: commands.SetEffort, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        project.check_effort(command.effort)
+        project.offers.check_effort(command.effort)
         await project.set_options(effort=command.effort)
         return OK
 

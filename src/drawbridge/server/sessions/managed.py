@@ -41,6 +41,7 @@ from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
+from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.places import is_elsewhere
@@ -100,8 +101,8 @@ class ManagedSession(Session):
         context: Context,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``known_offers``: what each agent last reported in this project, without its models and without what only its
-        process knows. ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``known_offers``: what each agent last reported in this project, as for ``CurrentOffers``.
+        ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         super().__init__(directory, data, history, context)
         self.run: Run | None = None
         self.queue = RunQueue()
@@ -138,15 +139,7 @@ class ManagedSession(Session):
         """How often the agent's process was reset to an allowed mode."""
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
-        self._modes: tuple[str, ...] = ()
-        """The modes that the agent offers, if they differ from Claude Code's."""
-        self._own_modes: tuple[base.ModeOffer, ...] = ()
-        """The offered modes that only this agent has."""
-        self._offering = data.agent
-        """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
-        self._reported_offers: base.AgentOffers | None = None
-        """What a process of that agent has reported; None if no process has reported its offers yet."""
-        self._known_offers = known_offers
+        self.offers = CurrentOffers(data.agent, known_offers, context.models)
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None
@@ -196,8 +189,8 @@ class ManagedSession(Session):
     def _details(self) -> dict[str, Any]:
         return {
             "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self._modes if self._context.offers(mode, self._agent)],
-            "own_modes": [mode for mode in self._own_modes if self._context.offers(mode.name, self._agent)],
+            "modes": [mode for mode in self.offers.modes if self._context.offers(mode, self._agent)],
+            "own_modes": [mode for mode in self.offers.own_modes if self._context.offers(mode.name, self._agent)],
             "asks": self._context.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
@@ -206,16 +199,8 @@ class ManagedSession(Session):
             "problem": self._context.places.problem(self.path),
         }
 
-    @property
-    def _offers(self) -> base.AgentOffers:
-        """What the agent offers, as far as it is known."""
-        if self._reported_offers is not None:
-            return self._reported_offers
-        models = self._context.models.of(self._offering).models
-        return msgspec.structs.replace(self._known_offers.of(self._offering), models=models)
-
     def _of_agent(self) -> dict[str, Any]:
-        offers = self._offers
+        offers = self.offers.known
         return {**super()._of_agent(), "agent_offers": offers if offers != base.AgentOffers() else None}
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
@@ -621,31 +606,10 @@ class ManagedSession(Session):
                 self.data.session_mode = None
             self.store.save()
             self.publish_state()
-            if self.run is None:  # otherwise, the process reports what has changed in this run
-                self._report_state(self._with_choices(self._agent_state))
+            # In a run, the process reports what has changed.
+            if self.run is None and self.offers.agent == self.data.agent:
+                self._report_state(self.offers.with_choices(self._agent_state, self.data.options))
 
-    def _with_choices(self, state: base.AgentState) -> base.AgentState:
-        """``state`` with the model and the effort that were chosen for the next run of the project's agent."""
-        options = self.data.options
-        if self._offering != self.data.agent:
-            return state
-        if options.effort:
-            state = msgspec.structs.replace(state, effort=options.effort)
-        resolved = next((one.resolved for one in self._offers.models if one.name == options.model), None)
-        if options.model and (state.model is None or state.model not in (options.model, resolved)):
-            state = msgspec.structs.replace(state, model=options.model, context_window=None)
-        return state
-
-    def check_effort(self, effort: str) -> None:
-        """Raises ``ClientError`` unless the agent has reported this level of effort."""
-        efforts = {level for model in self._offers.models for level in model.efforts}
-        if effort not in efforts:
-            named = (
-                f"The agent's effort levels are {', '.join(sorted(efforts))}."
-                if efforts
-                else "The agent has reported no effort levels."
-            )
-            raise ClientError("NOT_SUPPORTED", f"The effort can't be set to this level. {named}", field="data.effort")
 
     def _running(self) -> Run:
         if self.run is None:
@@ -715,9 +679,8 @@ class ManagedSession(Session):
     def _show_agent(self, agent: str) -> None:
         """Replaces what clients know about the former agent (state, offers and modes): the next run is ``agent``'s."""
         self._report_state(base.AgentState())
-        self._offering, self._reported_offers = agent, None
-        self.store.announce(base.OffersReported(self._offers))
-        self._modes, self._own_modes = (), ()
+        self.offers.change_agent(agent)
+        self.store.announce(base.OffersReported(self.offers.known))
         self.publish_state()
 
     async def settle(self) -> None:
@@ -804,21 +767,10 @@ class ManagedSession(Session):
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
-        else:
-            self._offer(self._worker.agent, report.offers)
-
-    def _offer(self, agent: str, offers: base.AgentOffers) -> None:
-        """Publishes and stores what a process of ``agent`` offers, if it has changed. The stored offers are used until
-        the next process reports its own."""
-        if (agent, offers) == (self._offering, self._reported_offers):
-            return
-        self._offering, self._reported_offers = agent, offers
-        self.store.announce(base.OffersReported(offers))
-        if not self.store.closed:
-            # Only the process itself knows which MCP servers it is connected to, and whether it can be steered.
-            of_project = msgspec.structs.replace(offers, models=(), mcp_servers=(), steer=False)
-            self._known_offers.store(agent, of_project)
-            self._context.models.store(agent, base.AgentOffers(models=offers.models))
+        elif self.offers.report(self._worker.agent, report.offers):
+            self.store.announce(report)
+            if not self.store.closed:
+                self.offers.store()
 
     def _line(self, line: base.AgentLine) -> None:
         if not line.durable:
@@ -853,11 +805,12 @@ class ManagedSession(Session):
 
     def _mode_known(self, mode: str | None, report: base.ModeChanged | None = None) -> None:
         """Notes the agent's mode (None if its process has ended) and, from its report, its available modes."""
-        before = self.permission_mode, self._modes, self._own_modes
+        offers = self.offers
+        before = self.permission_mode, offers.modes, offers.own_modes
         self._mode = mode
         if report is not None:
-            self._modes, self._own_modes = report.offered, report.described
-        if (self.permission_mode, self._modes, self._own_modes) != before:
+            offers.modes, offers.own_modes = report.offered, report.described
+        if (self.permission_mode, offers.modes, offers.own_modes) != before:
             self.publish_state()
         if mode is None:
             self._resets, self._elsewhere = 0, None

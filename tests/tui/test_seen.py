@@ -146,7 +146,7 @@ class Seen:
         self._lines |= {re.sub("[│┃▁-█]", "", line).strip(" +-") for line in app.text.splitlines()}
 
     def has(self, word: str) -> bool:
-        """Whether the word was on the screen, in one line or wrapped into two."""
+        """Whether the word was on the screen, on one line or wrapped onto two."""
         halves = [(word[:at], word[at:]) for at in range(1, len(word))]
         return any(word in line for line in self._lines) or any(
             any(line.endswith(first) for line in self._lines) and any(line.startswith(rest) for line in self._lines)

@@ -27,7 +27,7 @@ COLORS: Final = {
 _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20e2\u20e4-\u20ff\ufe20-\ufe2f"
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
-# Characters that would control a terminal, reorder the text, or can't be seen. Some are judged by their neighbors,
+# Characters that are invisible, or that would control a terminal or reorder the text. Some depend on their neighbors,
 # because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks are
 # kept at the beginning of a text. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both
 # agree. These are escaped everywhere: controls, direction marks, invisible format characters, overlays, blanks that are

@@ -42,7 +42,7 @@ def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") 
 
 
 def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
-    """Sockets of this user's agent servers, the newest first (``transport.private_socket`` defines their names).
+    """Sockets of this user's agent servers, newest first (``transport.private_socket`` defines their names).
 
     Empty if the directory is not this user's, or is open to other users.
     """

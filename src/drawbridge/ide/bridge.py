@@ -205,8 +205,8 @@ class Bridge:
             self._notify("Claude Code is not connected yet. The mention will be sent when it connects.")
 
     def _distinct_name(self) -> str:
-        """The name that agents list. If another editor with this name shares a folder with this one, the name of the
-        current file, or the editor's process id, is added."""
+        """The name under which agents list this editor. If another editor with this name shares a folder with
+        this one, the name of the current file, or the editor's process id, is added."""
         name, port = self._editor.name, self._launched.port
         if not shares_a_folder(lock_directory(), port, self.workspace.folders, name):
             return name

@@ -53,7 +53,7 @@ class Projects:
             project["last_seq"] = max(seq, project["last_seq"])
 
     def sorted(self) -> list[Project]:
-        """All projects: those that wait for a person first, then by their last activity, the latest first."""
+        """All projects: those that wait for a person first, then by their last activity, latest first."""
         latest = sorted(self.all.values(), key=lambda one: str(one["last_active"]), reverse=True)
         return sorted(latest, key=lambda one: not one["approvals"])
 

@@ -1,4 +1,4 @@
-"""How the guard answers an edit of unsaved work instead of denying it, by the ``answer`` setting."""
+"""How the guard responds to an edit of a file with unsaved changes, depending on the ``answer`` setting."""
 
 from __future__ import annotations
 

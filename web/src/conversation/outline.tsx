@@ -16,7 +16,7 @@ export type Prompts = {
   last: number;
   /** The session whose prompts are requested; undefined for all sessions of the project. */
   session?: string;
-  /** Requests prompts, the newest first; undefined if that is not possible. `before`: the `next` of the last reply. */
+  /** Requests prompts, newest first; undefined if that is not possible. `before`: the `next` of the last reply. */
   find?: (before?: string) => Promise<SearchResults>;
   /** Loads earlier records; undefined if there are none. */
   older?: () => Promise<unknown>;

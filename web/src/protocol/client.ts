@@ -84,7 +84,7 @@ export class Client extends EventTarget {
     this._own = new Set(kept.connections());
     /** The id of the project that this window is removing. */
     this._removing = undefined;
-    /** Prompts that the server has not confirmed, the oldest first. */
+    /** Prompts that the server has not confirmed, oldest first. */
     this.unsent = kept.unsent();
     /** Prompts that somebody else has removed from the queue, until the user dismisses the notice. */
     this.removed = [];

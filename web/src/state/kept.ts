@@ -102,12 +102,12 @@ export const reviewDrafts = (project: string): ReviewDrafts => json(`review.${pr
 export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
   set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
 
-/** The ids of the hunks of a review that have been in view here, the latest last. */
+/** The ids of the hunks of a review that have been in view here, latest last. */
 export const seenHunks = (project: string): string[] => json(`review.${project}.seen`, []);
 export const keepSeenHunks = (project: string, ids: string[]) =>
   set(`review.${project}.seen`, ids.length ? JSON.stringify(ids.slice(-SEEN_HUNKS)) : '');
 
-/** The ids that the server has given to the connections of this browser, the latest last. */
+/** The ids that the server has given to the connections of this browser, latest last. */
 export const connections = (): string[] => json('connections', []);
 export const keepConnection = (id: string) =>
   set('connections', JSON.stringify([...connections(), id].slice(-CONNECTIONS)));
@@ -115,7 +115,7 @@ export const keepConnection = (id: string) =>
 /** The ids of the approval requests that have a draft. */
 export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
 
-/** @returns a project's prompts, the latest last */
+/** @returns a project's prompts, latest last */
 export const prompts = (project: string): string[] => json(`prompts.${project}`, []);
 export function keepPrompt(project: string, prompt: string) {
   if (prompt.length > PROMPTS_SIZE) return;

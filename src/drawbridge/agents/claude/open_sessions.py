@@ -18,7 +18,7 @@ class _Process(Struct):
     pid: int
     sessionId: str  # noqa: N815 - the CLI's own name
     procStart: Any = None  # noqa: N815
-    parkedJobId: Any = None  # noqa: N815 - its conversation was moved to a background session (2.1.329)
+    parkedJobId: Any = None  # noqa: N815 - set if its conversation was moved to a background session (2.1.329)
 
 
 def used_by(session_id: str) -> list[int]:

@@ -1,4 +1,5 @@
-"""Reads Gemini CLI's own file of a conversation, and converts its messages for the history and clients. Blocking.
+"""Reads the file in which Gemini CLI stores a conversation, and converts its messages for the history and clients.
+Blocking.
 
 The file is undocumented. This module reads the format of 0.61.0, which is known from its source, and ignores other
 lines. Each line is a message, or changes earlier ones: a message with the id of an earlier one replaces it,

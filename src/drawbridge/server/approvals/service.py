@@ -31,7 +31,7 @@ REMEMBERED: Final = 200
 
 
 class Approvals:
-    """The approval requests of one session. Iterating yields the open ones, the oldest first. Each has at least one
+    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one
     surface through which the agent has sent it.
 
     ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;

@@ -50,7 +50,7 @@ others out:
 
 - Guessing: a code is one of 2**40 and is valid for 10 minutes, in which at most 1,000 + 600 * 10 = 7,000 guesses are
   possible: one code in 157 million is found. Somebody who tries for a whole year in which a code is always valid finds
-  one with a probability of 0.03 %.
+  one with a probability of 0.03%.
 - Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
   seconds). With a total limit of 10, one address would be enough.
 """

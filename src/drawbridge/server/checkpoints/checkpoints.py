@@ -739,7 +739,7 @@ class Checkpoints:
             await private.collect(git, now=is_full)
 
     async def _names(self, git: Git) -> list[str]:
-        """The refs of all checkpoints, the newest first."""
+        """The refs of all checkpoints, newest first."""
         order = ("for-each-ref", "--sort=-committerdate", "--format=%(refname)", f"{self._refs}/")
         return (await git.read(*order)).split()
 

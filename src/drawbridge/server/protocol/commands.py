@@ -343,7 +343,7 @@ class SessionFork(ProjectCommand, kw_only=True):
 
 
 class Sessions(InProjects, kw_only=True):
-    """Requests the sessions of the histories, the most recently active first."""
+    """Requests the sessions of the histories, most recently active first."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 

@@ -301,7 +301,7 @@ class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class QueueChanged(Struct, frozen=True):
-    """``update/queue_changed``: the whole queue, the next run first."""
+    """``update/queue_changed``: the whole queue, next run first."""
 
     queue: tuple[RunInfo, ...]
 
@@ -558,7 +558,7 @@ class PermissionWithdrawn(Struct, frozen=True):
 
 class DiskWarning(Struct, frozen=True):
     """``update/disk_warning``. ``scope``: the history of ``project_id`` ("project"), all data of the server ("data"),
-    or the disk that contains the data ("disk"). Sent when 80 % of a limit, or the limit, is reached, or when little
+    or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little
     space is free on the disk; again only after the use has been well below that threshold. ``message`` is for people.
     """
 

@@ -329,7 +329,7 @@ class SearchResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SearchResults(Struct, frozen=True, omit_defaults=True):
-    """The results, the newest first. ``next``: what to send as ``before`` for the next page; null after the last page.
+    """The results, newest first. ``next``: what to send as ``before`` for the next page; null after the last page.
     ``building``: the index of a history is being built, so results may be missing."""
 
     results: list[SearchResult]
@@ -532,7 +532,7 @@ class UsageRow(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True):
-    """The reply to ``usage``, the newest day first. ``since``: the first day that is counted. ``complete``: false while
+    """The reply to ``usage``, newest day first. ``since``: the first day that is counted. ``complete``: false while
     the runs in older histories are still being counted.
     """
 

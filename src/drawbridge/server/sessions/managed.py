@@ -610,7 +610,6 @@ class ManagedSession(Session):
             if self.run is None and self.offers.agent == self.data.agent:
                 self._report_state(self.offers.with_choices(self._agent_state, self.data.options))
 
-
     def _running(self) -> Run:
         if self.run is None:
             raise ClientError("PROCESS_NOT_FOUND", "No agent is working in this project.")

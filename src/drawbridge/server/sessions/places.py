@@ -204,7 +204,7 @@ def suggested(
     places: Places, projects: Sequence[Path], used: Iterable[tuple[Path, str]], sees: Callable[[Path], bool]
 ) -> replies.Places:
     """Directories in which a new project can be created: first the directories ``used`` before (each with the time),
-    the latest first, then repositories. ``sees``: which of them the client may know of. Blocking.
+    latest first, then repositories. ``sees``: which of them the client may know of. Blocking.
     """
     home = Path.home()
 

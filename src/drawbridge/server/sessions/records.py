@@ -92,11 +92,11 @@ class Memory(Struct):
     """The runs that have not ended → the name of the client that requested each, or of the agent if the prompt is not
     known; in the order in which they were requested or began."""
     requests: dict[str, str] = {}
-    """``request_key`` → run, the newest last."""
+    """``request_key`` → run, newest last."""
     approvals: dict[str, str] = {}
     """Open approval requests → their runs."""
     verdicts: dict[str, Verdict] = {}
-    """Approval requests that were resolved or withdrawn → how, the newest last."""
+    """Approval requests that were resolved or withdrawn → how, newest last."""
     unproven: bool = False
     """Whether the agent may have ended before storing the conversation: the agent began it, and no run has completed
     since."""
@@ -113,7 +113,7 @@ class Memory(Struct):
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
-    """The names that people gave to sessions, the newest last."""
+    """The names that people gave to sessions, newest last."""
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
@@ -124,7 +124,7 @@ class Memory(Struct):
     """Whether the review belongs to all terminal sessions in a directory. Its comments are then not derived from this
     session's records."""
     elsewhere: dict[str, str] = {}
-    """Runs in which the agent worked in a directory other than the project's → that directory, the newest last."""
+    """Runs in which the agent worked in a directory other than the project's → that directory, newest last."""
     usage_complete: bool = False
     """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
 

@@ -123,7 +123,7 @@ class Searching:
             return {}
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
-        """The sessions in these histories, the most recently active first."""
+        """The sessions in these histories, most recently active first."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:
@@ -138,7 +138,7 @@ class Searching:
         return SessionsFound(shown, len(found) > len(shown), _are_behind(sessions))
 
     async def search(self, sessions: Sequence[Session], command: Search) -> SearchResults:
-        """The texts that match, the newest first. Raises ``ClientError``."""
+        """The texts that match, newest first. Raises ``ClientError``."""
         cursor = _Cursor.read(command.before)
         await self._update_all(sessions)
         found: list[tuple[Hit, Session]] = []

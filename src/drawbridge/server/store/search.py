@@ -359,7 +359,7 @@ class Index:
         return {run: Waited(edited, dropped) for run, edited, dropped in rows}
 
     def search(self, wanted: Wanted, deadline: Deadline | None = None) -> list[Hit]:
-        """The results, the newest first. Raises ``TooSlow``, ``NoFullText`` if a query needs the full-text index and
+        """The results, newest first. Raises ``TooSlow``, ``NoFullText`` if a query needs the full-text index and
         this SQLite has none, and ``sqlite3.Error``."""
         if wanted.query.strip() and not has_full_text():
             raise NoFullText

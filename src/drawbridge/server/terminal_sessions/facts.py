@@ -27,7 +27,7 @@ class Facts(ProcessFacts):
     another conversation. ``continued_in``: the id of the session that continues this one. ``works``: the PID of the
     process whose run is active, if it is known. ``rests``: whether that process has stopped in its run and has left
     something running in the background. ``tasks``: what it has left running. ``past``: the ids of the latest runs that
-    are over, the oldest first. ``is_unattended``: whether a question was left to the terminal because no client had
+    are over, oldest first. ``is_unattended``: whether a question was left to the terminal because no client had
     answered, and no client has answered since."""
 
     sent: Sent | None = None

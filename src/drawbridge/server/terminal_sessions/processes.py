@@ -31,7 +31,7 @@ class Processes:
         self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
         """The process that has reported last."""
         self._others = list(facts.others)
-        """The other processes, the latest one last."""
+        """The other processes, latest last."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
         """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up.
         Unlike ``began``, a ``psutil.Process`` does not depend on the clock, which may be set while the server is

@@ -303,8 +303,8 @@ class TerminalSession(Session):
         return self.turn is not None and self.turn.has(turn)
 
     def within_limits(self, mode: str | None = None) -> bool:
-        """Whether a client could have started a run in this agent's mode. ``mode``: the one that it reports now; None
-        for the one that it has reported last. Raises ``ClientError`` with the reason."""
+        """Whether a client could have started a run in this agent's mode. ``mode``: the mode that it reports now; None
+        for the last one that it has reported. Raises ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._context.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)

@@ -41,7 +41,7 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum number of sessions; if there are more, ended ones are removed, the oldest first."""
+"""The maximum number of sessions; if there are more, ended ones are removed, oldest first."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""

@@ -169,7 +169,7 @@ class PrivateSocket:
 
         def requested() -> None:
             if reader.at_eof() and not session.knows(hook.question):
-                session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody waits for an answer
+                session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody is waiting for an answer
             else:
                 self._bridges.requested(session, event, surface, proposed)
 

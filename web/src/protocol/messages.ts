@@ -59,7 +59,7 @@ export type Directories = { path: string; directories: string[]; more?: boolean 
 /** The reply to `dir_create`: the canonical path of the new directory. */
 export type DirectoryCreated = { path: string };
 
-/** `update/disk_warning`. `scope`: the history of `project_id` ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). Sent when 80 % of a limit, or the limit, is reached, or when little space is free on the disk; again only after the use has been well below that threshold. `message` is for people. */
+/** `update/disk_warning`. `scope`: the history of `project_id` ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little space is free on the disk; again only after the use has been well below that threshold. `message` is for people. */
 export type DiskWarning = { scope: "data" | "disk" | "project"; used_mb: number; limit_mb: number; message: string };
 
 /** `error` repeats `message` under the specification's name. */
@@ -173,7 +173,7 @@ export type PushOffer = { version?: string; remote?: string; branch?: string; ah
 /** The reply to `push_test`: whether the push service has accepted the notification, and if not, why. */
 export type PushTested = { accepted: boolean; problem?: string | null };
 
-/** `update/queue_changed`: the whole queue, the next run first. */
+/** `update/queue_changed`: the whole queue, next run first. */
 export type QueueChanged = { queue: RunInfo[] };
 
 /** A line of a project's history. `truncated`: `message` is a preview. */
@@ -241,7 +241,7 @@ export type Runs = { ended: { [name: string]: number }; success_rate: number | n
 /** `snippet`: plain texts that alternate: the first, third … are outside of a match, the second, fourth … are matches. `tool`: the name of the tool, if the text belongs to a tool call. */
 export type SearchResult = { project_id: string; seq: number; created_at: string; kind: "answer" | "decision" | "error" | "prompt" | "result" | "tool"; snippet: string[]; session_id: string; tool?: string };
 
-/** The results, the newest first. `next`: what to send as `before` for the next page; null after the last page. `building`: the index of a history is being built, so results may be missing. */
+/** The results, newest first. `next`: what to send as `before` for the next page; null after the last page. `building`: the index of a history is being built, so results may be missing. */
 export type SearchResults = { results: SearchResult[]; next?: string | null; building?: boolean };
 
 /** The conversation that the next run continues; with `fork_from`, a new one with the context of that conversation. `agent`: the conversation's agent, if a client has chosen it. `title`: the conversation's title, if it is already known. */
@@ -292,7 +292,7 @@ export type Topics = { topics: string[] };
 /** The message is a preview; `blob_get` of `blob_id` returns the whole message, which has `bytes` bytes. */
 export type Truncated = { blob_id: string; bytes: number };
 
-/** The reply to `usage`, the newest day first. `since`: the first day that is counted. `complete`: false while the runs in older histories are still being counted. */
+/** The reply to `usage`, newest day first. `since`: the first day that is counted. `complete`: false while the runs in older histories are still being counted. */
 export type Usage = { since: string; rows: UsageRow[]; complete: boolean };
 
 /** What the runs of one project have used on one `day` in the server's local time. `path`: the project's directory. Tokens and costs are counted as far as the agents report them. */

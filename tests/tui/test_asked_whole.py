@@ -670,7 +670,7 @@ async def test_every_field_of_a_question_is_shown() -> None:
 
 
 async def test_a_call_of_another_agent_is_not_a_question() -> None:
-    """An answer would always be refused: a call of the Agent Client Protocol accepts no changed input."""
+    """An answer would always be refused: a call of the Agent Client Protocol does not accept changed input."""
     given = {"toolCallId": "t", "title": "x", "questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]}
     app = Alone({"tool_name": "AskUserQuestion", "form": "acp", "input": given})
     async with alone(app):

@@ -263,7 +263,7 @@ class Process(asyncio.SubprocessProtocol):
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
-        """Ends the process if it still runs ``Times.pipes`` seconds after a pipe was closed."""
+        """Ends the process if it is still running ``Times.pipes`` seconds after a pipe was closed."""
         if not self._exited.is_set() and not self._tasks:
             self._fail(f"{self._name} closed its input or output but continued to run")
 

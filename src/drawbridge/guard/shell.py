@@ -49,7 +49,7 @@ def _words(command: str) -> Iterator[str]:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split, words.commenters = True, ""
         yield from words
-    except ValueError:  # an unclosed quote may be part of a text that is passed to a program
+    except ValueError:  # an unclosed quote may be part of text that is passed to a program
         yield from command.split()
     for piece in PIECES.findall(command) + PIECES.findall(command.replace("\\", "")):
         yield piece

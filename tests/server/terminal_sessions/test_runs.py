@@ -492,7 +492,7 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
         await rig.answers(question)
     await session.reports("Notification", notification_type="permission_prompt")
     (reason,) = rig.withdrawn(question)
-    assert reason == "overruled: the answer did not reach the agent, which still asks in its terminal"
+    assert reason == "overruled: the answer did not reach the agent, which is still asking in its terminal"
     info = (await rig.info(session))["desk"]
     assert (info["state"], info["in_terminal"]) == ("waiting", True)
 

@@ -99,7 +99,7 @@ def _flags(options: Options) -> Iterator[str]:
 def _files(directory: str | None) -> Iterator[str]:
     """Adds a rule that lets the agent read files in ``directory``. With ``--add-dir`` it might also write there without
     asking. The rule also applies to files that are added later, and to ``cat`` and similar commands (2.1.329). A path
-    that the CLI would read as a pattern gets no rule; the agent then asks.
+    that the CLI would read as a pattern does not get a rule; the agent then asks.
     """
     if directory is not None and not _PATTERN.search(directory):
         yield f"--allowedTools=Read(/{directory}/**)"

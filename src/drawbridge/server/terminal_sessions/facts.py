@@ -22,7 +22,7 @@ class ProcessFacts(Struct):
 
 
 class Facts(ProcessFacts):
-    """The stored state. The inherited fields are about the process that has reported last. ``others``: the other
+    """The stored state. The inherited fields are about the process that reported last. ``others``: the other
     processes that have the conversation open. ``ended``: whether no process has it open; one may still be alive, with
     another conversation. ``continued_in``: the id of the session that continues this one. ``works``: the PID of the
     process whose run is active, if it is known. ``rests``: whether that process has stopped in its run and has left

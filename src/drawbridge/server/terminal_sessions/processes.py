@@ -29,7 +29,7 @@ class Processes:
 
     def __init__(self, facts: Facts) -> None:
         self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
-        """The process that has reported last."""
+        """The process that reported last."""
         self._others = list(facts.others)
         """The other processes, latest last."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}

@@ -186,7 +186,7 @@ class Reports:
                 self._look_for_successor(pid, process)
 
     async def _read_processes(self) -> dict[int, ProcessFile]:
-        """The CLI's files, by PID, about the process that works and the process that has reported last, which receives
+        """The CLI's files, by PID, about the process that is working and the process that reported last, which receives
         prompts."""
         session, file = self.session, self._file
         if file is None or session.approvals:

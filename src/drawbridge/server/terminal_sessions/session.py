@@ -85,7 +85,7 @@ UNKNOWN_MODE: Final = (
 ELSEWHERE = "answered elsewhere"
 GONE = "the agent no longer waits for it"
 ENDED = "the agent's program has ended"
-NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
+NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still asking in its terminal"
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0

@@ -109,12 +109,15 @@ WATCH = r"""(() => {
     ]);
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
-    if (typeof text !== 'string' || !text.includes('permission_request')) return;
-    const { type, data } = JSON.parse(text);
-    if (type !== 'permission_request') return;
-    const { suggestions, always, ...rest } = data;
-    requests[data.approval_id] = wordsIn(rest);
-    rules[data.approval_id] = wordsIn(suggestions ?? []);
+    if (typeof text !== 'string' || !text.includes('approval_id')) return;
+    // After a reconnection, a request is in the snapshot of its project.
+    JSON.parse(text, (_, value) => {
+      if (value?.approval_id === undefined || value.input === undefined) return value;
+      const { suggestions, always, ...rest } = value;
+      requests[value.approval_id] = wordsIn(rest);
+      rules[value.approval_id] = wordsIn(suggestions ?? []);
+      return value;
+    });
   };
   window.accepted = [];
   const { send } = WebSocket.prototype;

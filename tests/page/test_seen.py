@@ -46,7 +46,8 @@ WATCH = r"""(() => {
       for (let node, next; (node = walk.nextNode()); at += node.data.length) {
         if (text !== (next = textOf(node))) [text, at] = [next, 0];
         if (!node.data.trim() || node.parentElement.closest('button, .offscreen, [hidden]')) continue;
-        for (const { 0: line, index } of node.data.matchAll(/[^\n]*\S[^\n]*/g)) {
+        // Tabs separate pieces: one at the end of a wrapped line reaches beyond the edge of the card.
+        for (const { 0: line, index } of node.data.matchAll(/[^\n\t]*[^\s][^\n\t]*/g)) {
           const range = document.createRange();
           range.setStart(node, index);
           range.setEnd(node, index + line.length);

@@ -92,7 +92,7 @@ def test_the_person_answers_in_the_bridges_terminal(rig: Workstation) -> None:
     gemini = rig.gemini()
     rig.model.will_say(replace(poem, "two", "TWO"), text("It is done."))
     gemini.prompt("Shout the second line.")
-    bridge.wait_for(r"-\s*two", r"\+\s*TWO")
+    bridge.wait_for(r"-\s*two", r"\+\s*TWO", "Accept it?")
     assert poem.read_text() == POEM
 
     bridge.press("e", "Enter")

@@ -44,6 +44,9 @@ class CurrentOffers:
         self.agent, self._reported = agent, offers
         return True
 
+    def report_modes(self, report: base.ModeChanged) -> None:
+        self.modes, self.own_modes = report.offered, report.described
+
     def store(self) -> None:
         """Stores the known offers, which are used until the next process reports its own."""
         offers = self.known

@@ -606,9 +606,14 @@ class ManagedSession(Session):
                 self.data.session_mode = None
             self.store.save()
             self.publish_state()
-            # In a run, the process reports what has changed.
-            if self.run is None and self.offers.agent == self.data.agent:
-                self._report_state(self.offers.with_choices(self._agent_state, self.data.options))
+            if self.run is None:  # otherwise, the process reports what has changed in this run
+                self._report_state(self._with_choices(self._agent_state))
+
+    def _with_choices(self, state: base.AgentState) -> base.AgentState:
+        """``state`` with the model and the effort that were chosen for the next run of the project's agent."""
+        if self.offers.agent != self.data.agent:
+            return state
+        return self.offers.with_choices(state, self.data.options)
 
     def _running(self) -> Run:
         if self.run is None:
@@ -808,7 +813,7 @@ class ManagedSession(Session):
         before = self.permission_mode, offers.modes, offers.own_modes
         self._mode = mode
         if report is not None:
-            offers.modes, offers.own_modes = report.offered, report.described
+            offers.report_modes(report)
         if (self.permission_mode, offers.modes, offers.own_modes) != before:
             self.publish_state()
         if mode is None:

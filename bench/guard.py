@@ -66,7 +66,7 @@ def _without(ours: list[str], directory: Path) -> tuple[str, str]:
 
 
 def _beyond(ours: list[str], directory: Path) -> float:
-    """Milliseconds beyond the bare interpreter."""
+    """How much longer the guard takes than a bare interpreter, in milliseconds."""
     bare, whole = _turn_about(ours, directory)
     return (whole - bare) * 1000
 

@@ -31,7 +31,7 @@ NO_NVIM = f"Neovim is missing: install it, or {FETCH}"
 
 
 def nvims() -> list[Path]:
-    """Returns every Neovim that was found, the oldest first, each version once. Empty if there is none."""
+    """Returns every Neovim that was found, oldest first, each version once. Empty if there is none."""
     named = os.environ.get("DRAWBRIDGE_TEST_NVIMS", "")
     found = [Path(path) for path in named.split(":")] if named else [*_on_path("nvim"), *FETCHED.glob("nvim-*/nvim")]
     by_version = {nvim_version(path): path for path in reversed(found)}

@@ -100,12 +100,11 @@ SCRIPT = """
 await import(process.argv[1] + '/dom.mjs');
 document.createElementNS = (_, name) => document.createElement(name);
 const page = await import(process.argv[1] + '/modules.mjs');
-const { agentName, goneWords, liftedWords, MODES, settledWords, standing, titleOf, wordsOf } = page;
+const { agentName, goneWords, liftedWords, settledWords, standing, titleOf, wordsOf } = page;
 const { linesWords, suggestedField, suggestedText } = page;
 const { agents, answers, gone, hunks, limits, places, projects, quotes, request } = JSON.parse(process.argv[2]);
 const words = {
   agents: agents.map(agentName),
-  modes: MODES,
   answers: answers.map((one) => settledWords(one, request).words),
   limits: limits.map((one) => liftedWords(one)),
   gone: gone.map(goneWords),
@@ -133,10 +132,6 @@ def page() -> Any:
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_agent_has_one_name(agent: str) -> None:
     assert page()["agents"][AGENTS.index(agent)] == wording.agent_title(agent)
-
-
-def test_a_mode_has_one_name() -> None:
-    assert page()["modes"] == wording.MODES
 
 
 @pytest.mark.parametrize("number", range(len(ANSWERS)), ids=[str(one.get("reason", one)) for one in ANSWERS])

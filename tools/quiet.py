@@ -1,4 +1,4 @@
-"""Waits until no other program keeps the processors busy, since the programs under test would answer too late."""
+"""Waits until no other program keeps the CPU busy, because the programs under test would otherwise respond too late."""
 
 from __future__ import annotations
 

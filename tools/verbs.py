@@ -66,7 +66,7 @@ def page(_arguments: list[str]) -> None:
         web_page.build()
     except web_page.PageError as error:
         raise SetupError(str(error)) from None
-    bootstrap.log(f"the page is in {web_page.PAGE.relative_to(ROOT)}")
+    bootstrap.log(f"the web UI is in {web_page.PAGE.relative_to(ROOT)}")
 
 
 def try_page() -> None:
@@ -96,7 +96,8 @@ def nvim(arguments: list[str]) -> None:
 def thorough(arguments: list[str]) -> None:
     """Uses one worker per core: these tests keep real programs busy."""
     try_page()
-    pytest_in_parallel(["-m", "thorough and not slow", *arguments], workers=os.cpu_count() or 1)
+    selected = ["-m", "thorough and not slow", "--durations=60", "--durations-min=5"]
+    pytest_in_parallel([*selected, *arguments], workers=os.cpu_count() or 1)
 
 
 def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:

@@ -1,6 +1,6 @@
-// Builds the page: `node build.mjs OUT` makes it from src/ and static/ in the folder OUT, which contains nothing else
-// afterwards. `node build.mjs --units OUT FILE…` makes each test FILE a module that Node.js runs as it is.
-// tools/page.py calls it.
+// Builds the web UI: `node build.mjs OUT` builds it from src/ and static/ in the folder OUT, which then contains nothing
+// else. `node build.mjs --units OUT FILE…` turns each test FILE into a module that Node.js can run. tools/page.py runs
+// these commands.
 import { createHash } from 'node:crypto';
 import fs from 'node:fs/promises';
 import path from 'node:path';
@@ -31,7 +31,7 @@ async function page(out) {
       { in: 'src/styles/app.css', out: 'app' },
     ],
     outdir: out,
-    // Each module that `import()` names becomes its own file beside the others, because the server has no folders.
+    // Each module that `import()` names becomes a file beside the others, because the server serves no subfolders.
     splitting: true,
     chunkNames: 'part-[hash]',
     minify: true,
@@ -67,7 +67,7 @@ function firstParts({ outputs }, source = 'src/main.tsx') {
   return [...found].map((name) => path.basename(name));
 }
 
-/** Makes the browser fetch the parts immediately, instead of after app.js has arrived. */
+/** Adds preload links to index.html, so that the browser fetches the parts without waiting for app.js. */
 async function index(out, parts) {
   const file = path.join(out, 'index.html');
   const text = await fs.readFile(file, 'utf8');
@@ -87,7 +87,7 @@ async function ahead(out, parts) {
   });
 }
 
-/** Builds the service worker, which caches what the page starts with on the first visit, and other parts once used. */
+/** Builds the service worker, which caches the first parts of the web UI on the first visit, others after their use. */
 async function worker(out, parts) {
   const names = (await fs.readdir(out)).sort();
   const hash = createHash('sha256');
@@ -108,7 +108,7 @@ async function worker(out, parts) {
 /** Licenses that a program under the MIT license may contain. */
 const ALLOWED = ['0BSD', 'Apache-2.0', 'BSD-2-Clause', 'BSD-3-Clause', 'ISC', 'MIT'];
 
-/** The text that the licenses of the packages in the page require to be shown. */
+/** The license texts that the packages in the web UI require to be shown. */
 async function licences({ inputs }) {
   const names = new Set();
   for (const input of Object.keys(inputs)) {
@@ -125,7 +125,7 @@ async function licences({ inputs }) {
     if (!file) throw new Error(`${name} ${version} (${license}) has no file with its license`);
     parts.push(`${name} ${version} (${license})\n\n${(await fs.readFile(path.join(folder, file), 'utf8')).trim()}\n`);
   }
-  return `The page contains these packages.\n\n${parts.join(`\n${'-'.repeat(80)}\n\n`)}`;
+  return `The web UI contains these packages.\n\n${parts.join(`\n${'-'.repeat(80)}\n\n`)}`;
 }
 
 async function units(out, files) {

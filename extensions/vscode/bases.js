@@ -1,5 +1,5 @@
-// The base of each open file: the content on disk when its document was last equal to it. VS Code itself reloads a file that
-// changed on disk if its document has no unsaved changes, so the replaced text has to be recorded beforehand.
+// The base of each open file: the content on disk when its document was last equal to it. VS Code itself reloads a file
+// that changed on disk if its document has no unsaved changes, so the replaced text has to be recorded beforehand.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -11,8 +11,8 @@ const { stampOf } = require('./paths');
 const LARGEST_TEXT = 4 * 1024 * 1024;
 
 /**
- * Milliseconds after which a change without a modification counts as read from disk: for the first letter that a person
- * types, VS Code reports the change a moment before it reports that the document is modified.
+ * Milliseconds after which a changed document that is not modified counts as read from disk: when a person types the
+ * first letter, VS Code reports the change a moment before it reports that the document is modified.
  */
 const SETTLING = 100;
 
@@ -28,13 +28,13 @@ const REPLACED_FOR = 10 * 60 * 1000;
 
 /**
  * @typedef {Object} Base
- * @property {string | null} stamp of the file on disk; null if it is not known
- * @property {string | null} text of the file; null if it is not known or too large
+ * @property {string | null} stamp the stamp of the file on disk; null if it is not known
+ * @property {string | null} text the text of the file; null if it is not known or too large
  * @property {{text: string, at: number} | null} replaced the text of the document before VS Code read the file again
  * @property {boolean} merged whether the text on disk has been merged into the document, which VS Code does not know
  * @property {NodeJS.Timeout | null} settling
  * @property {string | null} unread the stamp of a file that VS Code did not read in time
- * @property {import('vscode').Disposable | null} watcher of a file outside the workspace's folders: VS Code itself
+ * @property {import('vscode').Disposable | null} watcher watches a file outside the workspace's folders: VS Code itself
  *   watches such a file only while it is visible
  */
 
@@ -156,7 +156,8 @@ class Bases {
   }
 
   /**
-   * Waits for VS Code to read the file again, no longer than `until` (milliseconds since 1970) and once for each change.
+   * Waits for VS Code to read the file again, until `until` at the latest (milliseconds since 1970). If VS Code did not
+   * read a version of the file in time, later calls do not wait for that version.
    *
    * @param {string} path
    * @param {Document} document
@@ -259,8 +260,8 @@ class Bases {
   }
 
   /**
-   * The text of a document without unsaved changes; for a notebook, that of its file. Null if it is too large or can't
-   * be read.
+   * The text of a document without unsaved changes; for a notebook, the text of its file. Null if it is too large or
+   * can't be read.
    *
    * @param {Document} document
    */

@@ -21,8 +21,8 @@ function hash(bytes) {
 }
 
 /**
- * The chaining value of a subtree: one chunk, or a left subtree with the largest power of two of chunks that leaves
- * something for the right subtree.
+ * The chaining value of a subtree: one chunk, or a left and a right subtree. The number of chunks in the left one is
+ * the largest power of two that leaves at least one byte for the right one.
  *
  * @param {Uint8Array} bytes
  * @param {number} counter

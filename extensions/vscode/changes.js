@@ -20,7 +20,7 @@ const DISCONNECTED = 'The agent server is not running. You can decide on changes
 
 const NONE_HERE = 'there is no change to review at the cursor. The Drawbridge: Changes view lists all of them.';
 
-/** VS Code does not know what a line of a list is about while it reads the list again. */
+/** The warning for a command without its list entry: VS Code passes none while it reads the list again. */
 const MOVED = 'the list has just changed. Select the change again.';
 
 /** Milliseconds for which a message in the status bar is shown. */
@@ -36,8 +36,8 @@ class Changes {
   /**
    * @param {typeof import('vscode')} vscode the API
    * @param {import('./paths').PathOf} pathOf
-   * @param {{isModified: (path: string) => Promise<boolean>, log: (text: string) => void}} around `isModified`: whether a file
-   *   has unsaved changes in this window
+   * @param {{isModified: (path: string) => Promise<boolean>, log: (text: string) => void}} around `isModified`: whether
+   *   a file has unsaved changes in this window
    */
   constructor(vscode, pathOf, around) {
     this._vscode = vscode;
@@ -357,7 +357,7 @@ class Changes {
     const node = editor && this._files.get(this._pathOf(editor.document.uri) ?? '');
     if (!editor || !node?.file) return this._warn(NONE_HERE);
     if (!isHunk || !node.children.length) return this._decide(decision, node, false);
-    if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines are not those of the review
+    if (editor.document.isDirty) return this._warn(unsaved(node)); // its lines differ from the lines in the review
     const hunk = model.hunkAt(node.file, editor.selection.active.line);
     const found = node.children.find((child) => child.hunk === hunk);
     return found ? this._decide(decision, found, true) : this._warn(NONE_HERE);

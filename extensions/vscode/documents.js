@@ -1,4 +1,5 @@
-// What is open in this window, as files: text documents, notebooks, and whatever else a tab shows (diffs, custom editors).
+// What is open in this window, as files: text documents, notebooks, and whatever else a tab shows (diffs, custom
+// editors).
 'use strict';
 
 const { isSame, locate } = require('./paths');

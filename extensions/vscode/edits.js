@@ -5,7 +5,7 @@ const { BadParams } = require('./lines');
 
 /**
  * @typedef {{start: number, end: number, lines: string[]}} Edit lines, 0-based, `end` exclusive
- * @typedef {{from: [number, number], to: [number, number], text: string}} Replacement of a range of lines and characters
+ * @typedef {{from: [number, number], to: [number, number], text: string}} Replacement `from`, `to`: [line, character]
  */
 
 /**

@@ -26,7 +26,7 @@ class Lines {
   /**
    * @param {Buffer} bytes the next bytes of the stream
    * @returns {Generator<Buffer>} the lines that are now complete, without their endings
-   * @throws {LineTooLong} after that, nothing more may be fed
+   * @throws {LineTooLong} after that, `feed` must not be called again
    */
   *feed(bytes) {
     let rest = bytes;

@@ -1,4 +1,4 @@
-// Errors and warnings that an edit introduced: those that a file has now and did not have before.
+// Errors and warnings that an edit introduced: the file has them now and did not have them before.
 'use strict';
 
 const MOST = 20;
@@ -8,7 +8,9 @@ const MOST_REMEMBERED = 200;
 const REPORT_DELAY = 50;
 
 /**
- * @typedef {{line: number, severity: string, message: string, source: string | null, code: string | null}} Problem the line is 1-based
+ * `line` is 1-based.
+ *
+ * @typedef {{line: number, severity: string, message: string, source: string | null, code: string | null}} Problem
  */
 
 /**

@@ -1,4 +1,5 @@
-// What the list of changes shows, made from reviews as the server sends them, and the text of a file before its changes. Pure.
+// What the list of changes shows, made from reviews as the server sends them, and the text of a file before its
+// changes. Pure.
 'use strict';
 
 const path = require('node:path');
@@ -34,7 +35,7 @@ const NOT_A_FILE = ['120000', '160000'];
  * @property {string} label
  * @property {string} description
  * @property {string} tooltip
- * @property {string} icon the name of a codicon, empty for that of the file's type
+ * @property {string} icon the name of a codicon; empty for the icon of the file's type
  * @property {string} path the file or directory, absolute
  * @property {boolean} isOpen whether its children are shown at first
  * @property {Placed} placed

@@ -1,6 +1,7 @@
 // A review in words: its files and hunks, and why a decision was refused. Pure.
 //
-// The terminal client and Neovim have the same words (src/drawbridge/text/review_words.py); a test checks that both agree.
+// The terminal client and Neovim use the same words (src/drawbridge/text/review_words.py); a test checks that they
+// agree.
 'use strict';
 
 /**

@@ -9,10 +9,12 @@ const { checked, replacements } = require('./edits');
 const { codeOf, stampOf } = require('./paths');
 
 /**
+ * Saves the file without a prompt, and never over a newer file.
+ *
  * @param {typeof import('vscode')} vscode the API
  * @param {import('./documents').OpenFile | null} file
  * @param {InstanceType<typeof import('./bases').Bases>} bases
- * @returns {Promise<{saved: boolean, reason?: string}>} without a prompt, and never over a newer file
+ * @returns {Promise<{saved: boolean, reason?: string}>} `reason`: why it was not saved
  */
 async function save(vscode, file, bases) {
   if (!file) return notSaved('it is not open in this window');
@@ -45,11 +47,13 @@ async function isWritable(path) {
 }
 
 /**
+ * Applies all edits as one undo step, or none of them.
+ *
  * @param {typeof import('vscode')} vscode the API
  * @param {import('./documents').OpenFile | null} file
  * @param {import('./lines').Params} params
  * @param {InstanceType<typeof import('./bases').Bases>} bases
- * @returns {Promise<{merged: boolean, reason?: string}>} all or nothing, as one undo step
+ * @returns {Promise<{merged: boolean, reason?: string}>} `reason`: why nothing was merged
  */
 async function merge(vscode, file, { version, edits }, bases) {
   const document = file?.text;

@@ -7,7 +7,9 @@ const { createHash } = require('node:crypto');
 const MOST_SESSIONS = 100;
 
 /**
- * @typedef {{file_path: string, start_line: number, end_line: number, content: string}} Selection lines are 1-based, inclusive
+ * The lines are 1-based, and `end_line` is included.
+ *
+ * @typedef {{file_path: string, start_line: number, end_line: number, content: string}} Selection
  */
 
 /**
@@ -25,7 +27,7 @@ function selected(editor, pathOf) {
   return { file_path: path, start_line: start.line + 1, end_line: Math.max(last, start.line) + 1, content };
 }
 
-/** Which selection each session was given last, so that it is given only once. */
+/** The selection that was last given to each session, so that none is given twice in a row. */
 class Given {
   constructor() {
     this._last = new Map();

@@ -1,5 +1,5 @@
-// The connection to this user's agent server on this machine, if one is running: its private socket, one JSON object per
-// line. src/drawbridge/protocols/local_ipc.py describes the messages.
+// The connection to this user's agent server on this machine, if one is running: its private socket, one JSON object
+// per line. src/drawbridge/protocols/local_ipc.py describes the messages.
 'use strict';
 
 const { randomUUID } = require('node:crypto');
@@ -30,7 +30,7 @@ const NO_SERVER = 'No agent server is running. Start one with: drawbridge serve'
 const NO_ANSWER = 'The agent server did not answer in time. The list shows what is left to decide.';
 const LOST = 'The connection to the agent server was lost. When it is back, the list will show what is left to decide.';
 
-/** Why there is no answer; the text is for the user. `code` and `details` are those of the client protocol. */
+/** Why there is no answer; the text is for the user. `code` and `details` are as in the client protocol. */
 class Refused extends Error {
   /**
    * @param {string} text

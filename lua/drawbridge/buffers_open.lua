@@ -46,7 +46,7 @@ local function load(path)
   return buffer
 end
 
---- The row and column (from 0) of a byte (from 1) of the joined lines.
+--- The row and column (from 0) of a byte in the joined lines (from 1).
 local function place_of(starts, byte)
   local low, high = 1, #starts
   while low < high do

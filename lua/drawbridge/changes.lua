@@ -112,7 +112,7 @@ local function is_current()
   return list ~= nil and vim.fn.getqflist({ id = 0 }).id == list
 end
 
---- The line of the list with the change that was at line `index` before; if there is none, the same line.
+--- The line of the list that now has the change from line `index`. If that change is gone: `index`, or the last line.
 local function same_line(before, index)
   local was = before[index]
   for line, one in ipairs(was and was.hunk and listed or {}) do

@@ -158,7 +158,7 @@ local function mapping(buffer, key)
   end
 end
 
---- Maps the keys in a buffer, except those that the user or another plugin has mapped there.
+--- Maps the keys in a buffer, except keys that the user or another plugin has mapped there.
 local function map(buffer)
   for key in pairs(KEYS) do
     if not mapping(buffer, key) then

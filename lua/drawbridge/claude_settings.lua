@@ -1,4 +1,4 @@
---- The permission mode in which Claude Code starts, according to its settings files of the project and the user.
+--- The permission mode in which Claude Code starts, according to the project's and the user's settings files.
 local M = {}
 
 ---@return string
@@ -6,8 +6,8 @@ local function directory()
   return vim.env.CLAUDE_CONFIG_DIR or vim.fn.expand('~/.claude')
 end
 
---- permissions.defaultMode of the settings file with the highest precedence that has one, and that file; nil if none
---- has.
+--- Returns `permissions.defaultMode` from the settings file with the highest precedence that sets it, and the path of
+--- that file; nil if no file sets it.
 ---@param broken? fun(file: string) Called for each file that is read and is not JSON.
 ---@return string? mode
 ---@return string? file

@@ -50,7 +50,7 @@ function M.looks_outside()
   return false
 end
 
---- Flags of Gemini CLI with which a session starts as it does without: those without a value, and those with one.
+--- Flags of Gemini CLI that do not change how a session starts: flags without a value, and flags with one.
 local GEMINI_SWITCHES = { ['--debug'] = true, ['-d'] = true, ['--sandbox'] = true, ['-s'] = true }
 local GEMINI_VALUES = {
   ['--approval-mode'] = true,
@@ -63,7 +63,7 @@ local GEMINI_VALUES = {
   ['-r'] = true,
 }
 
---- Whether the arguments contain nothing but such flags: no prompt, of which there can only be one, and no subcommand.
+--- Whether the arguments consist of such flags only: no subcommand, and no prompt, since Gemini CLI accepts only one.
 local function are_flags(arguments)
   local is_value = false
   for _, word in ipairs(arguments) do

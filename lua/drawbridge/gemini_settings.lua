@@ -46,7 +46,7 @@ function M.has_defaults()
   return false
 end
 
---- The file that remembers that the plugin is not to ask again.
+--- The file that exists if the plugin must not ask again.
 local function declined()
   return vim.fn.stdpath(vim.fn.has('nvim-0.8') == 1 and 'state' or 'data') .. '/drawbridge/gemini-declined'
 end

@@ -1,4 +1,4 @@
---- The functions that a user's configuration calls: `require('drawbridge').setup{}` and those behind the commands.
+--- The functions for a user's configuration: `require('drawbridge').setup{}`, and one function for each command.
 ---
 --- Modules are required where they are used, so that an editor without an agent loads almost nothing.
 local M = {}
@@ -193,13 +193,13 @@ function M.send_comments(text)
   require('drawbridge.changes').send_comments(text or '')
 end
 
---- `:DrawbridgeClaude`: runs the CLI in a terminal window, connected to this Neovim.
+--- `:DrawbridgeClaude`: runs Claude Code in a terminal window, connected to this Neovim.
 ---@param arguments? string[] Flags and prompt for the CLI.
 function M.claude(arguments)
   require('drawbridge.terminal').open('claude', arguments or {})
 end
 
---- `:DrawbridgeGemini`: does the same with Gemini CLI, in its own terminal.
+--- `:DrawbridgeGemini`: runs Gemini CLI in its own terminal window, connected to this Neovim.
 ---@param arguments? string[] Flags and prompt for the CLI.
 function M.gemini(arguments)
   require('drawbridge.terminal').open('gemini', arguments or {})

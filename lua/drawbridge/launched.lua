@@ -25,7 +25,7 @@ local function is_there()
     or lazy_has_it()
 end
 
---- Adds and sets up the bundled copy of the plugin, unless the user has their own: that and its `setup{}` take precedence.
+--- Adds and sets up the bundled copy of the plugin, unless the user has their own, which takes precedence.
 ---@param runtime string The folder of our copy.
 ---@param python string The interpreter that our Python side runs on, so that the plugin and the bridge have the same version.
 local function join(runtime, python)

@@ -128,7 +128,7 @@ function M.detach()
 end
 
 local function folders()
-  -- The directory of the whole editor: `:lcd` and `:tcd` are the user's own moves within it.
+  -- The directory of the whole editor: `:lcd` and `:tcd` do not change where the user works.
   return { vim.fn.getcwd(-1, -1) }
 end
 

@@ -3,7 +3,7 @@ local config = require('drawbridge.config')
 
 local M = {}
 
-local LEVELS = { debug = 'debug', info = 'info', warn = 'warning', error = 'error' } -- ours, and the bridge's
+local LEVELS = { debug = 'debug', info = 'info', warn = 'warning', error = 'error' } -- the plugin's, the bridge's
 
 --- The plugin's folder, which contains `lua/` and, after `tools/dev.py setup`, `.venv/`.
 function M.root()
@@ -32,7 +32,7 @@ function M.find()
   return nil, 'the bridge is not installed (:DrawbridgeInstall)'
 end
 
---- What to do if the Python side is missing: too long for a message.
+--- What to do if the Python side is missing. The text is too long for a one-line message.
 function M.remedy()
   local script = M.root() .. '/tools/dev.py'
   if vim.fn.filereadable(script) == 1 then

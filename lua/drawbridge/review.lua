@@ -1,4 +1,4 @@
---- Proposals: which are waiting, which are shown, and the one decision on each.
+--- Proposals: which are waiting, which are shown, and the user's decision on each.
 local bar = require('drawbridge.view_bar')
 local buffers = require('drawbridge.buffers')
 local consent = require('drawbridge.view_consent')
@@ -46,7 +46,7 @@ local M = {}
 ---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
 ---@field decided boolean?
----@field sent_back boolean? Whether the command that is running was to accept it before all was on the screen.
+---@field sent_back boolean? Whether the running command has tried to accept it before all of it was on the screen.
 ---@field told boolean? Whether the user was notified that a save by a plugin does not accept.
 ---@field had_focus boolean? Whether the view had the focus when the user decided.
 ---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
@@ -119,7 +119,7 @@ end
 local function watch()
   if not watching then
     watching = vim.api.nvim_create_augroup('drawbridge_review', {})
-    -- A float stays on its tab page.
+    -- A floating window stays on its tab page, so the notice has to be shown on the new one.
     vim.api.nvim_create_autocmd({ 'TabEnter', 'TermEnter', 'TermLeave' }, {
       group = watching,
       callback = vim.schedule_wrap(update_notice),
@@ -179,8 +179,8 @@ end
 
 local show, wait_for_turn
 
---- Whether changed lines have not been on the screen yet. If so, the cursor goes to the first of them, and `report` gets a
---- sentence that says what accepts the proposal anyway.
+--- Whether changed lines have not been on the screen yet. If so, the cursor moves to the first of them, and `report`
+--- receives a sentence that names the command that accepts the proposal anyway (`how`).
 local function sends_back(entry, how, report)
   seen.look(entry)
   local count = seen.count(entry)
@@ -198,7 +198,7 @@ local function sends_back(entry, how, report)
   return true
 end
 
---- Keeps the text of a proposal that `:x` is about to close before all was on the screen.
+--- Keeps the text of a proposal that `:x` is about to close before all of it was on the screen.
 local function keep_text(entry)
   if seen.count(entry) == 0 or not (entry.sent_back or consent.writes(entry.proposed)) then
     return

@@ -1,4 +1,4 @@
---- What the user has selected, reported a moment after the cursor stops moving.
+--- Reports what the user has selected, a moment after the cursor stops moving.
 ---
 --- Lines are numbered from 0. A column is sent as a number if the line is ASCII up to it, otherwise as the bytes before
 --- it. Whole lines (`V`) extend from the start of the first to the end of the last, without its line break: exactly the
@@ -26,9 +26,9 @@ local function line_at(buffer, row)
   return vim.api.nvim_buf_get_lines(buffer, row, row + 1, false)[1] or ''
 end
 
---- The byte after the character that begins at `column`, including what combines with it.
+--- The column after the character that begins at `column`, and after its combining characters.
 local function behind_character(line, column)
-  -- In a pattern, a character includes what combines with it.
+  -- In a pattern, a character includes its combining characters.
   return column + #vim.fn.matchstr(line:sub(column + 1), '^.')
 end
 
@@ -197,7 +197,8 @@ local function soon()
   timer:start(require('drawbridge.config').get().debounce_ms, 0, vim.schedule_wrap(report))
 end
 
---- Keeps a selection that ends, perhaps because the focus moves to the agent's terminal: `report` checks where it went.
+--- Keeps a selection that ends, perhaps because the focus moves to the agent's terminal: `report` sends it if no file
+--- is current by then.
 local function mode_changed()
   local kind = VISUAL[vim.v.event.old_mode:sub(1, 1)]
   if kind and not VISUAL[vim.v.event.new_mode:sub(1, 1)] and in_file() then

@@ -9,7 +9,7 @@ local M = {}
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
 local STOP_WITHIN = 2000 -- ms from the closed stdin to SIGTERM
 local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
-local FIRST_PAUSE = 100 -- ms before the first restart; each further one waits twice as long
+local FIRST_PAUSE = 100 -- ms before the first restart; each later pause is twice as long as the one before
 
 ---@alias drawbridge.Phase 'stopped'|'starting'|'ready'|'stopping'|'pausing'|'failed'|'leaving'
 
@@ -53,7 +53,8 @@ local function enter(phase)
   end)
 end
 
---- Gives up, and reports that once: to the callers that wait for the bridge, otherwise to the user, after `what`.
+--- Gives up, and reports that once: to the callers that wait for the bridge, otherwise to the user, in a message that
+--- begins with `what`.
 local function fail(what, problem)
   state.problem = problem
   enter('failed')
@@ -143,7 +144,7 @@ local function exited(job, code)
       answer_waiting(nil, 'the bridge was stopped')
     end
   elseif code == 2 then
-    -- It was started with something that can't work: another try would not help.
+    -- Its arguments or settings can't be used: another attempt would not help.
     fail('bridge not started: ', state.last_line or 'exit code 2')
   else
     pause_then_launch(code)
@@ -204,7 +205,7 @@ function launch()
   enter('starting')
 end
 
---- Starts the bridge unless it is running or about to. Reports a failure to the user.
+--- Starts the bridge unless it is running or starting. Reports a failure to the user.
 function M.start()
   if state.phase == 'stopping' then
     state.launch_again = true

@@ -212,7 +212,7 @@ local function rows(now, guard)
   return said
 end
 
---- The options of the window: in the middle of the screen, and large enough for the lines.
+--- The options of a window in the middle of the screen that is large enough for the lines.
 local function place(lines)
   local width, height = 1, #lines
   for _, text in ipairs(lines) do
@@ -257,7 +257,7 @@ end
 
 --- Shows the status in its own window; `q`, Esc, Enter or leaving the window closes it.
 function M.show()
-  local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('waiting for your answer')
+  local buffer, lines = vim.api.nvim_create_buf(false, true), lines_of('checking …')
   vim.bo[buffer].bufhidden = 'wipe'
   fill(buffer, lines)
   local window = vim.api.nvim_open_win(buffer, true, place(lines))

@@ -1,8 +1,8 @@
 --- Whether the user is in the middle of typing something into a terminal. A view that opens then would receive the rest of
 --- the text.
 ---
---- An agent's prompt box shows that. Once a dialog has replaced the box, typing is no longer possible: the text in the box
---- stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
+--- An agent's prompt box shows its unsent text. Once a dialog has replaced the box, typing is no longer possible: the
+--- text in the box stays until the dialog is answered. In other terminals, what was typed since the last Enter counts.
 local prompt_box = require('drawbridge.prompt_box')
 
 local M = {}
@@ -43,7 +43,7 @@ local function look(buffer)
   local draft, state, text = state_of(buffer)
   local sent = draft.sent
   if state == 'typed' and sent and vim.startswith(text, sent.text) and now() - sent.at < DRAWN_AFTER then
-    return -- the program has not drawn Enter yet, nor perhaps the last letters before it
+    return -- the screen does not show the effect of Enter yet, and perhaps not the last letters before it
   end
   draft.sent = nil
   if state == 'empty' or state == 'typed' or (state == 'dialog' and draft.has_box) then

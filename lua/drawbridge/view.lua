@@ -84,7 +84,7 @@ end
 
 local function open_windows(entry)
   local options = require('drawbridge.config').get().diff
-  -- All windows in diff mode show one diff together; those of another diff are left alone.
+  -- All windows of a tab page that are in diff mode show one diff together, so a view must not join another diff.
   local in_tab = options.open_in == 'tab' or (not entry.inline and has_diff_window())
   -- A terminal is never split: that would change its size.
   in_tab = not to_normal_window() or in_tab
@@ -159,7 +159,7 @@ local function watch(entry, closed)
   vim.api.nvim_create_autocmd({ 'VimResized', 'TabEnter' }, {
     group = entry.group,
     callback = function(args)
-      -- While another tab page is in front, the sides can't be given their room. Widths that the user has set stay.
+      -- While another tab page is in front, the sides can't be resized. Widths that the user has set stay.
       local has_changed = not vim.deep_equal(entry.screen, { vim.o.columns, vim.o.lines })
       if args.event == 'VimResized' or has_changed or not M.is_readable(entry) then
         share_room(entry)

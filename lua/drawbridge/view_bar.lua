@@ -43,7 +43,7 @@ local function width_of(line)
   return vim.fn.strdisplaywidth((line:gsub('%%#%w+#', ''):gsub('%%<', ''):gsub('%%=', ''):gsub('%%%%', '%%')))
 end
 
---- The first of `variants` that fits, otherwise the last one, cut.
+--- The first of `variants` that fits. If none fits, the last one, which Neovim cuts at its beginning.
 local function fitting(variants, width)
   for _, line in ipairs(variants) do
     if width_of(line) <= width then
@@ -112,7 +112,7 @@ function M.on_old(entry, window)
     local note = entry.note and as('Bar', '  ' .. escaped(entry.note)) or ''
     local name, tail = escaped(entry.name), escaped(vim.fn.fnamemodify(entry.name, ':t'))
     if width_of(' ' .. tail .. now .. note) > width then
-      note = '' -- a message shows it
+      note = '' -- a message shows it instead
     end
     return fitting({ as('Bar', ' ' .. name) .. now .. note, as('Bar', ' ' .. tail) .. now .. note }, width)
   end

@@ -13,7 +13,7 @@ local acting = false -- Whether a command or mapping of the user is running.
 local before ---@type string? The key before the last one.
 local namespace = vim.api.nvim_create_namespace('drawbridge_consent')
 local COMMAND_KEY = vim.api.nvim_replace_termcodes('<Cmd>', true, true, true)
-local LUA_KEY = '\128\253g' -- what a mapping to a Lua function presses
+local LUA_KEY = '\128\253g' -- the key that a mapping to a Lua function sends
 local group
 
 local function among(commands, word)
@@ -81,7 +81,7 @@ local function key(pressed, typed)
   before = pressed
 end
 
---- Starts to watch for commands of the user. `lapsed` is called with the consent of a command that wrote nothing.
+--- Starts watching the user's commands. `lapsed` is called with the consent of a command that wrote nothing.
 ---@param lapsed fun(consent: {buffer: integer, command: string})
 function M.watch(lapsed)
   M.lapsed = lapsed

@@ -44,7 +44,8 @@ local function chunks_of(line, word, tabstop)
   return chunks
 end
 
---- The removed lines of a hunk as virtual lines; `gutter`: cells for a "-" and spaces left of the text.
+--- The removed lines of a hunk as virtual lines; `gutter`: the number of cells to the left of the text, for
+--- a "-" and spaces.
 ---@param hunk {removed: string[], hidden: integer, removed_words?: integer[][]}
 ---@param tabstop integer
 ---@param gutter integer
@@ -69,7 +70,7 @@ function M.removed_lines(hunk, tabstop, gutter)
   return lines
 end
 
---- Cells left of the text in the window of a buffer.
+--- The number of cells to the left of the text in the window of a buffer.
 local function gutter_of(buffer)
   local window = vim.fn.win_findbuf(buffer)[1]
   return window and math.max(vim.fn.getwininfo(window)[1].textoff, 1) or GUTTER
@@ -148,7 +149,7 @@ function M.mark(buffer, hunks, clear)
     if #hunk.removed > 0 then
       mark(math.min(hunk.first, count - 1), 0, {
         virt_lines = M.removed_lines(hunk, tabstop, gutter),
-        -- After the last line, there is no line that they could be above.
+        -- After the last line, there is no line above which they could be shown.
         virt_lines_above = hunk.first < count,
         virt_lines_leftcol = true,
       })
@@ -163,7 +164,7 @@ function M.open(entry)
   local window = vim.api.nvim_get_current_win()
   vim.api.nvim_win_set_buf(window, entry.proposed)
   entry.windows = { proposed = window }
-  -- Of a fixed width, since a removed line does not open the sign column.
+  -- The sign column is always shown: with 'auto', removed lines would not show it, since they have no signs.
   vim.cmd('setlocal signcolumn=yes:1 wrap')
   bar.on_proposed(entry, window, true)
   align(entry.proposed)

@@ -7,11 +7,11 @@ local M = {}
 
 local COLORS = vim.api.nvim_create_namespace('drawbridge_notice')
 local EDGE = 1 -- cells between the text and the border
-local BORDER = 2 -- cells of both sides
+local BORDER = 2 -- cells of the border on both sides
 local NARROWEST = 16 -- columns of text
 local FLASH = 8000 -- ms
 local FLASH_ROWS = 4 -- rows of the notice about what is waiting, which may be below
--- What changes the size of the screen or the windows with terminals.
+-- The events that may change the size of the screen or the windows with terminals.
 local MOVED = { 'VimResized', 'WinNew', 'WinEnter', 'BufWinEnter', 'TermOpen', 'TermEnter' }
 
 local function fitted(lines, width)
@@ -78,7 +78,7 @@ local function wrapped(lines, limit)
   return shown, width + 2 * EDGE
 end
 
---- The widths that a text in the editor may have: the first is the largest, the others are those beside a terminal.
+--- The widths that a text in the editor may have: the first is the largest, the others fit beside a terminal.
 local function limits(columns)
   local around = 2 * EDGE + BORDER
   local found = { math.max(columns - around - 2, 10) }
@@ -163,7 +163,7 @@ function M.show(lines, window, above)
   vim.wo[float].winhighlight = 'NormalFloat:DrawbridgeNotice,FloatBorder:DrawbridgeNoticeBorder'
   local notice = { float = float }
   notice.moved = vim.api.nvim_create_autocmd(MOVED, {
-    -- A window gets its buffer and its size after it is there.
+    -- A window gets its buffer and its size after the event.
     callback = vim.schedule_wrap(function()
       if not vim.api.nvim_win_is_valid(float) or (window and not vim.api.nvim_win_is_valid(window)) then
         return

@@ -60,7 +60,7 @@ local function restore_sizes(place)
   if not vim.deep_equal(vim.fn.winlayout(), place.layout) or not vim.deep_equal(screen(), place.screen) then
     return
   end
-  -- Each one moves its neighbors, so it takes a second round until all are right.
+  -- Each window changes the sizes of its neighbors, so a second round is needed.
   for _ = 1, 2 do
     for _, saved in ipairs(place.windows) do
       if vim.api.nvim_win_get_width(saved.id) ~= saved.width then
@@ -74,7 +74,7 @@ local function restore_sizes(place)
   vim.o.cmdheight = place.screen.cmdheight
 end
 
---- Scrolls back the windows that were scrolled only by our windows. If the cursor has moved, the user has been there,
+--- Scrolls back the windows that only the plugin has scrolled. If the cursor has moved, the user has been there,
 --- except in a window that was `borrowed` for the view, which scrolled along with the other side.
 local function restore_views(place, borrowed)
   for _, saved in ipairs(place.windows) do

@@ -57,8 +57,8 @@ function M.common(ranges, others)
   return found
 end
 
---- `ranges` after the rows from `first` to `last` were replaced by those from `first` to `new_last`. A range that was
---- replaced in part includes all of the new rows.
+--- `ranges` after the rows from `first` to `last` were replaced by the rows from `first` to `new_last`. A range that
+--- was replaced in part includes all of the new rows.
 ---@param ranges integer[][]
 ---@return integer[][]
 function M.shifted(ranges, first, last, new_last)
@@ -95,7 +95,7 @@ local function spans_of(entry, rows)
   local spans = {}
   for at = 1, #rows, 4 do
     local first, last, old_first, old_last = unpack(rows, at, at + 3)
-    -- Of the lines that the inline view does not show, one line shows how many there are.
+    -- In the inline view, one line shows how many lines are left out.
     local shown = entry.inline and math.min(old_last, old_first + REMOVED_LINES + 1) or old_last
     spans[#spans + 1] = { first, last, old_first, shown }
   end
@@ -115,7 +115,7 @@ local function sides_of(spans)
   return proposed, old
 end
 
---- Starts with a proposal of which nothing was on the screen.
+--- Starts to track a proposal of which nothing has been on the screen.
 ---@param entry drawbridge.Entry
 function M.start(entry)
   local spans = spans_of(entry, entry.rows)
@@ -145,7 +145,7 @@ function M.start(entry)
   })
 end
 
---- Updates the changed rows after edits of the proposed text: what is no longer a change need not be seen.
+--- Updates the changed rows after edits of the proposed text: a row that is no longer changed need not be seen.
 ---@param entry drawbridge.Entry
 ---@param rows integer[]
 function M.update(entry, rows)
@@ -180,7 +180,7 @@ local function sight()
   return {
     window = window,
     first = first,
-    -- Of a line that is taller than the window, "w$" may be the line before.
+    -- If a line is taller than the window, "w$" may be the line before it.
     last = math.max(vim.fn.line('w$') - 1, first),
     count = vim.api.nvim_buf_line_count(0),
     view = view,
@@ -262,7 +262,7 @@ local function look_at_removed(ranges, spans, seen)
   return rest
 end
 
---- Takes note of the lines that are in the windows of the current tab page now.
+--- Records the lines that the view's windows on the current tab page show now.
 ---@param entry drawbridge.Entry
 function M.look(entry)
   local unseen, before = entry.unseen, M.count(entry)
@@ -292,8 +292,8 @@ function M.count(entry)
   return entry.unseen and size(entry.unseen.proposed) + size(entry.unseen.old) or 0
 end
 
---- The row of the proposed side that is beside row `old_row` in diff mode, and how many filler lines above it are below
---- that row.
+--- The row of the proposed side that is beside row `old_row` in diff mode, or the first one after it; and the number of
+--- filler lines above that row, from the one beside `old_row` on.
 local function beside(entry, old_row)
   local place = vim.api.nvim_win_call(entry.windows.old, function()
     local sum = 0
@@ -314,7 +314,8 @@ local function beside(entry, old_row)
   end))
 end
 
---- The row above which the inline view shows a removed row, and how many lines of that hunk begin there.
+--- The row above which the inline view shows a removed row, and the number of the hunk's removed lines from that one
+--- on.
 local function below_removed(entry, old_row)
   for _, span in ipairs(entry.unseen.spans) do
     if span[3] <= old_row and old_row < span[4] then
@@ -347,7 +348,7 @@ function M.to_first(entry)
   vim.api.nvim_set_current_win(proposed)
   local count, height = vim.api.nvim_buf_line_count(0), sight().height
   if above >= height and row > 0 then
-    -- More lines than the window has can't be above a line: they begin below the line before.
+    -- The window can't show that many lines above the row: they begin below the row before.
     row, above = row - 1, 0
   end
   row = math.max(math.min(row, count - 1), 0)

@@ -22,7 +22,7 @@ def project(home: Path) -> Path:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Records, for each message to a supervisor about it, whether its agent waits for a decision.
+    """Records, for each message that tells a supervisor so, whether its agent is waiting for a decision.
 
     If the server dies, an agent that waits must not continue.
     """

@@ -1,4 +1,4 @@
-"""What the tests of editors share."""
+"""Fixtures that the tests of editors share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture(autouse=True)
 def _patient() -> Iterator[None]:
-    """The bridge waits for a Neovim on a busy machine. Tests of one that hangs set and undo their own limit."""
+    """Gives a Neovim on a busy machine more time to answer. Tests of a Neovim that hangs set their own limit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neovim_rpc, "CALL_SECONDS", PATIENCE)
         patch.setattr(neovim_rpc, "CONNECT_SECONDS", PATIENCE)
@@ -25,14 +25,14 @@ def _patient() -> Iterator[None]:
 
 @pytest.fixture(name="rig", params=each_nvim())
 async def _rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workstation]:
-    """A Neovim of each version with a bridge at it."""
+    """A Neovim of each version, with a connected bridge."""
     async with workstation(request.param, tmp_path) as made:
         yield made
 
 
 @pytest.fixture(params=KINDS)
 async def editor_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    """Every kind of editor with a bridge at it and a person who uses it, in an empty folder."""
+    """Each kind of editor in an empty folder, with a connected bridge and a person who uses it."""
     folder = tmp_path / "work"
     folder.mkdir()
     async with request.param.start(folder) as rig:

@@ -1,8 +1,8 @@
 """A fake editor in memory: buffers, a selection and views without a screen. For tests.
 
-It keeps the port's promises as a real editor does; ``tests/editors/test_port.py`` holds it to them. Files are real ones:
-opening reads them and saving writes them. What a person does in an editor are plain methods here, which report at once:
-``open``, ``type``, ``select``, ``mention``, ``decide``, ``change_folders``, ``leave``.
+It implements the port like a real editor, as ``tests/editors/test_port.py`` verifies. Files are real: opening reads
+them and saving writes them. A person's actions are plain methods, which report at once: ``open``, ``type``,
+``select``, ``mention``, ``decide``, ``change_folders``, ``leave``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from drawbridge.text import split, utf16_length
 
 
 class Buffer(Struct):
-    """``saved`` is what the file held when it was last read or written; None if it has never been on disk."""
+    """``saved``: the content of the file when it was last read or written; None if it has never been on disk."""
 
     text: str
     saved: str | None
@@ -64,7 +64,7 @@ class Buffer(Struct):
 
 
 class MemoryEditor:
-    """What happened to it is there to look at: ``shown``, ``told``, ``announced``, ``opened``."""
+    """Tests can examine what has happened to it: ``shown``, ``told``, ``announced``, ``opened``."""
 
     name = "MemoryEditor"
 
@@ -79,7 +79,7 @@ class MemoryEditor:
         self.terminals: dict[int, list[str]] = {}
         self.reviews: list[Review | None] = []
         self.hung = False
-        """While it is True every call raises ``EditorHung``."""
+        """While this is True, every call raises ``EditorHung``."""
         self._folders = tuple(folders)
         self._selections: dict[str, Range] = {}
         self._before: dict[str, str | None] = {}  # text of the buffer when a proposal was shown
@@ -89,12 +89,12 @@ class MemoryEditor:
     # What a person does.
 
     def open(self, path: str) -> None:
-        """Bring the file to the front; a file that does not exist is a new buffer."""
+        """Brings the file to the front; a file that does not exist is a new buffer."""
         self._load(path)
         self.active = path
 
     def type(self, path: str, text: str) -> None:
-        """Change an open file's text, unsaved."""
+        """Changes an open file's text without saving it."""
         self.buffers[path].text = text
 
     def select(self, path: str, selected: Range) -> None:
@@ -106,11 +106,11 @@ class MemoryEditor:
         self._report(Mentioned(path, lines))
 
     def edit(self, proposal_id: str, text: str) -> None:
-        """Change a proposed text before it is decided."""
+        """Changes a proposed text before a decision."""
         self.shown[proposal_id] = msgspec.structs.replace(self.shown[proposal_id], new_text=text)
 
     def decide(self, proposal_id: str, decision: Accepted | Rejected) -> None:
-        """Raises ``KeyError`` for a proposal that is not shown."""
+        """Decides on a proposal. Raises ``KeyError`` if it is not shown."""
         del self.shown[proposal_id]
         self._report(Decided(proposal_id, decision))
 
@@ -119,19 +119,19 @@ class MemoryEditor:
         self._report(FoldersChanged(folders))
 
     def open_terminal(self, pid: int) -> None:
-        """An agent is started in a terminal; ``terminals`` has its prompts."""
+        """Starts an agent in a terminal; its prompts are then in ``terminals``."""
         self.terminals[pid] = []
         self._report(TerminalsChanged(tuple(self.terminals)))
 
     def leave(self) -> None:
-        """End, as an editor does that is quit or killed."""
+        """Ends like an editor that is quit or killed."""
         self.shown.clear()
         self._report(Gone())
         self._gone = True
         self._listener = None
 
     def report(self, event: ReviewEvent) -> None:
-        """The person does something with a review."""
+        """Reports that the person has done something with a review."""
         self._report(event)
 
     # The port.
@@ -285,7 +285,7 @@ class MemoryEditor:
 
 
 def _line_count(text: str) -> int:
-    """As editors count: an empty text is one empty line."""
+    """The number of lines as editors count them: an empty text is one empty line."""
     return max(len(split(text)[0]), 1)
 
 
@@ -311,7 +311,7 @@ def _up_to(line: str, units: int) -> str:
 
 
 def _find(text: str, request: OpenRequest) -> Range | None:
-    """What an ``OpenRequest`` selects; None when ``start_text`` is not in the text."""
+    """What an ``OpenRequest`` selects; None if ``start_text`` is not in the text."""
     start = text.find(request.start_text) if request.start_text else 0
     if start < 0:
         return None

@@ -1,7 +1,8 @@
-"""A person at an editor, for the suite that holds every editor to the port: what they do, what they see, what is reported.
+"""A person who uses an editor, for the suite that tests every editor against the port: what they do, what they see, and
+what is reported.
 
-A rig is one running editor with a bridge at it. Each kind says what its editor has (``abilities``); for what it doesn't
-have, the suite checks what the port says instead.
+A rig is one running editor with a connected bridge. Each kind has a list of what its editor can do (``abilities``); for
+an editor without an ability, the suite checks what the port requires instead.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ from tests.editors.memory import MemoryEditor
 from tests.nvim.rig import Workstation, workstation
 from tests.waiting import PATIENCE, until
 
-BUFFERS = "buffers"  # files can be open in it, changed, saved and selected in; it has diagnostics
+BUFFERS = "buffers"  # files can be opened, changed and saved in it, and text selected; it has diagnostics
 LEAVES = "leaves"  # it can end while the bridge runs
 HANGS = "hangs"  # it can be made to stop responding
 
 
 class Rig:
-    """Lines and characters count from 0; ``end`` is exclusive. What a person does has been reported when it returns."""
+    """Lines and characters count from 0; ``end`` is exclusive. A method for an action of the person returns once the
+    action has been reported."""
 
     editor: Editor
 
@@ -61,11 +63,11 @@ class Rig:
         raise NotImplementedError
 
     async def close_view(self, proposal_id: str) -> None:
-        """Without a word for or against it."""
+        """Closes the view without an explicit decision."""
         raise NotImplementedError
 
     async def edit(self, proposal_id: str, text: str) -> None:
-        """Change the proposed text, undecided; its line ends stay what they are."""
+        """Changes the proposed text without a decision; its line endings stay the same."""
         raise NotImplementedError
 
     async def is_asked(self) -> bool:
@@ -87,11 +89,11 @@ class Rig:
         raise NotImplementedError
 
     async def type(self, path: Path, text: str) -> None:
-        """Make it an open file's text, unsaved; its line ends stay the file's."""
+        """Replaces an open file's text without saving it; the file keeps its line endings."""
         raise NotImplementedError
 
     async def text_of(self, path: Path) -> str:
-        """What the person sees of an open file, each line with "\n"."""
+        """The text of an open file as the person sees it, each line with "\n"."""
         raise NotImplementedError
 
     async def select(self, path: Path, start: tuple[int, int], end: tuple[int, int]) -> None:
@@ -180,7 +182,7 @@ class MemoryRig(Rig):
 
 
 class Terminal:
-    """A pseudo-terminal: what a program writes to it is on the screen, and what is typed it can read."""
+    """A pseudo-terminal: ``screen`` is what a program has written to it, and the program can read what is typed."""
 
     def __init__(self) -> None:
         self._ours, theirs = pty.openpty()
@@ -232,7 +234,7 @@ class FolderRig(Rig):
     async def edit(self, proposal_id: str, text: str) -> None:
         edited = Path(os.environ["TMPDIR"], "edited")
         await asyncio.to_thread(edited.write_bytes, text.encode())
-        os.environ["EDITOR"] = f"cp '{edited}'"  # puts it where the proposed text was
+        os.environ["EDITOR"] = f"cp '{edited}'"  # replaces the proposed text with it
         await self._until_asked()
         drawn = self.terminal.screen.count("[e]dit:")
         self.terminal.type("e\n")
@@ -246,7 +248,7 @@ class FolderRig(Rig):
         events, outcomes = len(self.events), self._outcomes()
         self.terminal.type(keys)
         await self.reported(events)
-        # The report may be quicker than the screen, where the answered question would still look open.
+        # The report may arrive before the screen is updated, and the answered question would still look open.
         await until(lambda: self._outcomes() > outcomes, "the outcome on the screen")
 
     def _outcomes(self) -> int:
@@ -409,7 +411,7 @@ KINDS = _kinds()
 
 
 def having(ability: str) -> pytest.MarkDecorator:
-    """The test is about editors that have it."""
+    """Runs the test with each kind of editor that has this ability."""
     kinds = [kind for kind in KINDS if ability in kind.values[0].abilities]
     return pytest.mark.parametrize("editor_rig", kinds, indirect=True)
 

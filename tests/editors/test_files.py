@@ -28,7 +28,7 @@ TEXTS = {
 
 @contextlib.contextmanager
 def without_privileges() -> Iterator[None]:
-    """Root may read everything; "nobody" may not."""
+    """Runs the block as "nobody" if the user is root, who may read everything."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)
@@ -89,7 +89,7 @@ class TestReading:
 
 
 class TestRefusing:
-    """Whatever is wrong, the error says so, names the file, and says that nothing was opened."""
+    """Both functions raise the same error, which contains the file's name and the reason."""
 
     def refused(self, path: object) -> str:
         with pytest.raises(UnusableFile) as raised:
@@ -140,7 +140,7 @@ class TestRefusing:
         (tmp_path / "latin1.txt").write_bytes(b"one\ntwo\ncaf\xe9\n")
         with pytest.raises(UnusableFile, match=r"latin1.txt is not UTF-8 text \(line 3\)"):
             read_text(str(tmp_path / "latin1.txt"))
-        check_text_file(str(tmp_path / "latin1.txt"))  # an editor may show it all the same
+        check_text_file(str(tmp_path / "latin1.txt"))  # an editor may still show it
 
     def test_a_missing_file_where_one_is_needed(self, tmp_path: Path) -> None:
         with pytest.raises(UnusableFile, match="does not exist"):

@@ -1,4 +1,4 @@
-"""The terminal as an editor: what a person reads there, what counts as their answer, what never reaches the screen."""
+"""The terminal as an editor: what a person reads in it, what counts as an answer, and what never reaches the screen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[FolderRig]:
 
 @contextlib.asynccontextmanager
 async def piped(folder: Path, sent: bytes | TextIO | None, **options: Any) -> AsyncIterator[Piped]:
-    """``sent``: all that is ever sent to it by a pipe, or what it has for stdin."""
+    """``sent``: all of its input, which arrives through a pipe, or the object that it gets as stdin."""
     if isinstance(sent, bytes):
         reading, writing = os.pipe()
         os.write(writing, sent)
@@ -64,7 +64,7 @@ async def piped(folder: Path, sent: bytes | TextIO | None, **options: Any) -> As
 
 
 class Piped:
-    """The same without a terminal: a script gives the answers and a log keeps what is said."""
+    """The folder editor without a terminal: a script sends the answers, and ``log`` contains the output."""
 
     def __init__(self, folder: Path, sent: TextIO | None, options: dict[str, Any]) -> None:
         self.log = io.StringIO()
@@ -81,7 +81,7 @@ class Piped:
 
 
 def source(kind: str, folder: Path) -> TextIO | None:
-    """What a program may have been given for stdin; "y" can be read where anything can."""
+    """One of the kinds of stdin that a program may have; if it can be read, it contains "y"."""
     (folder / "answers").write_text("y\n")
     if kind == "none":
         return None
@@ -232,7 +232,7 @@ class TestWhatIsDrawn:
             assert not re.search(r"\x1b\[[\d;]*m", rig.terminal.screen)
 
     async def test_a_terminal_draws_text_in_the_order_in_which_it_is_written(self, tmp_path: Path) -> None:
-        """Also right-to-left text, until the bridge ends."""
+        """This applies to right-to-left text too, until the bridge ends."""
         async with folder_in_a_terminal(tmp_path) as rig:
             await rig.editor.show(proposal(tmp_path / "file.txt", OLD, NEW))
             await rig.until_asked()
@@ -408,7 +408,7 @@ class TestPages:
         await until(lambda: rig.terminal.screen.count("[e]dit:") > asked, "the next question")
 
     async def pages(self, rig: FolderRig, answer: str = "m") -> list[list[str]]:
-        """What is read, from the first page to the last: the lines above each question."""
+        """The lines of each page, from the first page to the last."""
         await rig.until_asked()
         while "[m]ore" in (screen := uncolored(rig.terminal.screen)).rpartition("\n")[2]:
             assert rig.events == []
@@ -475,7 +475,7 @@ class TestPages:
         await rig.accept("1")
 
     async def test_keys_of_the_first_half_second_are_not_an_answer(self, rig: FolderRig) -> None:
-        """Nor is the question visible in it, nor does a notice move what is read."""
+        """During that time, the question is not visible either, and a notice does not move the text."""
         loop = asyncio.get_running_loop()
         await rig.editor.show(proposal(rig.folder / "file.txt", OLD, NEW))
         await rig.terminal.shows("+ four")
@@ -493,7 +493,7 @@ class TestPages:
 
 class TestEditing:
     def editor(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-        """The person's editor is a shell script; ``$1`` is the file."""
+        """Makes a shell script the person's editor; ``$1`` is the file."""
         path = Path(os.environ["TMPDIR"], "my editor")
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o700)
@@ -614,7 +614,7 @@ SHAPED = re.compile("ARABIC (?!LETTER MARK)|SYRIAC|KAITHI|EGYPTIAN|ZERO WIDTH (N
 
 
 def drives(character: str) -> bool:
-    """Whether it can do to a terminal or to a reader what can't be seen."""
+    """Whether the character can have an invisible effect on a terminal or on a reader."""
     if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
         return False
     return not SHAPED.match(unicodedata.name(character, ""))

@@ -1,4 +1,4 @@
-"""What a large proposal costs: its texts are read and split once, and only the texts stay while a person decides."""
+"""What a large proposal costs: its texts are read and split once, and only they stay in memory until the decision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEW = "".join(line.upper() if number % 100 == 0 else line for number, line in en
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Each reading of a file and each splitting of one of the two texts."""
+    """Records each file that is read ("read") and each text that is split ("split old", "split new" or "split")."""
     noted: list[str] = []
     read, split = files.read_text, text.split
 
@@ -45,7 +45,7 @@ def traced() -> Iterator[None]:
 
 
 async def proposed(rig: Workstation, reviews: Reviews, path: Path) -> asyncio.Task[object]:
-    """A proposal that is in front of the person."""
+    """Makes a proposal, and returns its task once the person sees it."""
     task: asyncio.Task[object] = asyncio.create_task(reviews.review("agent", "Claude Code", str(path), NEW, "tab"))
     await rig.person.until("local p = require('drawbridge.review').pending()[1] return p and p.shown")
     await rig.quiet()

@@ -28,7 +28,7 @@ NEW = "one\nTWO\nthree\n"
 
 
 async def unchanged(rig: Workstation) -> list[object]:
-    """What must be the same after a refusal."""
+    """The state that a refusal must not change."""
     return [await rig.person.lines(), await rig.person.lua("return vim.bo.modified"), await rig.picture()]
 
 
@@ -48,7 +48,7 @@ async def test_the_tabs_are_the_listed_buffers_of_files(rig: Workstation) -> Non
 
 
 async def test_any_name_of_a_file_is_found(rig: Workstation) -> None:
-    # Would be found instead if names were patterns.
+    # This file would be found instead if names were patterns.
     await rig.opened("xx.txt", "")
     for name in ODD_NAMES:
         path = await rig.opened(name, OLD)

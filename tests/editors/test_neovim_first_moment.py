@@ -1,4 +1,5 @@
-"""Text for the agent's terminal never gets into a proposal: half a prompt delays it, and it ignores the first keys."""
+"""Text for the agent's terminal never gets into a proposal: an unfinished prompt delays the view, and the view ignores
+the first keys."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ local at = _G.hrtime() + 1e10
 vim.loop.hrtime = function() return at end
 vim.on_key(function() _G.typed = _G.typed + 1 end, vim.api.nvim_create_namespace('typed'))
 """
-"""The view's first moment lasts until ``GO_ON``, however late the keys come. Neovim counts the keys that it reads."""
+"""Extends the view's first moment until ``GO_ON``, however late the keys arrive, and counts the keys that Neovim
+reads."""
 GO_ON = "vim.loop.hrtime = function() return _G.hrtime() + 1e10 end"
 
 ON_SCREEN = "return #vim.api.nvim_list_tabpages() == 2"
@@ -60,8 +62,9 @@ while True:
     else:
         text += key
 """
-"""A prompt box as Claude Code draws it; Ctrl-D shows a dialog in its place and hides it again. So does the prompt "slowly",
-after half a second with its text still there, as on a busy machine; and SIGUSR1, while nobody types."""
+"""A prompt box like Claude Code's. Ctrl-D replaces it with a dialog, or hides the dialog again. The prompt "slowly"
+shows the dialog after half a second in which its text stays, as on a busy machine; SIGUSR1 shows it while nobody
+types."""
 
 
 async def in_terminal(rig: Workstation, *command: str) -> None:
@@ -86,7 +89,7 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
         await sees(pane, "❯ and then")
         await proposes(rig)
         await sees(pane, r"proposes a change to hello\.txt", r"Ctrl-\\ Ctrl-N opens it")
-        await looks_again(rig)  # nothing is to happen, though no key is typed
+        await looks_again(rig)  # nothing must happen, although no key is typed
         assert await rig.person.lua(SHOWN) is False
         assert await rig.person.lua(ON_SCREEN) is False
         await types(pane, " stop")
@@ -101,7 +104,8 @@ async def test_half_a_prompt_delays_a_view(program: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("program", each_nvim())
 async def test_a_dialog_in_place_of_the_box_opens_the_proposal(program: Path, tmp_path: Path) -> None:
-    """Enter, meant for the prompt, would accept the change there. Keys of the first moment do not get to the dialog."""
+    """In the dialog, an Enter that was meant for the prompt would accept the change. Keys of the first moment do not
+    reach the dialog."""
     async with screen_rig(program, tmp_path) as (rig, pane):
         await rig.options("{ idle_ms = 500 }")
         await in_terminal(rig, sys.executable, "-c", BOX)
@@ -136,7 +140,7 @@ async def test_a_key_of_a_dialog_is_not_half_a_prompt(program: Path, tmp_path: P
         await presses(pane, "C-d")
         await sees(pane, "Do you want")
         await types(pane, "1")
-        await sees(pane, "pressed: 1")  # a key that Neovim has not read yet would be one for the view
+        await sees(pane, "pressed: 1")  # the view would receive a key that Neovim has not read yet
         await proposes(rig)
         await rig.person.until(SHOWN)
 

@@ -1,4 +1,4 @@
-"""A proposal never takes a keystroke: while someone types it waits beside the text, on a real screen."""
+"""A proposal never takes a keystroke: while the person types, it waits beside the text. Tested on a real screen."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OpenScreen = Callable[[], AbstractAsyncContextManager[ScreenRig]]
 
 @pytest.fixture(params=each_nvim())
 async def screen(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ScreenRig]:
-    """A Neovim on a terminal with a bridge at it and a file in front."""
+    """A Neovim on a terminal, with a connected bridge and an open file."""
     async with screen_rig(request.param, tmp_path) as made:
         yield made
 
@@ -67,13 +67,14 @@ end
 
 
 async def looks_again(rig: Workstation) -> None:
-    """Returns once Neovim has looked several times more whether a waiting proposal may come in front of the person."""
+    """Returns once Neovim has checked several more times whether it may show a waiting proposal."""
     await rig.person.lua(COUNT_LOOKS)
     await rig.person.until("return _G.looks >= 4")
 
 
 async def is_received(rig: Workstation) -> None:
-    """Returns once Neovim has what the bridge has sent so far: it answers this call at once, whatever it waits for."""
+    """Returns once Neovim has received what the bridge has sent so far: it answers this call at once, whatever it waits
+    for."""
     await asyncio.sleep(0)
     await rig.editor._session.call("nvim_get_mode")
 
@@ -86,7 +87,7 @@ async def test_the_view_says_who_what_and_how_to_answer(screen: ScreenRig) -> No
     rig, pane = screen
     await proposes(rig)
     await sees(pane, r"Claude Code proposes  \+2 −1|Proposed  \+2 −1", r":w accepts · :q rejects", "TWO", "two")
-    # E1568 is Neovim's own: on a busy machine tmux does not tell its colors in time.
+    # E1568 is Neovim's own: on a busy machine, tmux does not report its colors in time.
     assert re.findall(r"\bE(?!1568:)\d*:", await rig.person.messages()) == []
     await rig.person.until(SHOWN)
     await rig.person.types(":w<CR>")
@@ -114,13 +115,13 @@ async def test_whoever_is_in_the_middle_of_something_keeps_every_key(
     await rig.person.types(busy)
     showing = asyncio.create_task(proposes(rig))
     if busy not in ('"', "r", "d"):
-        # Where Neovim waits for the second half of a command it takes no call at all.
+        # While Neovim waits for the second half of a command, it answers no call.
         await showing
         await looks_again(rig)
     else:
         await is_received(rig)
     if busy not in ('"', "r", "d", ":s/one/x"):
-        # While it previews a substitution it draws nothing else.
+        # While Neovim previews a substitution, it draws nothing else.
         await sees(pane, NOTICE, ":DrawbridgeReview opens it")
     await rig.person.types(more + done)
     await showing
@@ -188,7 +189,7 @@ async def test_from_a_terminal_and_back_into_it(screen: ScreenRig) -> None:
     assert {name for name in after if after[name] != before.get(name)} <= {
         name
         for name in after
-        if ".view." in name  # the terminal's own cursor has moved on
+        if ".view." in name  # the terminal's own cursor has moved
     }
 
 

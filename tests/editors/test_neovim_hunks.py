@@ -1,4 +1,4 @@
-"""Single changes in a proposal: marked where Neovim's diff mode is not used, and put back one by one."""
+"""The hunks of a proposal: they are marked where Neovim's diff mode is not used, and can be reverted one by one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ return marks
 
 
 async def marks(rig: Workstation) -> dict[str, Any]:
-    """Added lines, and removed ones by the line that they stand at; from 0."""
+    """The added lines, and the removed lines by the line at which they are shown; counted from 0."""
     added: set[int] = set()
     removed: dict[int, list[str]] = {}
     for row, end, lines, *words in await rig.person.lua(MARKS):
@@ -280,7 +280,7 @@ async def test_changed_lines_are_signed_and_coloured_to_the_edge(
 
 
 def colored(screen: str) -> Iterator[tuple[str, list[str]]]:
-    """Each line of a screen, and the number of the background of each of its cells; empty where it has none."""
+    """Each line of a screen, and the number of each cell's background color; "" for a cell without one."""
     background = ""
     for line in screen.splitlines():
         text, backgrounds = "", list[str]()

@@ -1,4 +1,4 @@
-"""A proposal can be read in any window, and its notices do not cover the dialog of an agent."""
+"""A proposal can be read in any window, and its notices do not cover an agent's dialog."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
 end
 return sides
 """
-"""Of each side of the view: its row and column, its width and height."""
+"""The row, column, width and height of each side of the view."""
 
 
 async def sides(rig: Workstation) -> list[list[int]]:
@@ -149,7 +149,7 @@ signal.signal(signal.SIGWINCH, lambda *_: print("another size", flush=True))
 print("ready", flush=True)
 for line in sys.stdin: pass
 """
-"""A program in a terminal, which would draw its screen again."""
+"""A program that reports each change of its terminal's size. A real one would redraw its screen."""
 
 COVERED = """
 local covered = {}

@@ -1,4 +1,4 @@
-"""A proposal in Neovim is accepted once all of its changes have been in a window, or by a command that says otherwise."""
+"""A proposal in Neovim can be accepted once all of its changes have been in a window, or by a command with "!"."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ async def is_undecided(rig: Workstation) -> bool:
 
 
 async def writes_until_accepted(rig: Workstation, most: int) -> int:
-    """How many `:w` it took: each one that does not accept goes to what was not in view yet."""
+    """The number of `:w` until the proposal was accepted. Each one that does not accept moves to lines that have not
+    been in the window."""
     for number in range(1, most + 1):
         await rig.person.types(":w<CR>")
         if not await is_undecided(rig):

@@ -1,4 +1,5 @@
-"""What a person selects in a real Neovim, as agents hear of it: whole, once, and not lost on the way to their terminal."""
+"""What a person selects in a real Neovim is reported to agents completely and once, and is not lost when the focus
+moves to their terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def span(selection: Selection) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 async def selects(rig: Workstation, keys: str) -> Selection:
-    """What is reported after the keys, once nothing more is coming."""
+    """Types keys, and returns the last selection that is reported after them."""
     await rig.person.types(keys)
     await rig.quiet()
     expected = await rig.editor.selection()
@@ -125,7 +126,7 @@ async def test_a_selection_survives_the_way_into_a_terminal_however_quick(rig: W
     await rig.opened("a.txt", TEXT)
     await rig.person.lua(TERMINAL)
     await selects(rig, "gg0")
-    # All in one go: no report can have been made before the focus moves.
+    # Typed at once, so that nothing can be reported before the focus moves.
     await rig.person.types("ggVj" + way)
     await settled(lambda: reported(rig)[-1].text == "one two\nthr\u00e9e e\u0301x", "the selection")
     await rig.quiet()

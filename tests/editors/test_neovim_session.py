@@ -1,4 +1,4 @@
-"""The connection to a real Neovim: coming, going, being kept waiting."""
+"""The connection to a real Neovim: how it begins, how it ends, and what happens while Neovim is busy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def busy(end: Path) -> str:
-    """Keys after which Neovim answers nothing until there is this file."""
+    """Keys after which Neovim does not answer until the file ``end`` exists."""
     return f":lua while not vim.loop.fs_stat('{end}') do vim.loop.sleep(5) end<CR>"
 
 
@@ -127,7 +127,7 @@ async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(
         may_go_on.touch()
         await rig.person.types(end)
     outcome = (await asyncio.gather(pending, return_exceptions=True))[0]
-    # The answer may still come out before the end does.
+    # The answer may still arrive before the end is noticed.
     assert isinstance(outcome, EditorGone | tuple)
     await settled(lambda: rig.events.count(Gone()) == 1, "the end")
     with pytest.raises(EditorGone):
@@ -138,7 +138,7 @@ async def test_the_end_of_neovim_is_told_once_and_ends_pending_calls(
 
 
 async def test_the_end_is_told_before_neovim_has_cleaned_up(rig: Workstation) -> None:
-    hour = 3_600_000  # ms: it is still there when the test ends, and is killed then
+    hour = 3_600_000  # ms: Neovim is still running when the test ends, and is then killed
     await rig.person.lua(f"vim.cmd('autocmd VimLeavePre * lua vim.loop.sleep({hour})')")
     await rig.person.types(":qa!<CR>")
     await settled(lambda: Gone() in rig.events, "the end")
@@ -239,7 +239,7 @@ async def test_neovim_gets_an_error_for_what_it_asks(rig: Workstation) -> None:
 
 @pytest.fixture
 async def broken() -> AsyncIterator[tuple[asyncio.Queue[bytes], str]]:
-    """A peer that answers whatever is put into the queue."""
+    """A peer that answers with what is put into the queue, and its address."""
     answers: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A proposal never changes the size of a terminal, so that the screen of its program stays clean."""
+"""A proposal never changes the size of a terminal, so that its program does not have to redraw its screen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ while True:
     print("\\r" + "tick", end="", flush=True)
     time.sleep(0.02)
 """
-"""Writes down its size when it starts, and at each signal that its terminal has another one."""
+"""Records the size of its terminal when it starts, and at each signal that the size has changed."""
 
 WHERE = {
     "right": "botright vertical split",
@@ -76,6 +76,6 @@ async def test_a_terminal_keeps_its_size(program: Path, tmp_path: Path, open_in:
 
 
 async def drawn(rig: Workstation) -> None:
-    """Neovim has sent its terminals their sizes, which it does a moment after they change."""
+    """Waits until Neovim has sent new sizes to its terminals, which it does a moment after they change."""
     await rig.person.lua("vim.wait(60) vim.cmd('redraw') vim.wait(60)")
     await rig.quiet()

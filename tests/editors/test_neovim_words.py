@@ -60,7 +60,7 @@ async def test_a_yes_to_save_changes_accepts(
         await sees(pane, "Save changes to")
         await asyncio.to_thread(pane.type, key)
         if key == "y" and await rig.person.lua("return vim.fn.has('nvim-0.10') == 0"):
-            # It can't tell a Yes from a plugin that saves by itself, so it shows what to do.
+            # This version can't distinguish a Yes from a save by a plugin, so the message shows what to do.
             await rig.person.until("return vim.fn.execute('messages'):find('not accepted: use :w', 1, true) ~= nil")
             assert rig.decisions == []
         else:

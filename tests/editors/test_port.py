@@ -1,4 +1,4 @@
-"""What every editor does: one suite for the real ones and for the fake one that other tests use."""
+"""What every editor does: one suite for the real editors, and for the fake one that other tests use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.waiting import until
 
 OLD, NEW = "one\ntwo\nthree\n", "one\nTWO\nthree\nfour\n"
 
-# An old text, the proposed one, and what a person could make of that.
+# An old text, the proposed text, and a version of it that a person has edited.
 TEXTS = {
     "lf": (OLD, NEW, "one\n2\n"),
     "crlf": ("a\r\nb\r\n", "a\r\nB\r\n", "a\r\nb2\r\n"),
@@ -47,7 +47,7 @@ TEXTS = {
     "emoji": ("😀\n", "😀 👩‍🚀 e\u0301\n", "👩‍🚀\n"),
     "odd characters": ("a\u2028b\x85c\fd\te\n", "a\u2028b\x85c\fD\te\x1b[31m\n", "a\u2028\x1b\n"),
 }
-# Those that a person could type over an open file without changing its format as well.
+# The texts that a person could type over an open file without also changing its format.
 TYPED = {
     name: (old, edited)
     for name, (old, _, edited) in TEXTS.items()
@@ -278,7 +278,7 @@ class TestFiles:
         await editor_rig.type(path, edited)
         unsaved = await editor_rig.editor.unsaved_text(str(path))
         assert unsaved is not None
-        assert unsaved in (edited, edited + "\n")  # Neovim gives the last line its newline ('fixendofline')
+        assert unsaved in (edited, edited + "\n")  # Neovim adds the final newline ('fixendofline')
         await editor_rig.editor.save(str(path))
         assert path.read_bytes() == unsaved.encode()
         assert await editor_rig.editor.unsaved_text(str(path)) is None

@@ -162,7 +162,8 @@ def test_nonsense_is_no_selection(
 def test_an_editor_counts_if_it_works_in_the_project(
     guard: Guard, project: Path, ask: Callable[..., dict[str, Any]], where: str
 ) -> None:
-    """In the project, below it or above it. An editor elsewhere counts if the selection is in one of the project's files."""
+    """An editor counts if its directory is the project, or is below or above it. An editor elsewhere counts if
+    the selection is in one of the project's files."""
     folder = project / where
     folder.mkdir(exist_ok=True)
     elsewhere = str(project.parent / "else" / "b.py")

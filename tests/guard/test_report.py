@@ -103,7 +103,7 @@ class Server:
                     self.gone.set()
                     return
         connection.settimeout(None)
-        with contextlib.suppress(BrokenPipeError):  # a hook that has given up meanwhile reads no answer
+        with contextlib.suppress(BrokenPipeError):  # a hook that has given up meanwhile does not read an answer
             connection.sendall(json.dumps({"decision": self.decision}).encode() + b"\n")
 
     def end(self) -> None:

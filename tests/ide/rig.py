@@ -72,7 +72,7 @@ class Agent:
         self.peer.received(json.dumps({"jsonrpc": "2.0", **members}))
 
     def greet(self, *, hears: bool = True) -> None:
-        """Shake hands as the real CLI does, up to where it is ready and, if it ``hears``, handles notifications."""
+        """Perform the real CLI's handshake. ``hears``: whether the CLI handles notifications as soon as it is ready."""
         self.say(id=next(self._ids), method="initialize", params={"protocolVersion": "2025-11-25"})
         self.say(method="notifications/initialized")
         if hears and isinstance(self.peer, ClaudeClient):

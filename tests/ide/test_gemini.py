@@ -73,7 +73,7 @@ async def test_a_rejection_is_told(rig: BridgeRig) -> None:
 
 @pytest.mark.parametrize("spelling", ["{}", "{}/../{}", "/{}", "//{}"])
 async def test_the_path_comes_back_as_it_was_spelled(rig: BridgeRig, spelling: str) -> None:
-    """The CLI finds its own question by this path."""
+    """The CLI uses this path to match a decision to its proposal."""
     name = "schöne \u0301 poeme 😀.txt"
     spelled = spelling.replace("{}", rig.path(name), 1).replace("{}", name)
     async with connected(rig) as (cli, stream):
@@ -239,7 +239,7 @@ async def ask_as_claude(claude: ClientConnection, path: str, text: str) -> None:
 async def test_a_proposal_that_can_not_be_shown_is_left_to_the_cli(
     rig: BridgeRig, name: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error as the answer would break the real CLI, and a verdict would close its dialog."""
+    """An error as the answer would break the real CLI, and a decision would close its dialog."""
     Path(rig.path("binary")).write_bytes(b"\0\1")
     async with connected(rig) as (cli, stream):
         await cli.open_diff(rig.path(name), text)

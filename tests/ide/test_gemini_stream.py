@@ -1,4 +1,4 @@
-"""What Gemini CLI receives, over real sockets: the current workspace, and every verdict exactly once."""
+"""What Gemini CLI receives, over real sockets: the current workspace, and every decision exactly once."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_without_a_valid_last_event_id_all_verdicts_are_sent(
 
 
 async def test_an_old_verdict_is_never_taken_for_the_answer_to_a_new_question(rig: BridgeRig, cli: Cli) -> None:
-    """A CLI that reconnects without a last event ID matches verdicts with its questions by their path alone."""
+    """A CLI that reconnects without a last event ID matches decisions to its proposals by their path alone."""
     await decide(rig, cli, "ONE\n")
     await until(lambda: not rig.bridge.reviews._open)
     Path(rig.path()).write_text("ONE\n")

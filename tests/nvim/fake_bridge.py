@@ -1,8 +1,8 @@
-"""Stands for ``drawbridge ide --nvim stdio`` where a test is about the plugin alone.
+"""A fake ``drawbridge ide --nvim stdio``, for tests of the plugin alone.
 
-Tells the plugin that it is ready, attaches itself as the real one does, and ends when its stdin closes. A word of its
-own before the arguments makes it misbehave: ``dies`` (a moment after it is ready), ``crashes`` (before), ``refuses``
-(exit code 2), ``silent`` (never ready), ``deaf`` (goes on when its stdin closes; SIGTERM ends it).
+It reports that it is ready, attaches to Neovim like the real bridge, and exits when its stdin closes. An additional
+first argument makes it misbehave: ``dies`` (soon after it is ready), ``crashes`` (before it is ready), ``refuses``
+(exit code 2), ``silent`` (is never ready), ``deaf`` (keeps running after its stdin closes, until SIGTERM).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def info() -> dict[str, Any]:
-    """What `drawbridge info --json` says; a test may write other things into ``info.json``."""
+    """The output of `drawbridge info --json`. A test may override its keys in ``info.json``."""
     agents = ("claude", "gemini")
     guards = [{"agent": agent, "state": "works", "file": f"/{agent}", "problem": ""} for agent in agents]
     written = Path(os.environ["TMPDIR"]) / "info.json"
@@ -92,7 +92,7 @@ def call(wire: Connection, method: str, *params: Any) -> Any:
 
 
 def keep_record(arguments: list[str]) -> None:
-    """One line a start, for the test to read."""
+    """Appends a line about this start to the file that the test reads."""
     ours = {name: value for name, value in os.environ.items() if name.startswith("DRAWBRIDGE_")}
     start = {"argv": arguments, "environment": ours, "pid": os.getpid(), "cwd": os.getcwd()}
     with (Path(os.environ["TMPDIR"]) / "bridges.jsonl").open("a") as record:

@@ -1,6 +1,7 @@
-"""Stands for a ``claude`` on a terminal, as far as its prompt box goes: drawn as the real one (2.1.329) draws it.
+"""A fake ``claude`` for a terminal: it only draws a prompt box, like the real one's (2.1.329).
 
-What it is sent is written to the file that it is given. A test changes what it shows by Ctrl-A and a letter.
+It writes what it receives to the file that its argument names. A test changes what it shows by sending Ctrl-A, a
+letter, the text in the box, and Ctrl-A.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import tty
 
 RULE = "─" * 24
 SHOWN = {
-    b"d": f"{RULE}\n❯\xa0 \n{RULE}\n Do you want to proceed?\n ❯ 1. Yes\n   2. No",  # a dialog, right below a box of before
-    b"w": f"{RULE}\n❯\xa0 \n{RULE}\n  esc to interrupt",  # at work
-    b"s": f"{RULE}\n❯\xa0run the tests\n{RULE}\n  ? for shortcuts",  # it suggests something
+    b"d": f"{RULE}\n❯\xa0 \n{RULE}\n Do you want to proceed?\n ❯ 1. Yes\n   2. No",  # a dialog below an old box
+    b"w": f"{RULE}\n❯\xa0 \n{RULE}\n  esc to interrupt",  # working
+    b"s": f"{RULE}\n❯\xa0run the tests\n{RULE}\n  ? for shortcuts",  # a suggestion
 }
 PASTED = re.compile(rb"\x1b\[200~(.*?)\x1b\[201~", re.DOTALL)
 
 
 def draw(kind: bytes, content: str, orders: int) -> None:
-    """``content`` has ``|`` where the cursor is, if that is not its end."""
+    """``content``: the text in the box, with ``|`` at the cursor unless the cursor is at the end."""
     before, bar, after = content.partition("|")
     if len(content) > 60:
         before = f"[Pasted text #1 +{content.count(chr(10))} lines]"

@@ -1,6 +1,6 @@
-"""A real Neovim with an 80 x 24 screen behind pipes, for what the plugin's outer half shows a person.
+"""A real Neovim with a screen of 80 x 24 cells, controlled through pipes, for tests of what the plugin shows the user.
 
-The rig is the screen (it attaches as one), so Neovim's "Press ENTER" happens here as it would on a terminal.
+The rig attaches as the user interface, so Neovim asks for "Press ENTER" as it would on a terminal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FAKE_BRIDGE = Path(__file__).with_name("fake_bridge.py")
 
 
 class Neovim:
-    """One running Neovim, asked over its stdin and stdout."""
+    """A running Neovim, called through its stdin and stdout."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -37,7 +37,8 @@ class Neovim:
         self._selector.register(process.stdout, selectors.EVENT_READ)
 
     def call(self, method: str, *params: object) -> Any:
-        """The result of an API function."""
+        """Calls an API function and returns its result. Raises ``NeovimError``, or ``TimeoutError`` if there is no
+        answer."""
         id, data = self._wire.request(method, params)
         self._stdin.write(data)
         self._stdin.flush()
@@ -55,7 +56,7 @@ class Neovim:
         return self.call("nvim_exec_lua", code, arguments)
 
     def command(self, words: str) -> None:
-        """Types an Ex command, as a person does; what it shows is shown."""
+        """Types an Ex command as a user does, so that its output appears on the screen."""
         self.keys(f"<Esc>:{words.replace('<', '<lt>')}<CR>")
 
     def keys(self, keys: str) -> None:
@@ -83,11 +84,11 @@ class Neovim:
         return list(self.lua("return require('drawbridge.log').lines()"))
 
     def wait(self, condition: str, *arguments: object, why: str = "") -> Any:
-        """What the Lua chunk ``condition`` returns, as soon as that is truthy."""
+        """Waits until the Lua chunk ``condition`` returns a truthy value, and returns it."""
         return wait_until(lambda: self.lua(condition, *arguments), why or condition)
 
     def says(self, text: str) -> str:
-        """Waits for a message with ``text`` in it that does not stop Neovim; the whole message."""
+        """Waits for a message that contains ``text``, and returns it. Fails if Neovim waits for a key."""
 
         def said() -> str | None:
             assert not self.is_stuck, f"Neovim waits for ENTER instead of saying {text!r}"
@@ -99,7 +100,7 @@ class Neovim:
             raise AssertionError(f"nothing says {text!r}: {self.messages}") from None
 
     def close(self) -> None:
-        """`:qa!`, as a person leaves."""
+        """Quits Neovim with `:qa!`, as a user does."""
         self.keys("<C-Bslash><C-N>:qa!<CR>")
         self._process.wait(PATIENCE)
 
@@ -126,7 +127,7 @@ class NeovimError(Exception):
 def neovim(
     program: Path, *files: Path, init: str = "", cwd: Path | None = None, environment: dict[str, str] | None = None
 ) -> Iterator[Neovim]:
-    """A Neovim that has the plugin on its runtime path and nothing else, with ``init`` (Lua) for an init.lua."""
+    """A Neovim whose configuration consists of the plugin and ``init`` (Lua)."""
     set_up = Path(os.environ["TMPDIR"]) / "init.lua"
     set_up.write_text(f"vim.opt.runtimepath:prepend([[{ROOT}]])\n{init}\n")
     command = [program, "--embed", "-n", "-i", "NONE", *WITHOUT_PYTHON, "-u", set_up, "--", *files]
@@ -149,19 +150,19 @@ def neovim(
 
 
 def bridge_options(*arguments: str, more: str = "") -> str:
-    """Options (Lua) that run the fake bridge; ``more`` goes into the same table."""
+    """Options (Lua) that make the plugin run the fake bridge; ``more`` is added to the same table."""
     words = ", ".join(f"[[{word}]]" for word in (sys.executable, str(FAKE_BRIDGE), *arguments))
     return f"{{ command = {{ {words} }}, {more} }}"
 
 
 def starts() -> list[dict[str, Any]]:
-    """What each fake bridge of this test was started with, the first one first: argv, token, environment, pid, cwd."""
+    """How each fake bridge of this test was started, in order: argv, environment (``DRAWBRIDGE_…``), pid, cwd."""
     record = Path(os.environ["TMPDIR"]) / "bridges.jsonl"
     return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and not been buried yet does not."""
+    """Whether the process is running. A zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -169,7 +170,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until(look: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-    """What ``look`` finds, as soon as that is truthy."""
+    """Calls ``look`` until it returns a truthy value, and returns that value. Raises ``TimeoutError`` with ``what``."""
     end = time.monotonic() + patience
     while not (found := look()):
         if time.monotonic() > end:

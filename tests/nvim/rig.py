@@ -1,4 +1,4 @@
-"""A real Neovim at a socket of its own, and a person who types in it and looks at it (a second connection)."""
+"""A real Neovim with its own socket, and a person who uses it through a second connection."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SCREEN = "vim.o.columns, vim.o.lines = 100, 30"
 
 
 class Person:
-    """Someone at a running Neovim."""
+    """A person who uses a running Neovim."""
 
     def __init__(self, session: Session, address: str) -> None:
         self._session = session
-        self._session.call_seconds = PATIENCE  # on a busy machine it may start for longer than the product waits
+        self._session.call_seconds = PATIENCE  # on a busy machine it may take longer to start than the product waits
         self.address = address
-        """Where the bridge connects to."""
+        """The address that the bridge connects to."""
         self.kill: Callable[[], None] = lambda: None
         """Ends Neovim as `kill -9` does."""
 
@@ -46,7 +46,7 @@ class Person:
         return await self._session.call("nvim_exec_lua", code, list(arguments))
 
     async def types(self, keys: str) -> None:
-        """Keys as a person types them; returns when Neovim has processed them or waits for more."""
+        """Types keys as a person does; returns when Neovim has processed them or waits for more."""
         await self._session.call("nvim_input", keys)
 
     async def edits(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class Person:
         await self.lua("vim.cmd('edit ' .. vim.fn.fnameescape(...))", str(path))
 
     async def until(self, condition: str, *arguments: Any, timeout: float = PATIENCE) -> Any:
-        """What the Lua chunk returns, as soon as that is truthy."""
+        """Waits until the Lua chunk returns a truthy value, and returns it."""
         deadline = time.monotonic() + timeout
         while not (found := await self.lua(condition, *arguments)):
             if time.monotonic() > deadline:
@@ -64,7 +64,7 @@ class Person:
         return found
 
     async def lines(self) -> list[str]:
-        """The current buffer's."""
+        """The lines of the current buffer."""
         return list(await self._session.call("nvim_buf_get_lines", 0, 0, -1, False))
 
     async def messages(self) -> str:
@@ -83,7 +83,7 @@ async def settled(look: Callable[[], bool], why: str, *, timeout: float = PATIEN
 
 
 def home(folder: Path) -> dict[str, str]:
-    """The environment of a program that leaves the person's own files alone."""
+    """The environment for a program that must not use the developer's own files."""
     kinds = ("CONFIG", "DATA", "STATE", "CACHE", "RUNTIME")
     places = {f"XDG_{kind}_{'DIR' if kind == 'RUNTIME' else 'HOME'}": str(folder / kind.lower()) for kind in kinds}
     for place in places.values():
@@ -93,7 +93,7 @@ def home(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
-    """Not under pytest's own: the path of a socket has to be shorter than 108 bytes."""
+    """A temporary directory with a short path, unlike pytest's: a socket's path must be shorter than 108 bytes."""
     with tempfile.TemporaryDirectory(prefix="db-nvim-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
@@ -111,7 +111,7 @@ async def _meet(address: str) -> Person:
 
 @contextlib.asynccontextmanager
 async def headless(program: Path, *arguments: str, cwd: Path | None = None) -> AsyncIterator[Person]:
-    """A Neovim without configuration and without a terminal; its screen is 100 x 30 all the same."""
+    """A Neovim without configuration and without a terminal. Its screen still has 100 x 30 cells."""
     with short_folder() as folder:
         address = str(folder / "nvim.sock")
         process = await asyncio.create_subprocess_exec(
@@ -140,7 +140,7 @@ async def on_screen(
     rows: int = 32,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[Person, Pane]]:
-    """A Neovim on a terminal: for keys that only a terminal sends, and for what the person really sees."""
+    """A Neovim on a terminal, for keys that only a terminal sends and for what is really on the screen."""
     with short_folder() as folder, Tmux.server(columns=columns, rows=rows) as tmux:
         address = str(folder / "nvim.sock")
         command = [str(program), "--clean", "-n", *WITHOUT_PYTHON, "--listen", address, *arguments]
@@ -166,7 +166,8 @@ def proposal(path: Path | str, old: str, new: str, *, id: str = "1", **fields: A
 
 
 class Workstation:
-    """A Neovim with a bridge at it: the person's side, the port's side, and what was reported to the port."""
+    """A Neovim with a connected bridge: ``person`` uses it, ``editor`` is the bridge's side, and ``events`` are its
+    reports."""
 
     def __init__(self, person: Person, editor: Neovim, folder: Path) -> None:
         self.person = person
@@ -180,7 +181,7 @@ class Workstation:
         return path
 
     async def opened(self, name: str, content: str | bytes) -> Path:
-        """A file that the person has in front of them."""
+        """Creates a file, and opens it as the person does."""
         path = self.file(name, content)
         await self.person.edits(path)
         return path
@@ -194,7 +195,7 @@ class Workstation:
         )
 
     async def options(self, lua: str) -> None:
-        """Sets options of the plugin; the others avoid unnecessary waits."""
+        """Sets options of the plugin; the delays are short unless they are among these options."""
         await self.person.lua(
             "local options = vim.tbl_extend('force', { idle_ms = 0, debounce_ms = 5 }, ...) "
             "local wrong = require('drawbridge.config').apply(options) assert(#wrong == 0, vim.inspect(wrong))",
@@ -215,14 +216,15 @@ class Workstation:
         return decision
 
     async def quiet(self) -> None:
-        """Returns when everything that Neovim had to do and to report has arrived, debounced reports included."""
-        await self.person.lua("vim.wait(10)")  # by its own clock: its timers that are due before have run then
+        """Returns when Neovim has done and reported everything that was pending, including debounced reports."""
+        await self.person.lua("vim.wait(10)")  # by Neovim's clock, so that its timers that were due earlier have run
         for _ in range(2):
             await self.person.lua("return 1")
             await self.editor.folders()
 
     async def picture(self) -> dict[str, Any]:
-        """What a person would call "as before": windows, buffers, cursor, focus; flat, so that differences can be read."""
+        """What a view must restore: windows, buffers, cursor and focus. A flat dictionary, so that differences are
+        readable."""
         return dict(_flat("", await self.person.lua(PICTURE)))
 
 
@@ -272,7 +274,7 @@ return picture
 
 @contextlib.asynccontextmanager
 async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
-    """A Neovim in ``folder`` with a bridge at it, where the person is never taken to be typing."""
+    """A Neovim in ``folder`` with a connected bridge. The plugin does not wait until the person stops typing."""
     async with headless(program, *arguments, cwd=folder) as person:
         editor = await Neovim.connect(person.address)
         made = Workstation(person, editor, folder)

@@ -1,4 +1,5 @@
-"""The bridge as a job of Neovim: started, restarted as the same one, given up, stopped, left behind by nobody."""
+"""The bridge as a job of Neovim: it is started, restarted with the same port and token, given up and stopped, and it
+ends with Neovim."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def editor(request: pytest.FixtureRequest) -> Iterator[Neovim]:
 
 @pytest.fixture
 def newest() -> Iterator[Neovim]:
-    """One version is enough where the test waits for seconds to pass."""
+    """Only the newest version, for tests that wait for seconds."""
     with neovim(programs.nvim()) as started:
         yield started
 
@@ -110,7 +111,7 @@ os.chmod('.venv/bin/drawbridge', 0o755)
 
 
 def plugin_alone(editor: Neovim, folder: Path, installer: str) -> None:
-    """A copy of the plugin without a .venv, and a PATH with nothing but Python."""
+    """Makes Neovim use a copy of the plugin without a .venv, and a PATH with only Python."""
     root = Path(__file__).resolve().parents[2]
     for part in ("lua/drawbridge", "tools", "bin"):
         (folder / part).mkdir(parents=True)
@@ -157,7 +158,7 @@ class TestWithoutThePythonSide:
         editor.says(":DrawbridgeInstall: the bridge is already installed")
 
     def test_two_messages_at_once_do_not_stop_neovim(self, editor: Neovim) -> None:
-        """As an installation that fails at once has them."""
+        """An installation that fails immediately causes two messages, for example."""
         editor.lua("local m = require('drawbridge.message') for n = 1, 3 do m.answer(('x'):rep(60) .. n, 'error') end")
         editor.says("x3")
 

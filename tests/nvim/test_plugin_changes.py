@@ -1,4 +1,4 @@
-"""What runs have changed, decided in a real Neovim at a real server."""
+"""Reviews of runs in a real Neovim, with a real server."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ class Desk:
         self.directory = directory
 
     async def run(self, work: Callable[[Path], object]) -> None:
-        """A run in which the agent does this. Its own proposal is refused, which closes the view of it in Neovim."""
+        """Starts a run and does ``work`` in it. Denies the demo agent's own proposal, which closes its view in
+        Neovim."""
         await self.client.send("execute", {"prompt": "hello"}, self.project)
         asked = await self.client.receive("permission_request", patience=SECONDS)
         shown = "local one = require('drawbridge.review').pending()[1] return (one and one.shown or false) == ..."
@@ -113,7 +114,7 @@ class Desk:
         return found
 
     async def decide(self, decision: str, *hunks: str) -> dict[str, Any]:
-        """By the other client."""
+        """Decides on hunks as the other client."""
         return await self.client.ask("review_decide", {"hunks": list(hunks), "decision": decision}, self.project)
 
     def open(self, name: str) -> None:
@@ -150,13 +151,13 @@ class Desk:
         self.editor.wait("return vim.api.nvim_win_get_cursor(0)[1] == ...", line)
 
     def asks(self) -> None:
-        """For the changes, and waits for them."""
+        """Runs `:DrawbridgeChanges`, and waits for the review."""
         self.editor.command("DrawbridgeChanges")
         self.editor.says("to review.")
 
 
 def tells(editor: Neovim, text: str) -> None:
-    """A message that is cut on this screen, and whole in the log and in a window in front."""
+    """Waits until the log contains a message, which is cut on a screen of this size."""
     wait_until(lambda: any(text in line for line in editor.log), text, SECONDS)
     assert not editor.is_stuck
 
@@ -194,14 +195,14 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture(params=programs.each_nvim())
 async def desk(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> AsyncIterator[Desk]:
-    """The poem is open."""
+    """A ``Desk`` with each version of Neovim, in which the poem is open."""
     async with at_work(request.param, server, make(tmp_path / "code"), "poem.txt") as desk:
         yield desk
 
 
 @pytest.fixture
 async def newest(server: Server, tmp_path: Path) -> AsyncIterator[Desk]:
-    """For what does not depend on the version of Neovim."""
+    """A ``Desk`` with the newest Neovim, for tests that do not depend on the version."""
     async with at_work(programs.nvim(), server, make(tmp_path / "code"), "poem.txt") as desk:
         yield desk
 
@@ -238,7 +239,7 @@ async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(de
     desk.editor.keys("]c")
     desk.is_at(12)
     desk.editor.command("DrawbridgeUndoFile")
-    desk.editor.says("Undone: 1 change in poem.txt. Nothing left to review.")
+    desk.editor.says("Undone: 1 change in poem.txt. Nothing is left to review.")
     assert (desk.directory / "poem.txt").read_text() == POEM.replace("line 3\n", "LINE 3\n")
     desk.shows_lines(*POEM.replace("line 3\n", "LINE 3\n").splitlines())
     desk.shows_signs()
@@ -260,7 +261,7 @@ async def test_what_is_decided_elsewhere_disappears_and_is_not_decided_twice(des
     desk.editor.says("phone made decisions in this review.")
     await desk.decide("keep", second)
     desk.shows_signs("+line 11b")
-    # As if it had been pressed a moment before that was known.
+    # As if the key had been pressed just before Neovim received that decision.
     late = {"decision": "undo", "version": "", "hunk": second}
     desk.editor.lua("require('drawbridge.link').send('review_decided', ...)", late)
     desk.editor.says("phone already kept this change.")
@@ -382,7 +383,7 @@ async def test_while_the_agent_works_changes_are_kept_but_not_undone(newest: Des
     desk.shows_signs("~LINE 3", "-line 8", "+line 11b")
     await desk.client.send("execute", {"prompt": "hello"}, desk.project)
     await desk.client.receive("permission_request", patience=SECONDS)
-    # Its proposal opens in a tab page of its own.
+    # Its proposal opens in its own tab page.
     desk.editor.wait("return #vim.api.nvim_list_tabpages() == 2")
     desk.editor.lua("vim.cmd('tabfirst')")
     desk.at(3)
@@ -488,7 +489,7 @@ async def test_what_a_comment_needs_is_said(newest: Desk) -> None:
     desk.editor.command("undo")
     desk.editor.command("1DrawbridgeComment Why?")
     desk.shows_comments("1: Draft by Neovim: Why?")
-    # A comment moves with its line, and what is typed above it is not under it.
+    # A comment moves with its line, and does not cover what is typed above that line.
     desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
     desk.shows_comments("2: Draft by Neovim: Why?")
     desk.editor.lua("vim.cmd('copen') vim.cmd('normal! G')")

@@ -1,4 +1,4 @@
-"""What the commands show a person, and what a status line and scripts are told."""
+"""What the commands show the user, and what a status line and scripts receive."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
 
 
 def connect(editor: Neovim, *agents: str) -> None:
-    """A bridge that has announced itself, with these agents."""
+    """Starts a bridge, unless one is connected, and announces these agents."""
     if not editor.lua("return require('drawbridge.link').attached()"):
         assert editor.setup(bridge_options())
         editor.wait("return (require('drawbridge.link').state() or {}).token ~= nil")

@@ -1,4 +1,4 @@
-"""`:checkhealth drawbridge`: every link of the chain, and what to do where one is broken."""
+"""`:checkhealth drawbridge`: every link of the chain, and what to do if one is broken."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
 
 @contextmanager
 def in_a_project(nvim: Path, project: Path) -> Iterator[Neovim]:
-    """With a `claude` and a `gemini` on PATH, in an empty project."""
+    """A Neovim in an empty project, with a `claude` and a `gemini` on PATH."""
     program(project / "bin" / "claude", "echo '9.8.7 (Claude Code)'")
     program(project / "bin" / "gemini", "echo 0.61.0")
     with neovim(nvim, cwd=project, environment={"PATH": f"{project}/bin:{os.environ['PATH']}"}) as started:
@@ -61,7 +61,7 @@ INHERITED = ("SSH_CONNECTION", "REMOTE_CONTAINERS", "VSCODE_REMOTE_CONTAINERS_SE
 
 
 def health(editor: Neovim) -> str:
-    """The report, as far as words go."""
+    """The text of the report, with single spaces between words."""
     editor.command("checkhealth drawbridge")
     editor.wait("return vim.bo.filetype == 'checkhealth' and vim.fn.search('defaultMode', 'nw') > 0")
     assert not editor.is_stuck
@@ -177,7 +177,8 @@ def test_no_claude_says_what_to_install(editor: Neovim) -> None:
 
 
 class TestGuard:
-    """What `drawbridge info` finds is said with what to do, and an editor that cannot say it does not hold up the rest."""
+    """The report contains what `drawbridge info` finds, and what to do. If that command fails, the rest is still
+    reported."""
 
     @pytest.fixture(autouse=True)
     def program_of_codex(self, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`:help drawbridge` and `docs/neovim.md`: complete, and true."""
+"""`:help drawbridge` and `docs/neovim.md` are complete and correct."""
 
 from __future__ import annotations
 

@@ -45,27 +45,28 @@ def record() -> Path:
 
 
 def shows(editor: Neovim, words: str) -> None:
-    """The agent's terminal does."""
+    """Waits until the agent's terminal shows ``words``."""
     look = "table.concat(vim.api.nvim_buf_get_lines(agent.buffer, 0, -1, false), '\\n'):find(..., 1, true)"
     editor.wait(f"return {look} ~= nil", words)
 
 
 def agent_shows(editor: Neovim, kind: str, content: str = "") -> None:
-    """From now on."""
+    """Changes what the agent's terminal shows from now on: see ``fake_claude``."""
     orders = editor.lua("agent.orders = (agent.orders or 0) + 1 return agent.orders")
     editor.lua("vim.api.nvim_chan_send(agent.job, ...)", f"\x01{kind}{content}\x01")
     shows(editor, f"order {orders}")
 
 
 def asked(editor: Neovim, method: str, **params: Any) -> Any:
-    """As the bridge asks."""
+    """The answer to a call of the plugin, made as the bridge makes it."""
     pid = editor.lua("return vim.fn.jobpid(agent.job)")
     given = {"pid": pid, "before": time.time() + 5, **params}
     return editor.lua("return require('drawbridge.link').handle(...)", method, given)
 
 
 def keeps_blanks(editor: Neovim) -> bool:
-    """It can tell what the person has typed from what the agent suggests; where not, both are left alone."""
+    """Whether this Neovim can distinguish text that the person has typed from the agent's suggestions. If it can't, the
+    plugin leaves both alone."""
     return bool(editor.lua("return vim.fn.has('nvim-0.10') == 1"))
 
 

@@ -1,5 +1,5 @@
-"""A person in Neovim and another client decide the same hunk at the same moment: one of them decides, and the other is
-told who it was."""
+"""A person in Neovim and another client decide on the same hunk at the same moment: one decision counts, and the other
+side is notified of who made it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .test_plugin_changes import BRIDGE, SECONDS, SIGNS
 
 OPTIONS = ("--no-tls", "--max-prompts", "10000", "--fsync", "off", "--log-level", "warning")
 LATEST = 0.5
-"""Seconds by which the phone decides after Neovim, at most."""
+"""The maximum number of seconds by which the phone decides after Neovim."""
 
 
 @pytest.mark.thorough
@@ -38,7 +38,8 @@ async def test_a_hundred_races_of_neovim_for_a_hunk(tmp_path: Path) -> None:
 
 
 async def races(directory: Path, count: int) -> Counter[str]:
-    """Who has won how often. The phone is later by a time that follows who wins, so that it is about the same moment."""
+    """Runs races, and returns how often each side has won. The phone's delay is adjusted after each race, so that both
+    decide at about the same moment."""
     root, data = directory / "root", directory / "data"
     root.mkdir()
     (root / "poem.txt").write_text(poem("as it was"))
@@ -79,7 +80,7 @@ class Race:
         self.line = f"by the agent {number}"
 
     async def run(self, random: Random, delay: float) -> str:
-        """The winner. ``delay``: the seconds by which the phone is later."""
+        """Returns the winner. ``delay``: the seconds by which the phone is later."""
         before, after = self.file.read_text(), poem(self.line)
         hunk = await self._change(after)
         wishes = {name: random.choice(["keep", "undo"]) for name in ("Neovim", "phone")}
@@ -97,7 +98,7 @@ class Race:
         return winner
 
     async def _change(self, text: str) -> str:
-        """The hunk, once both have it."""
+        """Makes the agent write ``text``. Returns the hunk's ID once both sides show the hunk."""
         prompt = f"/write {json.dumps({'poem.txt': text})}"
         run = (await self.phone.ask("execute", self.project, prompt=prompt))["data"]["run_id"]
         assert (await self.phone.until("run_finished", run_id=run))["outcome"] == "completed"
@@ -110,12 +111,12 @@ class Race:
         return str(hunk)
 
     def _shows(self, winner: str, decision: str) -> None:
-        """Neovim has the file as it was decided, and names the winner."""
+        """Waits until Neovim names the winner, and shows the file after the decision."""
         done = {"keep": "kept", "undo": "undid"}[decision]
         if winner == "Neovim":
             expected = ["Kept: one change" if decision == "keep" else "Undone: one change"]
         else:
-            # The second one if it was known in Neovim before the key was.
+            # The second message if Neovim received the decision before it processed the command.
             expected = [f"phone already {done} this change.", "phone made decisions in this review."]
 
         def is_told() -> bool:

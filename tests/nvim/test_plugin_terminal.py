@@ -1,6 +1,6 @@
 """`:DrawbridgeClaude` and `:DrawbridgeGemini`: each CLI in a terminal of Neovim.
 
-What stands for the CLIs here writes down how it was started.
+The fake CLIs of these tests record how they were started.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def gemini_settings(content: str) -> None:
 
 @pytest.fixture(params=programs.each_nvim())
 def editor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neovim]:
-    """With `claude` and `gemini` on PATH, a bridge that starts on its own, and one file open."""
+    """A Neovim with `claude` and `gemini` on PATH, exceptions from proxies, and one open file."""
     clis(tmp_path)
     gemini_settings('{"ide": {"enabled": true}}')
     file = tmp_path / "a.txt"
@@ -72,7 +72,7 @@ def record_of(agent: str) -> Path:
 
 
 def started_with(agent: str = "claude") -> dict[str, str]:
-    """How the CLI was started: ``argv`` with | behind each word, and its environment."""
+    """How the CLI was started: ``argv`` with | after each word, and its environment."""
     record = record_of(agent)
     wait_until(record.exists, "the CLI is started")
     found = dict(line.partition("=")[::2] for line in record.read_text().splitlines())
@@ -281,7 +281,7 @@ class TestGemini:
 
 class TestBoth:
     def both(self, editor: Neovim) -> None:
-        """Gemini's terminal is the current window."""
+        """Opens both terminals; Gemini's is then the current window."""
         editor.command("DrawbridgeClaude")
         wait_for_terminal(editor)
         started_with("claude")

@@ -1,14 +1,17 @@
-"""The demo agent in a hurry.
+"""A demo agent for tests: it answers without delay and understands additional commands.
 
-``/limit SECONDS``, since 1970: its account may do no more until then. ``/calls JSON``: asks about these tool calls, a list
-of {name, input, [suggestions]}, all at once, and says what it was answered. With "acp:" before its name a call is one of the
-Agent Client Protocol. ``/say JSON``: says this text. ``/stream JSON``:
-[seconds, characters], says so much in that time. ``/write JSON``: writes these files without asking, {path: text}; null
-deletes one, and a number is its new mode. Comments of a review: says that it has read them.
-``/emit JSON``: writes these lines of the stream as they are; the line {"hold": true} waits until a person interrupts, {"deaf":
-true} does not even then, and {"fail": text} ends the turn with this error.
+``/limit SECONDS``: ends the turn because the account's limit is reached until this time, in seconds since 1970.
+``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions]}, and replies
+with the answers. "acp:" before a name marks a call of the Agent Client Protocol.
+``/say JSON``: replies with this text.
+``/stream JSON``, [seconds, characters]: streams a text of this length in this time.
+``/write JSON``, {path: content}: writes these files without asking. null deletes a file, a number is its new mode, and
+"base64:" precedes binary content.
+``/emit JSON``: writes these lines to the stream unchanged. The line {"hold": true} waits until a person interrupts,
+{"deaf": true} ignores the interrupt, and {"fail": text} ends the turn with this error.
+Comments on a review: replies that it has read them.
 
-The sessions that it lists for a directory are those in the directory's ``.sessions.json``: {session_id, title, last_active}.
+The agent's list of sessions for a directory is the directory's ``.sessions.json``: {session_id, title, last_active}.
 """
 
 from __future__ import annotations
@@ -44,11 +47,11 @@ def is_open(self):
 """
 
 COMMAND = [sys.executable, "-c", "import sys; from tests.page import agent; sys.exit(agent.serve())", "serve"]
-"""``drawbridge serve`` with this demo agent, which does not keep tests waiting."""
+"""``drawbridge serve`` with this agent in place of the demo agent."""
 
 
 def wake_up(seconds: float) -> list[dict[str, Any]]:
-    """Lines for ``/emit``: the agent schedules a wake-up at this time, in seconds since 1970."""
+    """Returns lines for ``/emit``: the agent schedules a wake-up for this time, in seconds since 1970."""
     call = {"type": "tool_use", "id": "toolu_wake_up", "name": "ScheduleWakeup", "input": {"reason": "CI"}}
     done = {"type": "tool_result", "tool_use_id": "toolu_wake_up", "content": "Next wakeup scheduled"}
     said = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
@@ -57,7 +60,7 @@ def wake_up(seconds: float) -> list[dict[str, Any]]:
 
 
 def enters_worktree(directory: str) -> list[dict[str, Any]]:
-    """Lines for ``/emit``: the agent enters a git worktree that Claude Code has created."""
+    """Returns lines for ``/emit``: the agent enters a git worktree that Claude Code has created."""
     call = {"type": "tool_use", "id": "toolu_worktree", "name": "EnterWorktree", "input": {}}
     done = {"type": "tool_result", "tool_use_id": "toolu_worktree", "content": "Created"}
     said = {"type": "assistant", "message": {"role": "assistant", "content": [call]}, "parent_tool_use_id": None}
@@ -107,7 +110,7 @@ class Agent(script.Agent):
         return self._tell("Written.", pace=0)
 
     def _stream(self, seconds: float, length: int) -> str:
-        """Says a text of so many characters, in so many seconds, a hundred characters at a time."""
+        """Streams a text of ``length`` characters in this time, a hundred characters at a time."""
         text = (PARAGRAPH * (length // len(PARAGRAPH) + 1))[:length]
         self._event(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
         for start in range(0, length, 100):
@@ -150,7 +153,7 @@ _start = driver.Demo.start
 
 
 async def _starting(demo: driver.Demo, launch: Launch, emit: Callable[[Event], None]) -> Any:
-    """Its driver, which reports a call "acp:NAME" as one of the Agent Client Protocol."""
+    """Starts the demo agent. Reports a call "acp:NAME" as a call NAME of the Agent Client Protocol."""
 
     def reported(event: Event) -> None:
         if isinstance(event, Question) and event.tool_name.startswith("acp:"):
@@ -166,7 +169,7 @@ async def _remembered(_: driver.Demo, path: Path, limit: int) -> list[Remembered
 
 
 def serve() -> int:
-    """``drawbridge``, whose demo agent is this one."""
+    """Runs the ``drawbridge`` command with this agent in place of the demo agent. Returns its exit status."""
     from drawbridge import cli
 
     driver.Demo.remembered = _remembered  # type: ignore[attr-defined]

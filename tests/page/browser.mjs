@@ -1,12 +1,13 @@
-// Browsers of people, headless, for as long as standard input stays open. Takes a JSON object a line and answers each with one
-// that has the same `id`; `page` names whom it is about. Each page has a profile of its own, and what it complains about is kept.
+// Drives a headless browser until standard input is closed. Reads one command per line, a JSON object, and answers each
+// with a JSON object that has the same `id`. `page` names the person whose window the command is for. Each person has a
+// separate profile, and the errors, warnings and dialogs in their window are recorded.
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import readline from 'node:readline';
 
 const { chromium } = createRequire(import.meta.url)(process.env.DRAWBRIDGE_TEST_PLAYWRIGHT);
-const PATIENCE = 60_000; // ms, as tests/waiting.py
+const PATIENCE = 60_000; // ms, as in tests/waiting.py
 const people = new Map();
 
 const browser = await chromium.launch({
@@ -83,7 +84,7 @@ const commands = {
   press: ({ key }, { page }) => page.keyboard.press(key),
   // Clicks or taps at a position, whatever is there.
   tap: ({ x, y, touches }, { page }) => (touches ? page.touchscreen.tap(x, y) : page.mouse.click(x, y)),
-  // As two fingers do it.
+  // Zooms as a pinch with two fingers does.
   zoom: async ({ factor }, { context, page }) => {
     const session = await context.newCDPSession(page);
     await session.send('Emulation.setPageScaleFactor', { pageScaleFactor: factor });
@@ -108,7 +109,7 @@ const commands = {
   visible: ({ css }, { page }) => page.locator(css).first().isVisible(),
   value: ({ css }, { page }) => page.locator(css).first().inputValue(),
   run: ({ code }, { page }) => page.evaluate(code),
-  // Not waitForFunction: the page's policy forbids what that is made of.
+  // Polls instead of using waitForFunction, because the content security policy forbids the `eval` that it needs.
   until: async ({ code }, { page }) => {
     for (
       const end = Date.now() + PATIENCE;
@@ -119,12 +120,12 @@ const commands = {
     }
   },
   reload: (_, { page }) => page.reload(),
-  // A slow phone: `cpu` times slower.
+  // Simulates a slow phone: `cpu` times slower.
   throttle: async ({ cpu }, { context, page }) => {
     const session = await context.newCDPSession(page);
     await session.send('Emulation.setCPUThrottlingRate', { rate: cpu });
   },
-  // What was held back comes, or fails.
+  // Lets the request that is held back continue, or fail.
   let: async ({ fails }, person) => {
     for (const end = Date.now() + PATIENCE; !person.held; await new Promise((later) => setTimeout(later, 20))) {
       if (Date.now() > end) throw new Error(`nothing was held within ${PATIENCE} ms`);
@@ -136,7 +137,7 @@ const commands = {
   shot: ({ file }, { page }) => page.screenshot({ path: file }).then(() => null),
   allow: ({ what, url }, { context }) => context.grantPermissions(what, { origin: url }),
   worker: ({ code }, { context }) => context.serviceWorkers()[0].evaluate(code),
-  // As the browser's push service would bring it.
+  // Delivers a push message to the service worker, as the push service would.
   push: async ({ data }, { context, page }) => {
     const session = await context.newCDPSession(page);
     const registered = new Promise((found) =>
@@ -156,7 +157,7 @@ const commands = {
   bytes: (_, { page }) =>
     page.evaluate(() => performance.getEntries().reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)),
   axe: async ({ file }, { page }) => {
-    // Not as an element: the page's policy lets no foreign script in.
+    // Evaluated, not added as an element, because the content security policy blocks other scripts.
     await page.evaluate(fs.readFileSync(file, 'utf8'));
     const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
     return violations.map(

@@ -1,4 +1,4 @@
-"""One browser and one server for all tests of a process; for each test a directory of its own, and a project in it."""
+"""Fixtures: one browser and one server for all tests of a process; for each test, its own directory and project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - screens in the report of a test that failed
+from tests.e2e.conftest import pytest_runtest_makereport  # noqa: F401 - adds screens to the report of a failed test
 from tests.server import processes
 from tests.server.processes import Server
 from tests.server.wire_client import deleted
@@ -38,7 +38,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def directory(lasting: Server) -> Path:
-    """Of the project."""
+    """The directory of the project."""
     directory = lasting.data.parent / "work" / str(next(_numbers)) / "blog"
     directory.mkdir(parents=True)
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
@@ -47,7 +47,7 @@ def directory(lasting: Server) -> Path:
 
 @pytest.fixture
 async def server(browser: Browser, lasting: Server) -> AsyncIterator[Server]:
-    """Without a project; those that a test makes are gone afterwards."""
+    """The shared server, without projects. Projects that a test creates are removed afterwards."""
     yield lasting
     async with lasting.client() as client:
         for project in (await client.ask("project_list"))["data"]["projects"]:
@@ -57,7 +57,7 @@ async def server(browser: Browser, lasting: Server) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def own_server(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[Server]:
-    """Of this test alone: nobody has ever come to it."""
+    """A new server for this test only, to which no client has connected yet."""
     async with serving(tmp_path / "data", "--no-tls", "--allow", directory.parent) as server:
         yield server
 
@@ -74,6 +74,6 @@ async def project_in(server: Server, directory: Path) -> str:
 
 @pytest.fixture
 async def address(server: Server, directory: Path) -> str:
-    """Of the project in the page, with the token: what a person would open."""
+    """The address of the project in the web UI, with the token: what a person would open."""
     project = await project_in(server, directory)
     return f"{page_of(server)}#token={server.token}&project={project}"

@@ -1,4 +1,4 @@
-"""Writes histories that none of the agents would write, where a server finds them when it starts."""
+"""Writes histories that no test agent produces, in a place where a server reads them when it starts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from .conftest import project_in, serving
 
 
 def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str], *, kept: int | None = None) -> None:
-    """Lines of an agent, and prompts (texts) whose runs have ended, after the records that the project's history
-    already contains.
-    ``kept``: the number of bytes to keep; older records are dropped."""
+    """Appends records to the history of a project: lines of an agent, and prompts (strings) whose runs have ended.
+
+    ``kept``: the number of bytes to keep; older records are dropped.
+    """
     [directory] = data.glob(f"**/{project}")
     history = History.open(directory / "logs", fsync="off")
     for line in said:
@@ -39,8 +40,8 @@ def write_history(data: Path, project: str, said: Iterable[dict[str, Any] | str]
 async def serving_history(
     folder: Path, directory: Path, said: Iterable[dict[str, Any] | str], *options: str, kept: int | None = None
 ) -> AsyncIterator[tuple[Server, str]]:
-    """A server that finds ``said`` in the history of a project in ``directory``, and the project's id. Its data
-    is in ``folder``."""
+    """Starts a server for a project in ``directory`` whose history contains ``said``. Yields the server and the
+    project's id. The server's data is in ``folder``."""
     data = folder / "data"
     allowed = ("--no-tls", "--allow", directory.parent)
     async with serving(data, *allowed) as server:

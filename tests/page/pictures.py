@@ -1,6 +1,7 @@
-"""Makes the pictures of the page that the documentation shows: ``PYTHONPATH=tools python -m tests.page.pictures docs/images``.
+"""Takes the screenshots of the web UI for the documentation.
 
-The page is the real one, in a real browser, before a real server and the demo agent.
+Run ``PYTHONPATH=tools python -m tests.page.pictures docs/images``. The browser, the web UI and the server are real; the
+agent is the demo agent.
 """
 
 from __future__ import annotations
@@ -72,11 +73,11 @@ I'll fix both:"""
 
 
 COLORED = "[...document.querySelectorAll('.diff')].every((one) => one.querySelector('[class^=code-]'))"
-"""What colors code has come."""
+"""True once the code in every diff is highlighted."""
 
 
 class Agent:
-    """Lines of the demo agent's stream that say what a picture needs: a program that the server runs in its place."""
+    """Writes a program that the server runs in place of the demo agent, with the texts that a screenshot needs."""
 
     def __init__(self, place: Path, directory: Path) -> None:
         change = {"file_path": str(directory / "bridge.py"), "content": CHANGED}
@@ -96,7 +97,7 @@ class Agent:
 
 @contextlib.contextmanager
 def home_of_ada() -> Iterator[Path]:
-    """A directory whose name can be shown."""
+    """Creates a home directory whose name can be shown in a screenshot, and removes it afterwards."""
     root = Path(tempfile.gettempdir()) / "ada"
     root.mkdir()
     (root / ".run").mkdir(mode=0o700)
@@ -179,7 +180,7 @@ async def scenes(browser: Browser, server: Server, root: Path, directory: Path, 
 
 
 def at_the_desk(browser: Browser, server: Server, root: Path, target: Path) -> None:
-    """The real CLI in a terminal; its model says what a picture needs."""
+    """Takes a screenshot of a terminal session of the real Claude Code, whose model is a stub."""
     with MessagesStub() as model, Tmux.server() as tmux, ServedWorkstation(root / "garden-gate", model, tmux) as rig:
         gate = rig.file("gate.lua", GATE)
         question = "It creaks, so it opens slowly. The hinge can take twice the speed. Should I double it?"

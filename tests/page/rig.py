@@ -1,4 +1,4 @@
-"""People in front of the page: a real browser, one profile for each of them."""
+"""People who use the web UI: a real browser with a separate profile for each person."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ class Browser(BrowserProcess):
 
     @contextlib.contextmanager
     def person(self, url: str, **how: Any) -> Iterator[Person]:
-        """Opens ``url``. ``how``: width, height, dark, forced (the system's own colors), untrusting
-        (goes past the warning of a certificate), held (a file that the server does not send until
-        :meth:`Person.lets`)."""
+        """Opens ``url`` in a new profile, and closes it afterwards.
+
+        ``how``: width, height, dark, forced (the system's own colors), untrusting (ignores certificate errors), held (a
+        file that is not requested from the server until :meth:`Person.lets`).
+        """
         person = Person(self, next(self._names))
         person("open", url=url, **how)
         try:
@@ -37,7 +39,7 @@ class Browser(BrowserProcess):
 
 
 class Person:
-    """One browser window. Each act waits until it can be done."""
+    """A person with one browser window. Each action waits until it is possible."""
 
     def __init__(self, browser: Browser, name: str) -> None:
         self._browser = browser
@@ -47,14 +49,14 @@ class Person:
         return self._browser.send(do=do, page=self._name, **what)
 
     def begins(self, do: str, **what: Any) -> None:
-        """Without waiting for the answer."""
+        """Sends a command without waiting for its result."""
         self._browser.begin(do=do, page=self._name, **what)
 
     def clicks(self, css: str) -> None:
         self("click", css=css)
 
     def clicks_until(self, css: str, seen: str) -> None:
-        """Clicks again where a click had no effect: a control takes none right after it has moved, or has been drawn again."""
+        """Clicks until ``seen`` is visible: a control ignores clicks right after it has moved or was drawn again."""
         self("clickUntil", css=css, seen=seen)
 
     def accepts_edited(self) -> None:
@@ -67,11 +69,11 @@ class Person:
         self("fill", css=css, text=text)
 
     def sees(self, css: str, text: str | None = None) -> None:
-        """Waits until it is visible."""
+        """Waits until an element that matches is visible."""
         self("sees", css=css, **({} if text is None else {"text": text}))
 
     def loses(self, css: str, text: str | None = None) -> None:
-        """Waits until it is not visible."""
+        """Waits until the first element that matches is hidden, or none matches."""
         self("gone", css=css, **({} if text is None else {"text": text}))
 
     def reads(self, css: str) -> list[str]:
@@ -85,18 +87,18 @@ class Person:
         self("until", code=code)
 
     def goes_to(self, place: str) -> None:
-        """By its part of the address, such as ``#/settings``."""
+        """Opens the view with this address fragment, such as ``#/settings``."""
         self.runs(f"location.hash = {json.dumps(place)}")
 
     def leaves(self, place: str = "#/settings") -> str:
-        """Goes from a session to another view. Returns the place to come back to."""
+        """Goes from a session to another view. Returns the session's address fragment."""
         here: str = self.runs("location.hash")
         self.goes_to(place)
         self.loses("#prompt")
         return here
 
     def lets(self, fails: bool = False) -> None:
-        """The file that is held comes now, or fails."""
+        """Lets the request for the held file continue, or fail."""
         self("let", fails=fails)
 
     def prompts(self, text: str) -> None:
@@ -104,7 +106,7 @@ class Person:
         self.presses("Enter")
 
     def edits(self, text: str) -> None:
-        """Replaces all that is in the open editor."""
+        """Replaces all the text in the open editor."""
         self.clicks(".approval .cm-content")
         self.presses("Control+a")
         self("insert", text=text)
@@ -112,7 +114,7 @@ class Person:
         self.sees(".approval .cm-line", next((line for line in reversed(lines) if line), ""))
 
     def edited(self) -> str:
-        """The text in the open editor. Folded lines are not in it."""
+        """Returns the text in the open editor, without folded lines."""
         self.sees(".approval .cm-content")
         return "\n".join(line.rstrip("\n") for line in self.reads(".approval .cm-line"))
 
@@ -130,11 +132,11 @@ class Person:
         self.presses("Enter")
 
     def readies_keys(self) -> None:
-        """Leaves the prompt box; returns once keys are for the current approval."""
+        """Leaves the message box, and waits until keys act on the current approval request."""
         self.presses("Escape")
         self.sees(".approval.keyed")
 
     def complaints(self) -> list[str]:
-        """What the browser has complained about since the last call."""
+        """Returns the errors, warnings and dialogs in the browser since the last call."""
         found: list[str] = self("complaints")
         return found

@@ -172,7 +172,7 @@ async def test_a_prompt_that_somebody_else_removed_is_told_to_its_author(
 async def test_a_prompt_that_was_removed_while_its_author_was_elsewhere_is_told_on_return(
     browser: Browser, server: Server, directory: Path, is_closed: bool
 ) -> None:
-    """The author is in another view, or has closed the page. Later records must not hide the notice."""
+    """The author is in another view, or has closed the web UI. Later records must not hide the notice."""
     project = await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
         person.prompts("/slow 600")
@@ -220,7 +220,7 @@ def test_s3_41_esc_twice_stops_the_run(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts("/slow 600")
         person.sees(".live .markdown")
-        person.runs("(() => { const at = Date.now(); Date.now = () => at })()")  # the second Esc comes soon
+        person.runs("(() => { const at = Date.now(); Date.now = () => at })()")  # no time passes before the second Esc
         person.presses("Escape")
         person.sees(".run", "Press Esc again to stop")
         person.sees(".stop")

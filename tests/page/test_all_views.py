@@ -1,4 +1,4 @@
-"""Every view, light and dark: axe finds nothing to complain of."""
+"""Accessibility of every view, in light and dark: axe finds no violations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dark(request: pytest.FixtureRequest) -> bool:
 
 
 def checks(person: Person) -> tuple[Callable[[str], None], dict[str, list[object]]]:
-    """A check of the view that is open, by its name, and what all of them have found."""
+    """Returns a function that checks the open view with axe, and the violations found so far, by the view's name."""
     found: dict[str, list[object]] = {}
 
     def check(view: str) -> None:
@@ -152,7 +152,7 @@ def test_axe_finds_nothing_in_what_an_agent_reports(browser: Browser, address: s
         person.clicks(".error-card button:has-text('How to log in')")
         person.sees(".error-card code")
         check("failed run, with steps")
-        # As if the server were gone, not the network.
+        # The network seems to work, so that the server seems to be down.
         person.runs("Object.defineProperty(navigator, 'onLine', { value: true, configurable: true })")
         person("offline", on=True)
         person.sees(".box-notice", "Disconnected.")

@@ -1,4 +1,4 @@
-"""Every kind of approval in the page: the words, the editor, differences, plans, questions, notebooks, several files."""
+"""Every kind of approval request in the web UI: texts, editor, diffs, plans, questions, notebooks, several files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from .test_approving import (
     CURRENT,
     OPEN,
     PHONE,
+    SUBMIT,
     answers,
     asks,
     asks_to_edit,
     bash,
     edit,
     reads_all,
+    reads_question,
     stays,
     write,
 )
@@ -37,14 +39,14 @@ CUT = (
     "[...document.querySelectorAll('.approval footer *')]"
     ".filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML)"
 )
-"""Elements of the footer that extend beyond the edge of the page."""
+"""The elements of the footer that extend beyond the right edge of the window."""
 
 CODE = "".join(f"line {number}\n" for number in range(1, 41))
 CHANGED = CODE.replace("line 10\n", "line ten\n").replace("line 30\n", "line thirty\n")
 
 
 def change(directory: Path, before: str, after: str, name: str = "notes.txt") -> dict[str, Any]:
-    """The agent replaces the whole of a file."""
+    """Writes a file, and returns a tool call that replaces all of it."""
     (directory / name).write_text(before)
     return write(directory / name, after)
 
@@ -53,7 +55,7 @@ def change(directory: Path, before: str, after: str, name: str = "notes.txt") ->
 
 
 def test_single_key_shortcuts_can_be_turned_off(browser: Browser, address: str, directory: Path) -> None:
-    """Letters go to the message box then; a command key still answers."""
+    """Then letters go to the message box, but Ctrl+Enter still accepts."""
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.keys', 'off')")
         asks_to_edit(person, directory)
@@ -77,7 +79,7 @@ def test_the_message_box_has_the_focus_after_the_last_answer(browser: Browser, a
         person.until("document.activeElement.id === 'prompt'")
 
 
-# What is asked.
+# The content of requests.
 
 
 def test_risky_parts_of_a_command_are_marked(browser: Browser, address: str) -> None:
@@ -114,7 +116,7 @@ def test_a_command_can_be_edited(browser: Browser, address: str) -> None:
         assert answer["updatedInput"] == {"command": "npm test", "description": "Run tests"}
 
 
-# Differences.
+# Diffs.
 
 
 def test_unchanged_lines_are_shown_on_demand(browser: Browser, address: str, directory: Path) -> None:
@@ -162,7 +164,7 @@ def test_lines_that_do_not_wrap_must_be_wrapped_to_accept(browser: Browser, addr
 
 
 def test_comments_on_lines_are_the_reason(browser: Browser, address: str, directory: Path) -> None:
-    """They survive a reload, and leave with the rejection."""
+    """The comments survive a reload and are sent with the rejection."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
         person.clicks(f"{CARD} tr:has(.added) .comment >> nth=0")
@@ -182,7 +184,7 @@ def test_comments_on_lines_are_the_reason(browser: Browser, address: str, direct
 
 @pytest.mark.parametrize("width", [1280, 320])
 def test_a_common_reason_is_one_press(browser: Browser, address: str, directory: Path, width: int) -> None:
-    """It can be edited before it is sent, and a second press removes it."""
+    """The reason can be edited before it is sent, and a second press removes it."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
         person("resize", width=width, height=800)
@@ -193,7 +195,7 @@ def test_a_common_reason_is_one_press(browser: Browser, address: str, directory:
         field = f"{CARD} .rejecting textarea"
         assert person("value", css=field) == "Add tests for this change."
         assert person.runs(CUT) == []
-        person("type", text=" Two of them.")  # the focus is in the field, behind the reason
+        person("type", text=" Two of them.")  # the caret is in the field, after the reason
         person.presses("Tab")
         assert person.runs("document.activeElement.innerText") == "Wrong file"
         person.clicks(f"{CARD} footer .no")
@@ -251,7 +253,7 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
 
 
 def test_the_original_is_beside_the_edit(browser: Browser, address: str, directory: Path) -> None:
-    """If there is room for both. The text and the caret stay when the window is resized."""
+    """Only if there is room for both versions. The text and the caret stay the same when the window is resized."""
     call = change(directory, CODE, CHANGED)
     left, right = f"{CARD} .cm-merge-a", f"{CARD} .cm-merge-b"
     with browser.person(address, width=1500) as person:
@@ -282,7 +284,7 @@ def test_the_original_is_beside_the_edit(browser: Browser, address: str, directo
         person.sees(f"{CARD} .draft", "kept as a draft")
         person.clicks(f"{CARD} .draft button:has-text('Continue')")
         person.sees(f"{right} .cm-changedLine", "my own line ten")
-        person.sees(f"{CARD} footer .yes:not(.moved)")  # right after it has moved it takes no click
+        person.sees(f"{CARD} footer .yes:not(.moved)")  # a button that has just moved ignores clicks
         person.accepts_edited()
         [answer] = answers(person)
         assert answer["updatedInput"]["content"] == CODE.replace("line 10\n", "my own line ten\n")
@@ -290,7 +292,7 @@ def test_the_original_is_beside_the_edit(browser: Browser, address: str, directo
 
 
 def test_a_change_is_rejected_in_the_editor(browser: Browser, address: str, directory: Path) -> None:
-    """The rest is accepted."""
+    """The other changes to the file are accepted."""
     call = change(directory, CODE, CHANGED)
     with browser.person(address) as person:
         asks(person, call)
@@ -388,7 +390,7 @@ def test_questions_come_one_at_a_time_on_a_phone(browser: Browser, address: str)
 
 
 def chooses(person: Person, key: str, option: str) -> None:
-    """Presses the key until it is taken: a card that has just grown, as by a preview, takes none for a moment."""
+    """Presses the key until the option is chosen: a card that has just grown ignores keys for a moment."""
     all_chosen = f"[...document.querySelectorAll('{CARD} label:has(input:checked)')]"
     is_drawn = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 
@@ -421,8 +423,8 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
     with browser.person(address, height=1100) as person:
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
-        for _ in range(2):  # once by the button, once by the key, also where the preview was closed
-            person.clicks("button:has-text('Submit'):not(.moved)")
+        for _ in range(2):  # by the button and by the key; the second time, the preview is closed
+            person.clicks(f"{SUBMIT}:has-text('Read on'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")
             person.presses("Control+Enter")
@@ -431,6 +433,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         person.clicks(".preview.chosen summary")
         person.clicks(".preview.chosen button.must")
         person.sees(".preview.chosen pre", "row 199")
+        reads_question(person)
         person.clicks("button:has-text('Submit'):not(.moved)")
         assert answers(person)[0]["updatedInput"]["answers"] == {"Which colour?": "Black"}
 
@@ -447,13 +450,13 @@ def test_number_keys_are_for_a_card_in_view(browser: Browser, address: str) -> N
         assert person.runs("document.querySelector('.approval input:checked')") is None
 
 
-# Small screens, colors of the system.
+# Small screens, forced colors.
 
 SIDEWAYS = {"width": 844, "height": 390}
 
 
 def test_marks_of_comments_leave_a_plan_uncovered(browser: Browser, address: str) -> None:
-    """On a phone the marks are always shown; they used to cover the first letters of each paragraph."""
+    """On a phone the comment buttons are always shown. They used to cover the first letters of each paragraph."""
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the code.\n\n1. Change it\n"}}
     covered = (
         "[...document.querySelectorAll('.approval .plan-block')].map((block) =>"
@@ -468,7 +471,7 @@ def test_marks_of_comments_leave_a_plan_uncovered(browser: Browser, address: str
 
 
 def test_a_command_is_in_sight_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
-    """The buttons used to cover it, so that only Accept was visible."""
+    """The buttons used to cover the command, so that only Accept was visible."""
     shown = (
         "(() => { const box = document.querySelector('.scroller').getBoundingClientRect();"
         " const { top, bottom } = document.querySelector('.approval pre').getBoundingClientRect();"
@@ -483,7 +486,7 @@ def test_a_command_is_in_sight_on_a_phone_on_its_side(browser: Browser, address:
 
 
 def test_the_current_approval_has_a_ring_in_forced_colours(browser: Browser, address: str) -> None:
-    """Keys act on the current approval. Forced colors remove shadows, so the ring has to be an outline."""
+    """Keys act on the current request. Forced colors remove shadows, so the ring has to be an outline."""
     rings = "[...document.querySelectorAll('.approval')].map((card) => getComputedStyle(card).outlineStyle)"
     with browser.person(address, forced=True) as person:
         asks(person, bash("ls"), bash("pwd"))
@@ -509,16 +512,16 @@ def test_no_request_freezes_the_page(browser: Browser, address: str, directory: 
         paces = [person.runs(PACE) for _ in range(5)]
         person.runs(LONGEST)
         person.runs("setTimeout(() => { const at = performance.now(); while (performance.now() - at < 80); })")
-        person.until("window.tasks.length > 0")  # long tasks are counted
+        person.until("window.tasks.length > 0")  # the observer reports long tasks
         person.prompts("/calls " + json.dumps([call]))
         person.sees(f"{CARD} button.must")
         person.clicks(f"{CARD} button.must")
-        for _ in range(3):  # 16,000 rows, some in each frame
+        for _ in range(3):  # 16,000 rows take long: only some are drawn in each frame
             with contextlib.suppress(AssertionError):
                 person.until(shown)
                 break
         person.until(shown)
-        # The last task is known once it has ended.
+        # A task is reported only after it has ended.
         person.runs("new Promise((later) => requestAnimationFrame(() => setTimeout(later, 50)))")
         tasks = person.runs("window.tasks")
         paces += [person.runs(PACE) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""A plain ``claude`` in somebody's terminal is in the page by itself: its questions are answered there, or at the desk."""
+"""A ``claude`` in a terminal appears in the web UI automatically; requests are answered there or in the terminal."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def geminis(browser: Browser, home: Path) -> Iterator[gemini_workstation.Worksta
 
 @contextlib.contextmanager
 def watched(browser: Browser, rig: ServedWorkstation, server: Server, *turns: Block) -> Iterator[tuple[Claude, Person]]:
-    """A session whose first prompt was typed, and a page that shows it."""
+    """Yields a terminal session whose first prompt was typed, and a person whose web UI shows it."""
     rig.model.will_say(*turns)
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person.sees(".side .empty", "No projects yet")
         claude = rig.plain_claude()
         person.clicks(".project:has(.at-desk)")
         person.sees(".path", f"claude in a terminal · {rig.project}")
-        # page-review S3-25: it was blank until its first prompt.
+        # Finding S3-25 in docs/internals/page.md: the view was blank until the first prompt.
         person.sees(".conversation .empty", "What happens in the terminal is shown here.")
         claude.prompt("Do it")
         person.sees(".prompt .who", "You, in the terminal")
@@ -163,7 +163,7 @@ async def test_what_is_answered_at_the_desk_goes_from_the_page_and_the_session_g
     assert "Do it" in str(rig.model.requests[-1].body["messages"]), "it knows what was said before"
 
 
-# With a Neovim beside: what the agent shows there as a diff is the same question.
+# With Neovim as the editor: the diff that the agent shows there belongs to the same approval request.
 
 
 @pytest.mark.thorough

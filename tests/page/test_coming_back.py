@@ -1,4 +1,4 @@
-"""Reloads, lost networks and killed servers: the page is where it was, nothing is missed and nothing typed is lost."""
+"""After reloads, lost networks and killed servers, the view is the same, and neither messages nor drafts are lost."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def serving_at(port: int, data: Path, root: Path) -> AsyncIterator[Server]:
-    """The last ``--port`` is the one that counts."""
+    """Starts a server on this port. ``serving`` also passes ``--port``, but the last one applies."""
     async with serving(data, "--no-tls", "--port", str(port), "--allow", root) as server:
         yield server
 
 
 def numbers(person: Person) -> list[int]:
-    """The places in the history of what is in the page, in its order."""
+    """Returns the record numbers of the items that are drawn, from top to bottom."""
     found: list[int] = person.runs(
         "[...document.querySelectorAll('.items > .item')].map((one) => Number(one.dataset.seq))"
     )
@@ -49,7 +49,7 @@ def test_a_reload_in_the_middle_of_an_answer_changes_nothing(browser: Browser, a
         person.prompts("Something")
         person.sees(".approval")
         person.readies_keys()
-        # The end of a double click on the question before, and a key that is held down since: neither is meant for this one.
+        # The second click of a double click, and a key that is held down: both were meant for an earlier request.
         person.runs("document.querySelector('.approval .yes').dispatchEvent(new MouseEvent('click', { detail: 2 }))")
         person.runs(
             "document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', repeat: true, bubbles: true }))"
@@ -189,10 +189,10 @@ async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, t
             person = stack.enter_context(browser.person(f"{page_of(server)}#token={server.token}&project={project}"))
             person.sees("h2", "blog")
             person.runs("navigator.serviceWorker.ready.then(() => true)")
-        person("reload")  # the first visit has kept everything: the worker's cache is filled when it is installed
+        person("reload")  # everything is cached since the first visit, when the service worker was installed
         person.sees(".connection", "Disconnected")
         person.runs(PASTES_A_PICTURE)
-        person.sees(".pictures img")  # what the agent takes is not known yet
+        person.sees(".pictures img")  # accepted, because it is not known yet which files the agent accepts
         person.clicks("button[aria-label='Remove drawing.png']")
         person.fills("#prompt", "/quick")
         async with serving_at(port, data, directory.parent):

@@ -40,12 +40,12 @@ FIELD = ".hunk .writing"
 
 
 def begins(person: Person, words: str, line: str) -> None:
-    """A comment on a line of the hunk with these words: a click on the line's number."""
+    """Begins a comment on a line of the hunk that contains these words, with a click on the line's number."""
     person.clicks_until(in_hunk(words, f".comment[data-line='{line}']"), FIELD)
 
 
 def adds(person: Person, text: str) -> None:
-    """Writes the comment that was begun."""
+    """Writes the text of the comment that was begun, and adds it."""
     person.fills(f"{FIELD} textarea", text)
     person.clicks(f"{FIELD} button:has-text('Add comment')")
     person.loses(FIELD)
@@ -59,7 +59,7 @@ async def comments_of(server: Server, project: str) -> list[dict[str, Any]]:
 
 
 async def prompts_of(server: Server, project: str) -> list[str]:
-    """Those that consist of comments."""
+    """Returns the prompts that consist of review comments."""
     async with server.client() as client:
         page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
         messages = [item["message"] for item in page["data"]["messages"]]
@@ -162,7 +162,7 @@ async def test_what_is_half_typed_survives_a_reload_and_an_update(
         person.sees(f"{REMARK}.draft", "A draft.")
         person.sees(in_hunk("Line 30", ".writing"))
         assert person("value", css=f"{FIELD} textarea") == "Half typed"
-        # Its lines move up: the comment is still about them.
+        # The commented lines move up; the comment stays with them.
         await decides(server, project, hunks=[first], decision="undo")
         person.loses(".hunk h4:has-text('Line 5')")
         person.clicks(f"{FIELD} button:has-text('Add comment')")
@@ -267,7 +267,7 @@ async def test_an_unsaved_comment_is_not_left_behind(browser: Browser, server: S
 
 
 async def is_answered(server: Server, project: str) -> None:
-    """A comment on line 5 was sent, and a later run has changed the line."""
+    """Sends a comment on line 5, and lets a later run change that line."""
     async with server.client() as client:
         about = {"path": "poem.txt", "line": 5, "quote": "LINE 5\n", "text": "Why capitals?"}
         await client.ask("review_comment", about, project)
@@ -333,12 +333,12 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
             return
         begins(person, "Line 30", "30")
         adds(person, "By the pad.")
-        person.sees(".review-bar .hint", "This device can't send drafts. Use a device that may start runs.")
+        person.sees(".review-bar .hint", "This device can’t send comments. Use a device that can start runs.")
 
 
 @pytest.mark.thorough
 async def test_two_people_comment_on_one_review(browser: Browser, server: Server, project: str) -> None:
-    """What one writes is shown to the other, and nobody sends what they have not seen."""
+    """Each sees what the other writes, and neither can send comments that they have not seen."""
     with browser.person(address_of(server, project), width=1440, height=900) as person:
         opens(person, project)
         begins(person, "Line 5", "5")
@@ -484,14 +484,14 @@ async def test_no_width_cuts_comments(browser: Browser, server: Server, project:
 
 @pytest.fixture
 async def committing(browser: Browser, tmp_path: Path, directory: Path) -> Any:
-    """A server whose owner allows commits."""
+    """A server that allows commits."""
     options = ("--no-tls", "--allow", directory.parent, "--allow-commit")
     async with serving(tmp_path / "data", *options) as server:
         yield server
 
 
 async def is_kept(server: Server, repository: Path) -> str:
-    """A project in which one of two changes to the poem and a new file were kept."""
+    """Creates a project in which one of two changes to the poem and a new file were kept. Returns its id."""
     git(repository, "config", "user.name", "Ada")
     git(repository, "config", "user.email", "ada@example.org")
     project = await project_in(server, repository)

@@ -1,4 +1,4 @@
-"""A person comments on what an agent in a terminal has changed; hook and bridge are no processes here."""
+"""A person comments on the changes of an agent in a terminal. The tests act as the hook and the bridge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COPIED = "window.copied = ''; navigator.clipboard.writeText = async (text) => { 
 
 @pytest.fixture
 async def desk(browser: Browser, home: Path) -> AsyncIterator[Desk]:
-    """After a run that has changed two lines."""
+    """A terminal session after a run that has changed two lines."""
     directory = home / "blog"
     directory.mkdir()
     (directory / "poem.txt").write_text(POEM)
@@ -87,7 +87,7 @@ async def test_comments_that_wait_are_withdrawn_then_typed_and_answered(
 
 @pytest.mark.thorough
 async def test_comments_that_wait_reach_the_agent_when_it_stops(browser: Browser, desk: Desk) -> None:
-    """The person sees them waiting, sent, and answered."""
+    """The person sees that the comments wait, were sent, and were answered."""
     server, project = desk.server, desk.project
     transcript = Path(os.environ["CLAUDE_CONFIG_DIR"]) / "projects" / "-blog" / f"{desk.id}.jsonl"
     transcript.parent.mkdir(parents=True)
@@ -127,7 +127,7 @@ async def test_comments_that_wait_are_drafts_again_when_the_session_ends(browser
 async def test_a_page_that_is_opened_after_the_run_leads_to_the_review(
     width: int, height: int, browser: Browser, desk: Desk
 ) -> None:
-    """It has received no update about the review."""
+    """The web UI has received no update about the review."""
     server, project = desk.server, desk.project
     with browser.person(address_of(server, project), width=width, height=height) as person:
         person.sees(".to-review", "1 file")
@@ -170,7 +170,7 @@ def leaves_a_comment(person: Person, project: str) -> None:
 
 
 async def takes(desk: Desk, event: str, **more: Any) -> str:
-    """A hook receives what waits for its agent."""
+    """Acts as a hook that receives what waits for its agent. Returns the text for the agent."""
     payload = {"session_id": desk.id, "cwd": str(desk.directory), "hook_event_name": event, **more}
     async with Line.open() as line:
         line.send(type="hook", pid=CLAUDE, payload=payload, takes=True)
@@ -183,7 +183,7 @@ async def takes(desk: Desk, event: str, **more: Any) -> str:
 
 
 async def until_prompts(client: Any, project: str) -> None:
-    """Until the server can type into the terminal."""
+    """Waits until the server can type prompts into the terminal."""
     while True:
         projects = (await client.ask("project_list"))["data"]["projects"]
         if next(one for one in projects if one["id"] == project)["desk"].get("prompts"):

@@ -1,4 +1,4 @@
-"""A person decides in the page, in a real browser, about what the demo agent proposes."""
+"""A person decides in a real browser on what the demo agent proposes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rig import Browser
 CARD = ".approval"
 
 SIGN = "getComputedStyle(document.querySelector('.approval .line.added'), '::before').content"
-"""What is drawn before an added line, and what is read out for it."""
+"""The sign before an added line, with its text for screen readers."""
 
 
 def test_a_person_opens_the_page_adds_a_project_and_accepts_a_change(
@@ -90,7 +90,8 @@ FINISHED = (
     "[...document.querySelectorAll('.items > .item')].map((one) => one.dataset.kind + one.innerText).join('|')"
     ".split('round {}').at(-1).includes('finished')"
 )
-"""What comes behind the last word about a round. Of a long conversation only the end is in the page."""
+"""Whether the run of a round has finished. Only the end of a long conversation is in the DOM, so the text is searched
+after the last mention of the round."""
 
 
 @pytest.mark.parametrize(

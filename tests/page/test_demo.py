@@ -1,4 +1,4 @@
-"""``drawbridge demo``: an address, a first question, and nothing left."""
+"""``drawbridge demo``: it prints an address, requests a first approval, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
     with browser.person(address_in(demo)) as person:
         person.sees(".approval h3", "README.md")
         person.sees(".approval .line.added", "You said: Add a welcome to README.md")
-        # page-review S3-37: it was an address.
+        # Finding S3-37 in docs/internals/page.md: the name used to be an address.
         person.sees(".prompt .who", "drawbridge demo")
         assert person.runs("document.querySelector('.prompt .who').firstChild.textContent") == "drawbridge demo"
         assert "token" not in person.runs("location.href")
@@ -60,7 +60,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
         person.clicks(".approval button:has-text('Accept')")
         person.sees(".finished", "Finished")
         assert "Add a welcome" in (place / "toll-house" / "README.md").read_text()
-    os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
+    os.killpg(demo.pid, signal.SIGINT)  # as a terminal does for Ctrl+C
     assert demo.wait(PATIENCE) == 0
     assert left() == []
 
@@ -69,7 +69,7 @@ def test_the_first_approval_waits_and_ctrl_c_leaves_nothing(browser: Browser, de
 def test_the_page_is_opened_by_a_file_that_nobody_else_reads_and_a_signal_leaves_nothing(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """What a program is started with, everybody on the machine can read: the token is not among it."""
+    """All users of a machine can read the arguments of a process, so they must not contain the token."""
     opened, program = tmp_path / "opened", tmp_path / "browser"
     program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n')
     program.chmod(0o700)

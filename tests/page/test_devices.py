@@ -1,4 +1,4 @@
-"""Devices of a smaller scope: what one may not do is not there to be clicked, and the server would refuse it anyway."""
+"""Devices with limited scopes have no controls for what they may not do; the server would refuse it anyway."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ APPROVE = {"stop", "accept", "edit", "reject"}
 RUN = APPROVE | {"the prompt box", "always", "mode", "new session"}
 THERE: dict[Scope, set[str]] = {"view": set(), "run": RUN, "admin": RUN | {"add"}, "approve": APPROVE}
 LAST: Scope = "approve"
-"""Its device answers the question that the others see."""
+"""The scope that is tested last: its device answers the request that the others only see."""
 
 
 TOKEN = "localStorage.getItem('drawbridge.token')"
 
 
 def given(server: Server, name: str, scope: Scope) -> str:
-    """A new device's token, as its owner makes it."""
+    """Adds a device, as the owner does. Returns its token."""
     return Devices(server.data).add(name, scope)[1]
 
 
@@ -57,7 +57,7 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
                 person.clicks("button[aria-label='Session menu']")
                 removes = any("Remove project" in item for item in person.reads("[role=menuitem]"))
                 assert removes == (scope == "admin"), scope
-                # Without the chips of the message box, the line below the conversation has the mode.
+                # Without the chips of the message box, the line below the conversation shows the mode.
                 assert ("Ask first" in person.reads(".run .used > span")) == ("mode" not in there), scope
                 person.presses("Escape")
                 person.runs("document.activeElement.blur()")
@@ -77,7 +77,7 @@ async def test_only_what_its_scope_allows_is_there(browser: Browser, own_server:
 
 
 def test_the_link_that_serve_prints_signs_a_browser_in(browser: Browser, own_server: Server) -> None:
-    """Once; the code is not left in the address."""
+    """The link works only once, and its code does not stay in the address."""
     address = f"{page_of(own_server)}#sign-in={new_code(Devices(own_server.data), 'admin').replace('-', '')}"
     with browser.person(address) as person:
         person.sees(".start h2", "New session")
@@ -88,7 +88,7 @@ def test_the_link_that_serve_prints_signs_a_browser_in(browser: Browser, own_ser
 
 
 def sign_in(server: Server) -> str:
-    """The fragment of a new link of ``serve``."""
+    """Returns the address fragment of a new sign-in link, as ``serve`` prints it."""
     return f"#sign-in={new_code(Devices(server.data), 'admin').replace('-', '')}"
 
 
@@ -101,7 +101,7 @@ def test_that_link_replaces_a_token_that_is_not_valid(browser: Browser, own_serv
 
 
 def test_that_link_asks_before_it_replaces_a_token_that_allows_less(browser: Browser, own_server: Server) -> None:
-    """Any web page can lead here with a code in the link."""
+    """Any website can link to the web UI with a code in the address."""
     token = given(own_server, "mine", "run")
     with browser.person(f"{page_of(own_server)}#token={token}") as person:
         person.until(f"{TOKEN} === '{token}'")
@@ -172,7 +172,7 @@ def test_a_token_in_a_link_is_kept_once_accepted(browser: Browser, own_server: S
 
 
 def test_a_reload_before_the_token_of_a_link_is_accepted_tries_it_again(browser: Browser, own_server: Server) -> None:
-    """The address has lost it by then."""
+    """At that time, the token is no longer in the address."""
     token = given(own_server, "Ada's phone", "run")
     with browser.person(page_of(own_server)) as person:
         person.sees("#token")
@@ -211,7 +211,7 @@ async def test_a_link_with_a_code_makes_this_browser_a_device_of_its_own(
 
 
 def test_two_devices_with_the_same_name_are_told_apart(browser: Browser, own_server: Server) -> None:
-    """The page proposes what the browser runs on; the server numbers a name that is taken."""
+    """The web UI proposes a name for the device; the server adds a number to a name that is in use."""
     devices = Devices(own_server.data)
     for _ in range(2):
         with browser.person(f"{page_of(own_server)}#pair={new_code(devices, 'view').replace('-', '')}") as person:
@@ -259,6 +259,6 @@ async def test_over_tls_a_device_is_paired_and_is_told_how_to_trust_the_server(
             person.clicks("text=Pair this device")
             person.sees(".side .empty", "No projects yet")
             person.clicks(".side footer button:has-text('Settings')")
-            person.clicks(".switch:has-text('Even when this page is closed')")
+            person.clicks(".switch:has-text('Even when Drawbridge is closed')")
             person.sees(".settings .problem")
             assert person.runs("localStorage.getItem('drawbridge.push')") is None

@@ -36,7 +36,7 @@ COMPOSED = (
     "document.querySelector('{0}').dispatchEvent(new KeyboardEvent('keydown',"
     " {{ key: 'Enter', keyCode: 229, bubbles: true, cancelable: true }}))"
 )
-"""Sends the key with which Safari ends a composition; true if the page did not handle it."""
+"""Sends the key with which Safari ends a composition; true if the web UI did not handle it."""
 
 
 def goes_to_the_settings_and_back(person: Person) -> None:
@@ -48,7 +48,7 @@ def goes_to_the_settings_and_back(person: Person) -> None:
 
 
 def test_an_edit_is_accepted_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
-    """In the editor of a file and in a field. Esc leaves the editor, in which Tab indents."""
+    """Both in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("npm tset"))
         person.readies_keys()
@@ -74,7 +74,7 @@ def test_an_edit_is_accepted_by_the_keyboard(browser: Browser, address: str, dir
 
 
 def test_every_line_can_be_commented_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
-    """One button of a difference is reached by Tab, and the arrow keys lead to the others."""
+    """Tab reaches one comment button of a diff, and the arrow keys reach the others."""
     with browser.person(address) as person:
         asks(person, change(directory, CODE, CHANGED))
         assert person.runs(f"document.querySelectorAll('{CARD} .comment[tabindex=\"0\"]').length") == 1
@@ -152,7 +152,7 @@ def test_a_queued_message_has_the_focus_each_time_it_is_edited(browser: Browser,
 
 
 def test_a_draft_survives_an_answer_from_elsewhere(browser: Browser, address: str, directory: Path) -> None:
-    """Also if another view was open when somebody else answered."""
+    """The draft survives even if another view was open when somebody else answered."""
     with browser.person(address) as mine, browser.person(address) as other:
         asks(mine, *(edit(directory / "notes.md", "up", word) for word in ("down", "away")))
         other.until(OPEN.format(2))
@@ -177,7 +177,7 @@ def test_a_draft_survives_an_answer_from_elsewhere(browser: Browser, address: st
 
 
 def test_an_answer_whose_reply_was_lost_is_not_a_draft(browser: Browser, address: str, directory: Path) -> None:
-    """The page is loaded again after its answer was recorded, and before it knows."""
+    """The web UI is reloaded after the server has recorded the answer, but before its reply has arrived."""
     with browser.person(address) as person:
         person.sees("#prompt")
         person.runs(WIRE)
@@ -218,14 +218,14 @@ HOLD_UPLOADS = """(() => {
     window.fails = () => void this.onmessage({ data: JSON.stringify({ type: 'error', request_id, data }) });
   };
 })()"""
-"""An upload gets no reply until it fails."""
+"""Holds back uploads: an upload gets no reply until ``window.fails`` makes it fail."""
 
 SLOW_IMAGES = """(() => {
   const { createImageBitmap } = window;
   window.createImageBitmap = (file) =>
     new Promise((done) => { window.reads = () => void done(createImageBitmap.call(window, file)); });
 })()"""
-"""An image is read when the test says so."""
+"""Holds back the decoding of images until ``window.reads`` is called."""
 
 BOX = "document.querySelector('#prompt').value"
 IMAGES = "document.querySelectorAll('.pictures img').length"
@@ -235,7 +235,7 @@ IMAGES = "document.querySelectorAll('.pictures img').length"
 async def test_a_message_whose_upload_failed_comes_back_to_its_session(
     browser: Browser, server: Server, directory: Path, is_back: bool
 ) -> None:
-    """Another session is shown when the upload fails, or the same one again, with another message box."""
+    """When the upload fails, another session is shown, or the same session again with a new message box."""
     (directory.parent / "toll-house").mkdir()
     project, other = [await project_in(server, place) for place in (directory, directory.parent / "toll-house")]
     with browser.person(f"{page_of(server)}#token={server.token}&project={project}") as person:
@@ -270,7 +270,7 @@ def test_an_image_that_is_read_slowly_goes_to_the_box_that_is_shown(browser: Bro
 
 
 def test_a_session_that_was_left_is_disposed_of(browser: Browser, address: str, directory: Path) -> None:
-    """Its editor, its rows and their observers."""
+    """Its editor, its rows and their observers are removed."""
     with browser.person(address) as person:
         person.sees("#prompt")
         person.runs(
@@ -332,7 +332,7 @@ def test_wrapping_lines_to_accept_is_kept(browser: Browser, address: str, direct
 
 
 def test_an_unknown_state_of_an_entry_is_not_a_class(browser: Browser, address: str) -> None:
-    """`shade` is a class of the page that covers everything."""
+    """`shade` is a CSS class of an element that covers everything."""
     todos = [{"content": "Close the bridge", "status": "shade"}]
     block = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": todos}}
     message = {"type": "message", "role": "assistant", "content": [block]}

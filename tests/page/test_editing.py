@@ -1,4 +1,4 @@
-"""An edited version is accepted once the person has seen what it was made of."""
+"""An edited version can be accepted only once the person has seen the text that it is based on."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def can_accept(person: Person) -> bool:
 
 
 def scrolls_through_the_editor(person: Person) -> None:
-    """With its beginning, each part of it and its end in view: in a low window the card covers one of them."""
-    for _ in range(3):  # on a busy machine the editor may not have drawn a part while it passed
+    """Scrolls with the top of the editor in view, and then with its bottom: a low window does not show all of it."""
+    for _ in range(3):  # on a busy machine, the editor may not have drawn a part before it was out of view again
         person.runs(f"{EDITOR}.scrollTop = 0")
         person.runs(IN_STEPS.format(PAGE))
         person.runs(IN_STEPS.format(EDITOR))
@@ -43,7 +43,7 @@ def scrolls_through_the_editor(person: Person) -> None:
 
 
 def reads_on(person: Person) -> None:
-    """Presses "Read on" beside an editor of fields until all of them was in sight."""
+    """Presses "Read on" beside the editor of fields until the edited version can be accepted."""
     person.until(
         f"!document.querySelector({json.dumps(EDITED)}).disabled"
         f" || void document.querySelector({json.dumps(READS)})?.click()"
@@ -51,7 +51,7 @@ def reads_on(person: Person) -> None:
 
 
 def adds(person: Person, text: str) -> None:
-    """At the caret of the editor or the field that is open."""
+    """Inserts text at the caret of the editor or the field that is open."""
     css = f"{CARD} .cm-content, {CARD} textarea"
     person.sees(css)
     person.until("document.activeElement.closest('.approval .editor-host, .approval .editing') !== null")
@@ -62,7 +62,7 @@ def adds(person: Person, text: str) -> None:
 def test_what_is_closed_is_not_accepted_from_its_editor(
     browser: Browser, address: str, directory: Path, kind: str
 ) -> None:
-    """Nor from a draft of it, nor by a key. The button that opens it stays beside the editor."""
+    """Neither by a button nor by a key, nor from a draft. The button that shows the rest stays beside the editor."""
     path = directory / "new.py"
     call = {
         "command": bash("echo a\n" * 300 + "tail"),
@@ -105,7 +105,7 @@ LONG = "".join(f"line = {number}\n" for number in range(240))
 
 
 def test_a_long_change_is_not_accepted_unseen_from_its_editor(browser: Browser, address: str, directory: Path) -> None:
-    """Neither with its beginning in sight nor with its end: with all of it."""
+    """It is not enough to have seen the beginning and the end of the text: all of it must have been in sight."""
     with browser.person(address, height=600) as person:
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
@@ -128,7 +128,7 @@ KEYBOARD = """(() => {
   Object.defineProperty(visualViewport, 'height', { value: 60, configurable: true });
   visualViewport.dispatchEvent(new Event('resize'));
 })()"""
-"""Like that of an iPhone, it covers the page and leaves its layout as it is."""
+"""Opens a keyboard like an iPhone's, which covers the page without changing its layout."""
 
 NO_KEYBOARD = "(() => { delete visualViewport.height; visualViewport.dispatchEvent(new Event('resize')) })()"
 
@@ -141,7 +141,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
         adds(person, "# mine\n")
-        person.runs(IN_STEPS.format(PAGE))  # the head of the card is in sight before
+        person.runs(IN_STEPS.format(PAGE))  # the top of the card is in sight first
         if cover == "zoom":
             person("zoom", factor=2)
             person.until("visualViewport.scale > 1.5")
@@ -160,7 +160,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
 
 
 def test_many_removed_lines_are_read_in_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """The lines beside them are in sight long before they are."""
+    """In the editor, the lines beside them are in sight long before all the removed lines are."""
     (directory / "notes.md").write_text(f"first\n{LONG}last\n")
     with browser.person(address, height=600) as person:
         asks(person, edit(directory / "notes.md", LONG, ""))
@@ -190,7 +190,7 @@ def test_a_change_that_was_read_is_accepted_from_its_editor(browser: Browser, ad
 
 
 def test_a_far_change_of_a_long_file_is_seen_at_once(browser: Browser, address: str, directory: Path) -> None:
-    """What does not change need not be scrolled through; a draft of it is accepted after a reload."""
+    """Unchanged text need not be scrolled through. A draft of the change can be accepted after a reload."""
     before = "".join(f"line {number}\n" for number in range(1, 801))
     (directory / "notes.md").write_text(before)
     with browser.person(address) as person:
@@ -207,7 +207,7 @@ def test_a_far_change_of_a_long_file_is_seen_at_once(browser: Browser, address: 
 
 
 def test_a_key_does_not_accept_a_command_that_was_not_read(browser: Browser, address: str) -> None:
-    """The field is as high as the command; the key leads to the buttons below it."""
+    """The field is as tall as the command. The key scrolls to the buttons below the field instead of accepting."""
     command = "\n".join(f"echo {number}" for number in range(45))
     height = "(() => { const area = document.querySelector('.approval textarea');"
     with browser.person(address, height=500) as person:

@@ -1,4 +1,4 @@
-"""Large and small: long histories, narrow screens, slow phones, keyboards and screen readers."""
+"""Long histories, large messages, narrow screens, keyboards and accessibility."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FRAMES = """new Promise((done) => {
   };
   requestAnimationFrame(step);
 })"""
-"""Milliseconds of each, while a reader moves on."""
+"""The duration of each frame, in milliseconds, while a reader scrolls up."""
 
 
 def test_the_parts_that_need_no_browser() -> None:
@@ -176,7 +176,7 @@ def test_axe_finds_nothing_to_complain_of(browser: Browser, server: Server, addr
 
 
 def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
-    """A command with flags, a write through a link, a plan, several files, a long field."""
+    """Returns tool calls: a command with flags, a write through a link, a plan, several files, a long field."""
     (directory / "README.md").symlink_to(directory.parent / ".bashrc")
     diff = {"type": "diff", "path": str(directory / "a.py"), "oldText": "a\n", "newText": "b\n"}
     flagged = {
@@ -198,7 +198,7 @@ def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
 
 
 def test_every_kind_of_approval_fits_and_is_readable(browser: Browser, address: str, directory: Path) -> None:
-    """On the narrowest phone, and without a finding of axe."""
+    """On the narrowest phone; axe finds no violations."""
     with browser.person(address, width=320, height=640) as person:
         calls = kinds_of_calls(directory)
         person.fills("#prompt", "/calls " + json.dumps(calls))

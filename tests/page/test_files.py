@@ -1,4 +1,4 @@
-"""The files of a project on the page: found, read, and refused in words."""
+"""The files of a project in the web UI: how they are found and read, and why some are not shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODE = "".join(f"def step{number}() -> int:\n    return {number}\n\n\n" for numb
 
 @pytest.fixture
 def files(directory: Path) -> Path:
-    """A project with a module, an image, and what is not shown."""
+    """A project with a module, an image, and files that are not shown."""
     (directory / "src").mkdir()
     (directory / "src" / "bridge.py").write_text(CODE)
     (directory / "logo.png").write_bytes((programs.ROOT / "web" / "static" / "icon-192.png").read_bytes())
@@ -54,7 +54,7 @@ async def test_s2_14_a_file_is_found_and_read(browser: Browser, server: Server, 
 
 @pytest.fixture
 def changed(files: Path) -> Path:
-    """The project in a git work tree: a file is changed, one is new, one is deleted with its directory."""
+    """The project as a git work tree: one file is changed, one is new, and one is deleted with its directory."""
     (files / "old").mkdir()
     (files / "old" / "gone.py").write_text("gone = True\n")
     git(files, "init", "-q")
@@ -197,7 +197,7 @@ async def test_strange_names_and_texts_are_written_out(browser: Browser, server:
 
 
 async def test_marks_of_git_are_in_the_tree(browser: Browser, server: Server, files: Path) -> None:
-    """M, A and U, for screen readers in words."""
+    """The marks are M, A and U; screen readers read words."""
     (files / ".gitignore").write_text(".env\n")
     git(files, "init", "-q")
     git(files, "add", "notes.md", "src", ".gitignore")

@@ -1,4 +1,4 @@
-"""From the README's first command to the first approved change, as a newcomer who is not root."""
+"""From the README's first command to the first approved change, as a new user who is not root."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ PIP_AND_NPM_SECONDS = 900
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_from_the_readme_to_the_first_approved_change(browser: Browser, home: Path) -> None:
-    """With a new clone, an empty home, and the real ``claude``, whose model is a stub. Needs the package indexes."""
+    """Uses a new clone, an empty home directory, and the real ``claude``, whose model is a stub. Needs the package
+    indexes."""
     if subprocess.run([*NEWCOMER, "true"], capture_output=True, check=False).returncode:
         programs.missing("this machine allows no user namespaces")
     blog = home / "blog"

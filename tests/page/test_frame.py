@@ -1,4 +1,7 @@
-"""The frame of the page: first steps, layout on every screen, the command palette, keys, the first view."""
+"""The frame of the web UI: first steps, layout on every screen, the command palette, keys, the first view.
+
+docs/internals/page.md lists the findings that the docstrings name, such as S3-36.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +38,15 @@ IN_VIEW = (
 
 
 def shows(css: str) -> str:
-    """Whether a button is wholly in the window and nothing covers it."""
+    """Returns code that checks whether the whole button is in the window and nothing covers it."""
     return IN_VIEW.replace("{css}", css)
 
 
-# first start
+# First start.
 
 
 def presses_until(person: Person, key: str, code: str) -> None:
-    """Presses the key until the code is true: what it leads to may come while the keys are pressed."""
+    """Presses the key until the code is true: its target may appear only after the first presses."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if person.runs(code):
@@ -55,7 +58,7 @@ def presses_until(person: Person, key: str, code: str) -> None:
 def test_the_first_view_offers_a_folder_an_agent_and_a_first_message(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
-    """page-review S3-25, S3-32, S3-33: by keys alone, from nothing to an accepted change."""
+    """Findings S3-25, S3-32, S3-33: by keys alone, from an empty list of sessions to an accepted change."""
     subprocess.run(["git", "init", "-q", str(directory)], check=True)
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
         person.sees(".start h2", "New session")
@@ -119,7 +122,7 @@ def test_that_no_folder_matches_is_said_only_while_it_is_so(
 
 
 async def test_home_and_recent_folders_are_offered(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """page-review S3-33: the home directory is "~", and what was used before comes first."""
+    """Finding S3-33: the home directory is shown as "~", and folders that were used before come first."""
     home = directory.parent
     (home / "books").mkdir()
     (home / "carts" / ".git").mkdir(parents=True)
@@ -149,7 +152,7 @@ def test_without_a_folder_nothing_is_started(browser: Browser, own_server: Serve
 
 
 async def test_the_view_without_a_session_shows_the_latest(browser: Browser, server: Server, directory: Path) -> None:
-    """page-review S3-25."""
+    """Finding S3-25: the first view was empty."""
     await project_in(server, directory)
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person.sees(".welcome .lead", "Select a session, or start a new one.")
@@ -177,11 +180,11 @@ def test_a_new_folder_is_created_and_used(browser: Browser, own_server: Server, 
         person.sees(".project-head h2", "toll house")
 
 
-# layout
+# Layout.
 
 
 def test_an_approval_can_be_answered_on_a_phone_on_its_side(browser: Browser, address: str) -> None:
-    """page-review S2-24."""
+    """Finding S2-24: a phone in landscape orientation could not approve."""
     with browser.person(address, width=844, height=390) as person:
         person.fills("#prompt", "Something")
         person.clicks(".composer .yes")
@@ -195,7 +198,7 @@ def test_an_approval_can_be_answered_on_a_phone_on_its_side(browser: Browser, ad
 
 
 def test_an_approval_can_be_answered_above_the_keyboard(browser: Browser, address: str) -> None:
-    """page-review S2-24: as tall as a phone is with its keyboard open."""
+    """Finding S2-24: the window is as tall as on a phone whose keyboard is open."""
     with browser.person(address, width=390, height=480) as person:
         person.fills("#prompt", "Something")
         person.clicks(".composer .yes")
@@ -227,7 +230,7 @@ async def test_nothing_is_cut_off_at_any_width(
 
 
 def test_on_a_tablet_the_list_is_a_drawer(browser: Browser, address: str) -> None:
-    """page-review S3-36."""
+    """Finding S3-36: on a tablet, the list of sessions could not be hidden."""
     with browser.person(address, width=768, height=1024) as person:
         person.sees("h2", "blog")
         person.sees(".conversation")
@@ -275,9 +278,9 @@ def test_a_long_title_leaves_the_name_of_the_folder_whole(browser: Browser, addr
 
 
 def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: str) -> None:
-    """page-review S3-36."""
+    """Finding S3-36: the list of sessions could not be folded."""
     with browser.person(address) as person:
-        person.sees("h2", "blog")  # until then the token of the address is not kept
+        person.sees("h2", "blog")  # by then, the token in the address is stored
         person.clicks(".fold")
         person.loses(".side")
         person("reload")
@@ -290,7 +293,7 @@ def test_on_a_desk_the_list_folds_and_stays_folded(browser: Browser, address: st
 
 
 def test_forced_colours_show_the_session_and_its_state(browser: Browser, address: str) -> None:
-    """page-review S4: they vanished."""
+    """Finding S4: both were invisible."""
     with browser.person(address, forced=True) as person:
         person.sees(".side [aria-current]")
         style = "getComputedStyle(document.querySelector('{}')).{}"
@@ -305,7 +308,7 @@ def test_forced_colours_show_the_session_and_its_state(browser: Browser, address
 
 
 def test_the_state_is_not_ready_while_disconnected(browser: Browser, address: str) -> None:
-    """page-review S3-31."""
+    """Finding S3-31: the state was "Ready" without a connection."""
     with browser.person(address) as person:
         person.sees(".project-head .state", "Ready")
         person("offline", on=True)
@@ -316,7 +319,7 @@ def test_the_state_is_not_ready_while_disconnected(browser: Browser, address: st
 
 
 def test_opening_a_session_focuses_the_message_box(browser: Browser, server: Server, address: str) -> None:
-    """page-review S3-27."""
+    """Finding S3-27: the focus was lost."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs("location.hash = '#/'")
@@ -326,7 +329,7 @@ def test_opening_a_session_focuses_the_message_box(browser: Browser, server: Ser
 
 
 def test_a_phone_has_one_header_with_a_menu(browser: Browser, address: str) -> None:
-    """page-review S3-34, S3-35: no trash can in sight, and settings are within reach."""
+    """Findings S3-34, S3-35: no button removes the session immediately, and the settings can be reached."""
     with browser.person(address, width=390, height=844) as person:
         person.sees(".project-head .state", "Ready")
         assert person.runs("document.querySelectorAll('header:not([hidden])').length - "
@@ -365,7 +368,7 @@ def test_a_menu_works_by_keys(browser: Browser, address: str) -> None:
         assert person.runs("document.activeElement.getAttribute('aria-label')") == "Session menu"
 
 
-# palette, keys, notes
+# Command palette, keys, notes.
 
 
 def test_the_palette_changes_the_theme(browser: Browser, server: Server) -> None:
@@ -403,7 +406,7 @@ async def test_the_palette_goes_to_sessions_and_runs_commands(
 
 
 def test_an_error_stays_until_it_is_closed(browser: Browser, address: str) -> None:
-    """page-review S2-23: it went after six seconds."""
+    """Finding S2-23: errors disappeared after six seconds."""
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         person.runs("window.setTimeout = new Proxy(setTimeout, { apply: (real, self, [act]) => real(act, 0) })")
@@ -434,7 +437,7 @@ def test_the_skip_link_comes_first(browser: Browser, address: str) -> None:
         person.until("document.activeElement.id === 'prompt'")
 
 
-# access
+# Sign-in and old browsers.
 
 
 def test_a_wrong_token_stays_in_its_field(browser: Browser, own_server: Server) -> None:
@@ -447,7 +450,7 @@ def test_a_wrong_token_stays_in_its_field(browser: Browser, own_server: Server) 
 
 
 def test_an_old_browser_is_told(browser: Browser, server: Server) -> None:
-    """A script in the language of old browsers looks for what the page needs."""
+    """A script that old browsers can run checks for the features that the web UI needs."""
     with browser.person(page_of(server)) as person:
         person.sees("#token")
         person.runs(
@@ -461,11 +464,11 @@ def test_an_old_browser_is_told(browser: Browser, server: Server) -> None:
         assert not re.search(r"=>|`|\b(let|const|class|async)\b", re.sub(r"//.*", "", old)), "it runs in old browsers"
 
 
-# the first view
+# The first view.
 
 
 def test_the_first_view_takes_three_round_trips_and_100_kb(browser: Browser, server: Server, address: str) -> None:
-    """page-review §6. A file that another one names is one round trip later than that."""
+    """A file that only another file names would be loaded one round trip later."""
     page = programs.page()
     index = (page / "index.html").read_text()
     named = set(re.findall(r'(?:href|src)="([^"#]+\.(?:js|css))"', index))

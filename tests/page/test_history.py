@@ -1,4 +1,7 @@
-"""The history tells what happened: calls, their output, approvals, answers, images, time."""
+"""The history shows what happened: calls, their output, approvals, answers, images, times.
+
+docs/internals/page.md lists the findings that the docstrings name, such as S2-18.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +137,7 @@ def conversation(root: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def history(browser: Browser, tmp_path: Path, directory: Path) -> AsyncIterator[str]:
-    """The address of a project with that conversation."""
+    """The address of a project whose history is ``conversation``."""
     async with serving_history(tmp_path, directory, conversation(directory)) as (server, project):
         yield f"{page_of(server)}#token={server.token}&project={project}"
 
@@ -155,7 +158,7 @@ def opened(text: str) -> str:
 
 
 def test_calls_are_one_line_that_unfolds(reader: Person) -> None:
-    """Finding 18: a line for each call, and names instead of verbs."""
+    """Finding S2-18: each call had its own large row, with the tool's name instead of a verb."""
     reader.sees(row("Read 2 files, searched, ran 2 commands"), "1 failed")
     assert not reader("visible", css=row("npm test"))
     reader.clicks(row("Read 2 files"))
@@ -167,7 +170,7 @@ def test_calls_are_one_line_that_unfolds(reader: Person) -> None:
 
 
 def test_s3_30_calls_have_their_time(reader: Person) -> None:
-    """A group, a call in it and a list; the whole date is the title."""
+    """A group, a call in it and a to-do list show their times; the title is the whole date."""
     reader.clicks(row("Read 2 files"))
     reader.sees(row("make frobnicate"))
     for css in (".group > summary", ".group-rows .tool > summary", "p.tool"):
@@ -182,7 +185,7 @@ def test_s3_30_calls_have_their_time(reader: Person) -> None:
 
 
 def test_a_file_that_was_read_has_its_own_numbers_and_colours(reader: Person) -> None:
-    """Finding 18."""
+    """Finding S2-18: tool rows showed little."""
     reader.clicks(row("Read 2 files"))
     reader.clicks(row("src/bridge.py:10–12"))
     reader.sees(".tool[open] > .tool-body .file-lines")
@@ -194,7 +197,7 @@ def test_a_file_that_was_read_has_its_own_numbers_and_colours(reader: Person) ->
 
 
 def test_colours_of_terminals_are_drawn(reader: Person) -> None:
-    """Finding 17: escape sequences were shown as text."""
+    """Finding S2-17: escape sequences were shown as text."""
     reader.clicks(row("Read 2 files"))
     reader.clicks(row("npm test"))
     reader.sees(f"{opened('npm test')} .ansi-green", "✓")
@@ -203,7 +206,7 @@ def test_colours_of_terminals_are_drawn(reader: Person) -> None:
 
 
 def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
-    """Finding 18: lines were numbered from 1."""
+    """Finding S2-18: lines were numbered from 1."""
     reader.sees(row("Edited"), "+1 −1")
     reader.clicks(row("Edited"))
     reader.sees(f"{opened('Edited')} .line.added", "return 23")
@@ -214,7 +217,7 @@ def test_an_edit_has_the_numbers_of_its_file(reader: Person) -> None:
 
 
 def test_lines_whose_numbers_are_not_known_have_none(browser: Browser, address: str) -> None:
-    """The input of an edit is a part of its file; only the result says where it is."""
+    """The input of an edit contains only part of the file; only the result contains the line numbers."""
     given = {"file_path": "gate.py", "old_string": "return 22", "new_string": "return 23"}
     shown = (
         "[...document.querySelectorAll('.tool[open] > .tool-body .number:not(.none)')]"
@@ -228,7 +231,7 @@ def test_lines_whose_numbers_are_not_known_have_none(browser: Browser, address: 
 
 
 def test_tables_links_and_tasks_can_be_read(reader: Person) -> None:
-    """Finding 10: tables shrank to letters, bars split cells."""
+    """Finding S2-10: columns of tables were as narrow as a letter, and escaped bars split cells."""
     cells = reader.reads(".said td")
     assert cells == ["is_open(bridge: Bridge, at: datetime)", "toll | gate", "high", "close", "nobody", "low"]
     reader.sees(".said .task input:checked")
@@ -239,7 +242,7 @@ def test_tables_links_and_tasks_can_be_read(reader: Person) -> None:
 
 
 def test_code_can_be_copied_and_wrapped(reader: Person) -> None:
-    """Finding 15: there was no copy button."""
+    """Finding S2-15: there was no copy button."""
     reader("allow", what=["clipboard-read", "clipboard-write"], url=reader.runs("location.origin"))
     reader.sees(".code-block .language", "python")
     reader.clicks(".code-block [aria-label='Copy code']")
@@ -250,14 +253,14 @@ def test_code_can_be_copied_and_wrapped(reader: Person) -> None:
 
 
 def copies(reader: Person, css: str, expected: str) -> None:
-    """The button puts on the clipboard what contains this."""
+    """Presses a copy button. The text on the clipboard then contains ``expected``."""
     reader.runs("navigator.clipboard.writeText('')")
     reader.clicks(css)
     reader.until(f"navigator.clipboard.readText().then((text) => text.includes({json.dumps(expected)}))")
 
 
 def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None:
-    """Finding 15: an answer, a message, a command and its output, a path, a plan."""
+    """Finding S2-15: an answer, a message, a command and its output, a path and a plan can be copied."""
     reader("allow", what=["clipboard-read", "clipboard-write"], url=reader.runs("location.origin"))
     plan = {"name": "ExitPlanMode", "input": {"plan": "# Close on time\n\nFirst the **code**.\n"}}
     reader.prompts(f"/calls {json.dumps([plan])}")
@@ -279,7 +282,7 @@ def test_all_that_is_read_can_be_copied(reader: Person, directory: Path) -> None
 async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
-    """Its colors would take too long to draw."""
+    """The colors of such a long output would take too long to draw."""
     lines = "".join(f"\x1b[32m✓\x1b[0m test {number}\n" for number in range(10_000))
     run = [said("Now the tests."), call("1", "Bash", command="npm test"), result("1", lines)]
     async with serving_history(tmp_path, directory, run) as (server, project):
@@ -292,13 +295,13 @@ async def test_a_very_long_output_is_shown_without_the_codes_of_its_colors(
 
 
 def test_a_todo_list_is_a_list(reader: Person) -> None:
-    """Finding 22: it was JSON."""
+    """Finding S2-22: the list was shown as JSON."""
     todos = reader.reads(".tool-row .todos li > span:not(.offscreen)")
     assert todos == ["Read the bridge", "Closing the gate", "Write tests"]
 
 
 def test_what_subagents_do_is_under_their_call(reader: Person) -> None:
-    """Finding 9: it was between other things."""
+    """Finding S2-9: the calls of subagents were among the other calls."""
     reader.sees(".tool-row:has-text('Ran agent') > .nested-rows", "Read 1 file, ran 1 command")
     reader.clicks(row("Ran agent"))
     reader.sees(f"{opened('Ran agent')} .markdown strong", "fine")
@@ -309,7 +312,7 @@ def test_a_task_in_the_background_belongs_to_its_call(reader: Person) -> None:
 
 
 def test_images_are_shown(reader: Person) -> None:
-    """Finding 14: they were "[image]"."""
+    """Finding S2-14: images were shown as "[image]"."""
     reader.sees(".tool-row .images img")
     reader.until("document.querySelector('.images img').naturalWidth === 8")
     assert reader.runs("document.querySelector('.images img').src.startsWith('blob:')")
@@ -317,7 +320,7 @@ def test_images_are_shown(reader: Person) -> None:
 
 
 def test_thinking_and_the_summary_are_folded(reader: Person) -> None:
-    """Finding 22."""
+    """Finding S2-22: thinking was not shown."""
     reader.sees(".divider", "Conversation compacted (from 155k tokens)")
     reader.clicks(".thinking > summary:has-text('Summary')")
     reader.sees(".thinking .markdown", "This session is being continued")
@@ -334,7 +337,7 @@ def test_the_rest_of_a_long_output_is_shown_on_demand(reader: Person) -> None:
 
 
 def test_short_outputs_have_their_height_out_of_view(browser: Browser, address: str) -> None:
-    """Only long ones are drawn in parts, which have another height until they have been in view."""
+    """Only long outputs are drawn in parts, whose height is not known until they have been in view."""
     count = 40
     calls = [line for n in range(count) for line in (call(str(n), "Bash", command=f"make {n}"), result(str(n)))]
     outputs = "[...document.querySelectorAll('.tool-body .output pre')]"
@@ -371,7 +374,7 @@ CARD = "document.querySelector('.approval').getBoundingClientRect()"
 
 
 def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None:
-    """Finding 16."""
+    """Finding S2-16: there was no way to find a prompt."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
         person.sees(".finished")
@@ -391,7 +394,7 @@ def test_prompts_are_a_list_to_jump_from(browser: Browser, address: str) -> None
 
 
 async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """Only the last records of a session are loaded: the server finds the prompts before them."""
+    """Only the last records of a session are loaded; the server finds the earlier prompts."""
     prompts = [f"Prompt {number}" for number in range(205)]
     messages = [said(f"message {number}") for number in range(4)]
     lines: list[dict[str, Any] | str] = []
@@ -410,7 +413,7 @@ async def test_all_prompts_of_a_session_are_listed(browser: Browser, tmp_path: P
 
 
 def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address: str) -> None:
-    """Finding 39: nobody who reads above was told of a new question."""
+    """Finding S3-39: users who were reading further up did not notice a new approval request."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
         person.sees(".finished")
@@ -425,7 +428,7 @@ def test_an_approval_below_is_counted_where_one_jumps(browser: Browser, address:
 
 
 def test_nothing_lies_over_an_approval_that_is_partly_in_view(browser: Browser, address: str) -> None:
-    """page-review S4: "Latest" covered its buttons."""
+    """Finding S4: the "Latest" button covered the buttons of the request."""
     with browser.person(address) as person:
         person.prompts("/lines 300")
         person.sees(".finished")
@@ -442,7 +445,7 @@ def test_nothing_lies_over_an_approval_that_is_partly_in_view(browser: Browser, 
 
 
 def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: str) -> None:
-    """Finding 5: the history showed the proposal as what happened."""
+    """Finding S1-5: the history showed the proposal instead of the accepted version."""
     with browser.person(address) as person:
         person.prompts("Something")
         person.sees(".approval.current")
@@ -458,7 +461,7 @@ def test_accepted_with_edits_shows_what_was_written(browser: Browser, address: s
 
 @pytest.mark.parametrize("has_call", [True, False])
 def test_an_edited_plan_is_read_as_it_was_accepted(browser: Browser, address: str, has_call: bool) -> None:
-    """Claude Code's own call has no input. The call may be missing: a terminal session's record of it comes later."""
+    """Claude Code's own call has no input. In a terminal session, the record of the call arrives later."""
     request = {"subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. Theirs\n"}}
     asks: dict[str, Any] = {"type": "control_request", "request_id": "q", "request": request}
     with browser.person(address) as person:
@@ -488,7 +491,7 @@ def test_a_rejected_call_says_why(browser: Browser, address: str) -> None:
 
 
 def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> None:
-    """Finding 42: "Accepted by … AskUserQuestion"."""
+    """Finding S3-42: the history showed only "Accepted by … AskUserQuestion"."""
     with browser.person(address) as person:
         person.prompts("/ask")
         person.sees(".approval .option")
@@ -507,7 +510,7 @@ def test_answers_to_questions_are_in_sight(browser: Browser, address: str) -> No
 def test_answers_that_no_client_has_given_are_in_the_history(
     browser: Browser, address: str, answers: dict[str, Any] | None
 ) -> None:
-    """They were given in the agent's own terminal."""
+    """The questions were answered in the agent's own terminal."""
     text = 'Your questions have been answered: "Which?"="Oak".'
     told: dict[str, Any] = {} if answers is None else {"tool_use_result": {"questions": [], "answers": answers}}
     with browser.person(address) as person:
@@ -522,7 +525,7 @@ def test_answers_that_no_client_has_given_are_in_the_history(
 
 
 def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str) -> None:
-    """Finding 6."""
+    """Finding S1-6: an answer from another window is not shown as an answer from this one."""
     with browser.person(address) as here, browser.person(address) as there:
         here.prompts("Something")
         there.sees(".approval.current")
@@ -534,7 +537,7 @@ def test_two_windows_of_one_person_are_told_apart(browser: Browser, address: str
         here.sees(".settled-words", "Accepted by you")
 
 
-# An item is highlighted for two seconds only.
+# Records highlights, because an item is highlighted for only two seconds, which a test could miss.
 NOTES_HIGHLIGHTS = """
 window.highlighted = []
 new MutationObserver((all) => {
@@ -557,7 +560,7 @@ async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, di
             person.until(
                 f"((place) => place.top >= 0 && place.bottom <= innerHeight)({CHOSEN}.getBoundingClientRect())"
             )
-            # A later one, which is neither here nor before what is.
+            # A later record, which is not loaded and does not come before the loaded ones.
             person.runs(f"location.hash = '#/p/{project}?seq={first + 600}'")
             person.until("highlighted.some((text) => text.includes('message 600'))")
             person.clicks(".jump")
@@ -570,14 +573,14 @@ async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, di
 
 
 def test_files_are_links(reader: Person) -> None:
-    """Finding 14: names of files were dead text, links to them were shown raw."""
+    """Finding S2-14: names of files were plain text, and links to files were shown as their source."""
     reader.sees(".said .file-link", "src/bridge.py:11")
     reader.clicks(".said .file-link:has-text('the gate')")
     reader.until("location.hash.endsWith('/files/src/gate.py?line=3')")
 
 
 def test_enter_unfolds_what_a_step_has_led_to(reader: Person) -> None:
-    """Finding 27."""
+    """Finding S3-27: the focus was lost."""
     reader.runs("document.querySelector('.item[data-kind=tool]').tabIndex = -1")
     reader.runs("document.querySelector('.item[data-kind=tool]').focus()")
     reader.presses("Enter")
@@ -593,7 +596,7 @@ AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(doc
 
 
 def test_s2_16_steps_begin_at_what_is_in_sight(reader: Person) -> None:
-    """At the end of a long conversation, and after scrolling away from what has the focus."""
+    """At the end of a long conversation, and after scrolling away from the focused item."""
     reader("resize", width=1280, height=500)
     reader.until(f"innerHeight === 500 && {TOP} > 300 && {AT_END}")
     reader.presses("Escape")

@@ -1,4 +1,4 @@
-"""No text of an agent, whatever its length, freezes the page or keeps an approval from appearing."""
+"""No text from an agent, of any length, freezes the web UI or prevents an approval request from appearing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .history import write_history
 from .rig import Browser
 
 LENGTH = 999_000
-"""A message may have 1,000,000 bytes."""
+"""The length of the texts: just below the limit for a message, 1,000,000 bytes."""
 
 TEXTS = {
     "a heading and blanks": "# a" + " " * LENGTH + "b",
@@ -40,11 +40,12 @@ PACE = (
     "(() => { const at = performance.now(); let sum = 0; for (let n = 0; n < 3e7; n++) sum += n % 7;"
     " return Math.max(performance.now() - at, sum ? 0 : 1) })()"
 )
-"""Milliseconds for a fixed amount of work: how fast the page is at the moment. An idle machine takes about 50."""
+"""Measures the current speed of the browser: milliseconds for a fixed amount of work, about 50 on an idle machine."""
 
 
 async def with_texts(data: Path, work: Path) -> dict[str, str]:
-    """A project for each of ``TEXTS``, which its agent has said; the projects by the names of the texts."""
+    """Creates a project for each of ``TEXTS``, with the text as a message of its agent. Returns the ids of the projects
+    by the names of the texts."""
     projects: dict[str, str] = {}
     async with serving(data, "--no-tls", "--allow", work) as server:
         for number, name in enumerate(TEXTS):
@@ -67,7 +68,7 @@ async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, direct
             person.sees(".project")
             person.runs(LONGEST)
             for name, project in projects.items():
-                for left in (2, 1, 0):  # what freezes the page does so each time, a busy machine does not
+                for left in (2, 1, 0):  # a text that freezes the browser does so each time, a busy machine does not
                     pace = person.runs(PACE)
                     person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
                     person.sees(".said", "after it")
@@ -86,7 +87,7 @@ async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, direct
 
 
 async def test_a_text_that_can_not_be_drawn_stops_nothing_else(browser: Browser, address: str) -> None:
-    """The page's own drawing is broken here, as no text that we know breaks it."""
+    """The test makes drawing fail, because no text is known to cause that."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs(
@@ -104,7 +105,7 @@ async def test_a_text_that_can_not_be_drawn_stops_nothing_else(browser: Browser,
 async def test_a_long_message_is_shown_whole_on_demand(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
         person.prompts('/say "' + "word-" * 20_000 + 'its end"')
-        person.sees(".finished")  # until then the message may still be drawn as one that streams
+        person.sees(".finished")  # before that, the message may still be drawn as a streaming one
         person.sees(".said button", "Show all (101 kB), the rest as plain text")
         person.clicks(".said button")
         person.until("document.querySelector('.said').textContent.includes('its end')")

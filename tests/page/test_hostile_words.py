@@ -1,4 +1,4 @@
-"""What an agent says is data: nothing of it runs, nothing of it loads anything."""
+"""Texts from agents are data: no code in them runs, and nothing is loaded because of them."""
 
 from __future__ import annotations
 

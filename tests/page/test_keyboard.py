@@ -1,7 +1,7 @@
-"""Each job done by the keyboard alone; after each step the focus is where the work continues.
+"""Each task can be done with the keyboard alone; after each step, the focus is where the work continues.
 
-Others are in ``test_frame.py`` (first start, menus, palette), ``test_approving.py`` and ``test_drafts.py`` (accept, edit,
-reject, line comments) and ``test_message_box.py`` (completion).
+More such tests are in ``test_frame.py`` (first start, menus, palette), ``test_approving.py`` and ``test_drafts.py``
+(accept, edit, reject, line comments) and ``test_message_box.py`` (completion).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ pytestmark = pytest.mark.thorough
 SIZE = {"width": 1440, "height": 900}
 MENU = "[aria-label='Session menu']"
 NO_DIALOG = "!document.querySelector('dialog')"
-"""The page has noticed that its dialog was closed. Until then the key that opens it again has no effect."""
+"""True once the web UI has removed a closed dialog. Until then, the key that opens it again has no effect."""
 
 SETTLED = "!document.activeElement.matches('.moved')"
-"""The button with the focus has stayed where it is: until then it takes no key and no click."""
+"""True once the focused button has stopped moving. Until then, it ignores keys and clicks."""
 
 IN_DIALOG = "document.activeElement.closest('dialog') !== null"
 
 
 def at(css: str) -> str:
-    """Whether what matches has the focus."""
+    """Returns code that checks whether an element that matches has the focus."""
     return f"document.activeElement.matches({json.dumps(css)})"
 
 
 def named(text: str) -> str:
-    """Whether the control with this text, or this name, has the focus."""
+    """Returns code that checks whether a control with this text or name has the focus."""
     return (
         "((one) => (one.getAttribute('aria-label') ?? one.innerText).trim()"
         f".startsWith({json.dumps(text)}))(document.activeElement)"
@@ -62,7 +62,7 @@ def asks(person: Person, call: dict[str, Any]) -> None:
 
 
 def picks(person: Person, item: str) -> None:
-    """From the menu of the session that is shown."""
+    """Chooses an item in the menu of the session that is shown."""
     presses_until(person, "Shift+Tab", at(MENU))
     person.presses("Enter")
     person.until(at("[role=menuitem]"))
@@ -203,7 +203,7 @@ def test_files_are_read_by_the_keyboard(browser: Browser, address: str, director
 
 
 def test_on_a_narrow_screen_the_focus_follows_the_file(browser: Browser, address: str) -> None:
-    """There the tree and the file take each other's place."""
+    """On a narrow screen, either the tree or the file is shown."""
     with browser.person(address, width=700, height=900) as person:
         person.until(at("#prompt"))
         picks(person, "Files")
@@ -232,7 +232,7 @@ async def test_a_search_leads_to_its_result_by_the_keyboard(browser: Browser, se
         person.until(at("#search"))
         person("type", text="drawbridges")
         person.sees(".results mark", "drawbridges")
-        person.until("document.querySelectorAll('.results a').length === 1")  # a "d" also finds the answer, "Done."
+        person.until("document.querySelectorAll('.results a').length === 1")  # "d" alone also finds the answer, "Done."
         presses_until(person, "Tab", at(".results a"))
         person.presses("Enter")
         person.until(at(".item:has(.prompt)"))
@@ -271,7 +271,7 @@ def test_settings_are_changed_by_the_keyboard(browser: Browser, address: str) ->
 
 
 def confirms(person: Person, button: str) -> None:
-    """Presses this button of the dialog that is open."""
+    """Presses this button in the open dialog."""
     person.until(IN_DIALOG)
     presses_until(person, "Tab", named(button))
     person.presses("Enter")
@@ -293,7 +293,7 @@ def test_a_device_is_revoked_by_the_keyboard(browser: Browser, own_server: Serve
 async def test_sessions_are_managed_by_the_keyboard(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
-    """Resumed, renamed, removed; then their project is removed."""
+    """Sessions are resumed, renamed and removed; then their project is removed."""
     other = directory.parent / "toll-house"
     other.mkdir()
     await project_in(server, other)

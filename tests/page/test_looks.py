@@ -1,4 +1,4 @@
-"""What a review found about the looks of the page (page-review S4), as far as it can be measured."""
+"""The findings S4 in docs/internals/page.md about the appearance of the web UI, as far as they can be measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = "    return angle < LIMIT and not self.is_locked(bridge) and self.toll.is
 
 
 def box(person: Person, css: str) -> dict[str, float]:
-    """Of the first one: left, top, right, bottom, width and height, in pixels."""
+    """Returns the box of the first element that matches: left, top, right, bottom, width and height, in pixels."""
     person.sees(css)
     found: dict[str, float] = person.runs(f"document.querySelector({json.dumps(css)}).getBoundingClientRect().toJSON()")
     return found
@@ -27,7 +27,7 @@ def center(one: dict[str, float]) -> float:
 
 
 def approval(id: str, tool: str, **given: object) -> dict[str, Any]:
-    """One that belongs to no call, so that its answer has a line of its own in the history."""
+    """Returns an approval request that belongs to no call, so that its answer has its own line in the history."""
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": id}
     return {"type": "control_request", "request_id": id, "request": request}
 
@@ -39,7 +39,7 @@ def asks(person: Person, *approvals: dict[str, Any]) -> None:
 
 
 def test_a_rejection_is_beside_its_icon_on_a_phone(browser: Browser, address: str) -> None:
-    """The icon was alone in its line."""
+    """The icon used to be alone on its line."""
     with browser.person(address, width=390, height=844) as person:
         asks(person, approval("1", "Bash", command="npm test"))
         person.clicks(".approval .no")
@@ -53,7 +53,7 @@ def test_a_rejection_is_beside_its_icon_on_a_phone(browser: Browser, address: st
 
 
 def test_lines_of_answers_are_equally_high(browser: Browser, address: str, directory: Path) -> None:
-    """They were not, depending on whether they unfold."""
+    """The height used to depend on whether a line can be unfolded."""
     waiting = [
         approval("1", "Bash", command="npm test"),
         approval("2", "ExitPlanMode", plan="# One"),
@@ -78,7 +78,7 @@ CUT = "[...document.querySelectorAll('.settled-words')].filter((one) => one.scro
 
 
 def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address: str, directory: Path) -> None:
-    """Free space was on both sides of the words, and the answer was cut."""
+    """The words used to have free space on both sides, and the answer was cut off."""
     with browser.person(address, width=1440, height=900) as person:
         asks(person, approval("1", "Bash", command="npm test"), approval("2", "ExitPlanMode", plan="# One"))
         person.clicks(".stop")
@@ -95,7 +95,7 @@ def test_an_answered_call_is_one_line_beside_its_icon(browser: Browser, address:
 
 
 def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) -> None:
-    """Two columns of a change wrapped beside a thousand pixels of nothing, and code was cut beside 200."""
+    """The two columns of a diff used to wrap beside 1,000 free pixels, and code was cut off beside 200 free pixels."""
     (directory / "a.py").write_text(f"def is_open():\n{LONG[:70]}\n")
     edit = {"file_path": str(directory / "a.py"), "old_string": "def is_open", "new_string": "def opened"}
     with browser.person(address, width=2560, height=1200) as person:
@@ -112,7 +112,8 @@ def test_a_wide_window_is_used(browser: Browser, address: str, directory: Path) 
 
 
 def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directory: Path) -> None:
-    """The path was cut beside 470 free pixels; "Ready" took 56 pixels of height; notes were not above the conversation."""
+    """The path was cut off beside 470 free pixels, "Ready" was 56 pixels tall, and notes were not above the
+    conversation."""
     with browser.person(address, width=768, height=1024) as person:
         person.sees(".path .about", str(directory))
         assert person.runs(
@@ -126,7 +127,7 @@ def test_a_tablet_has_room_in_its_header(browser: Browser, address: str, directo
 
 
 def test_keys_after_a_click_draw_no_frame(browser: Browser, address: str) -> None:
-    """There was one around the whole conversation. A bar shows that keys scroll it."""
+    """There used to be a frame around the whole conversation. Now a bar shows that keys scroll it."""
     with browser.person(address) as person:
         person.prompts('/say "Hello."')
         person.sees(".finished")

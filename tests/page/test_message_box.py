@@ -1,4 +1,4 @@
-"""The message box: commands and files are completed, files are attached, and chips choose who answers and how."""
+"""The message box: completion of commands and files, attached files, and chips for the agent, model and mode."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RETURNS = """new Promise((later) => {
   box.focus();
   setTimeout(later, 200); // begun after what the box does 150 ms after the focus has left
 })"""
-"""The focus leaves the box and comes back at once."""
+"""Takes the focus from the box and returns it immediately."""
 
 ACTIVE = "document.getElementById(document.querySelector('#prompt').getAttribute('aria-activedescendant'))?.innerText"
 
@@ -45,7 +45,7 @@ def emits(person: Person, *lines: dict[str, Any]) -> None:
 
 
 def types(person: Person, text: str) -> None:
-    """Key by key, as a person does."""
+    """Types key by key, as a person does."""
     person.clicks("#prompt")
     person("type", text=text)
 
@@ -86,7 +86,7 @@ def test_commands_that_arrive_after_the_slash_are_listed(browser: Browser, addre
 async def test_commands_and_models_are_known_before_the_first_message(
     browser: Browser, tmp_path: Path, directory: Path
 ) -> None:
-    """They are known after a restart of the server. A new project has only those that do not depend on its
+    """They are known after a restart of the server. A new project has only those that are not specific to a
     directory."""
     data = tmp_path / "data"
     (directory.parent / "shop").mkdir()
@@ -164,7 +164,8 @@ def test_s3_38_a_text_file_goes_with_a_message(browser: Browser, address: str, t
 
 @pytest.mark.thorough
 def test_any_file_goes_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
-    """The history has its name and its size, then and later. What can't be attached is said, and costs no other file."""
+    """The history shows each file's name and size, also after a reload. A file that can't be attached is reported, and
+    the others are attached."""
     files = {
         "report.zip": b"PK\x03\x04" + bytes(48_000),
         "empty.txt": b"",
@@ -190,7 +191,7 @@ def test_any_file_goes_with_a_message(browser: Browser, address: str, tmp_path: 
 
 
 SENT = "[...document.querySelectorAll('.prompt .attached .tag')].map((one) => one.innerText.replace(/\\s+/g, ' '))"
-"""The names of the files of messages, with the sizes of those that the agent opens by their paths."""
+"""The names of the files in messages; for files that the agent opens by path, also their sizes."""
 
 GIVES = """(([type, name, kind, base64]) => {
   const data = new DataTransfer();
@@ -200,7 +201,7 @@ GIVES = """(([type, name, kind, base64]) => {
     : new DragEvent(type, { dataTransfer: data, ...how });
   document.querySelector('#prompt').dispatchEvent(event);
 })"""
-"""A file is pasted into the message box or dropped on it."""
+"""Pastes a file into the message box or drops it there."""
 
 
 DROPS_A_FOLDER = """(() => {
@@ -210,7 +211,7 @@ DROPS_A_FOLDER = """(() => {
   DataTransferItem.prototype.webkitGetAsEntry = () => ({ isDirectory: true, name: 'src' });
   document.querySelector('#prompt').dispatchEvent(event);
 })"""
-"""A folder is dropped on the message box: a script can make no real one, so the browser's answer about it is replaced."""
+"""Drops a folder on the message box. Scripts can't create real folders, so the browser's answer is replaced."""
 
 
 def gives(person: Person, how: str, name: str, kind: str, content: bytes) -> None:
@@ -218,7 +219,7 @@ def gives(person: Person, how: str, name: str, kind: str, content: bytes) -> Non
 
 
 def test_s3_38_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
-    """A text of any type, a PDF, what is only called an image, and anything else; but not a folder."""
+    """Texts of any type, a PDF, a file that is an image only by its name, and any other file, but not a folder."""
     pdf = b"%PDF-1.7\n\xe2\xe3\xcf\xd3\n%%EOF\n"
     with browser.person(address) as person:
         person.sees(".chip.mode")
@@ -279,7 +280,7 @@ GIF = bytes.fromhex("47494638396101000100800000000000ffffff21f90400000000002c000
 
 
 def test_images_of_every_type_and_size_are_attached(browser: Browser, address: str, tmp_path: Path) -> None:
-    """One that is too large for a model is made smaller, not refused."""
+    """An image that is too large for a model is made smaller instead of being refused."""
     widths = "[...document.querySelectorAll('.pictures img')].map((one) => one.naturalWidth).join()"
     files = []
     with browser.person(address) as person:
@@ -355,7 +356,7 @@ def test_s3_41_a_message_is_sent_into_the_running_turn(browser: Browser, address
 
 def test_a_message_that_the_turn_does_not_take_comes_back(browser: Browser, address: str) -> None:
     with browser.person(address) as person:
-        emits(person, INIT, HOLD)  # the agent has not reported that it is at work
+        emits(person, INIT, HOLD)  # the agent has not reported that it is working
         person.sees(".steer")
         person.fills("#prompt", "and be quick")
         person.clicks(".steer")

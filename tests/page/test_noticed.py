@@ -1,4 +1,4 @@
-"""Getting noticed: the number in the title, notices and a sound where a person wants them, pushes while the page is closed."""
+"""Notifications: the number in the title, notifications and sounds if the user wants them, and push notifications."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HIDE = """(() => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
   window.requestAnimationFrame = () => 0;
 })()"""
-"""A tab in the background draws no frames."""
+"""Simulates a tab in the background, which draws no frames."""
 
 NOTICES = "navigator.serviceWorker.ready.then((worker) => worker.getNotifications())"
 ENDPOINT = "https://fcm.googleapis.com/fcm/send/of-this-test"
@@ -42,7 +42,7 @@ SUBSCRIBE = f"""(() => {{
   }};
   PushManager.prototype.getSubscription = async () => made ?? null;
 }})()"""
-"""Chromium's own service is not to be had in a test; what the page and the server make of it is."""
+"""Replaces the browser's push service, which tests can't use."""
 
 NO_SERVICE = "PushManager.prototype.subscribe = async () => { throw new DOMException('no service', 'AbortError') };"
 
@@ -107,16 +107,16 @@ async def test_a_browser_asks_to_be_told_while_the_page_is_closed_and_takes_it_b
         person("allow", what=["notifications"], url=page_of(server))
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         person.runs(NO_SERVICE)
-        switches(person, "Even when this page is closed")
+        switches(person, "Even when Drawbridge is closed")
         person.sees(".settings .problem", "no service")
         assert person.runs("localStorage.getItem('drawbridge.push')") is None
         assert person.runs("document.querySelectorAll('.settings section:first-child input:checked').length") == 0
         person.runs(SUBSCRIBE)
-        switches(person, "Even when this page is closed")
+        switches(person, "Even when Drawbridge is closed")
         person.until("localStorage.getItem('drawbridge.push') === 'yes'")
         [kept] = json.loads((server.data / "push.json").read_text())["subscriptions"]
         assert kept["endpoint"] == ENDPOINT
-        switches(person, "Even when this page is closed")
+        switches(person, "Even when Drawbridge is closed")
         person.until("localStorage.getItem('drawbridge.push') === null")
         person.until("!document.querySelector('.settings input:disabled')")
         assert json.loads((server.data / "push.json").read_text())["subscriptions"] == []
@@ -132,7 +132,7 @@ async def test_a_push_becomes_a_notice_that_leads_to_its_project(browser: Browse
         until_worker(person, "self.told.length > 0")
         assert person("worker", code="self.told") == [[said["title"], said["body"], "proj_1", "/#/p/proj_1"]]
         assert person("worker", code="self.buttons") == []
-        person.until(f"{NOTICES}.then((all) => all.length === 0)")  # it is looked at
+        person.until(f"{NOTICES}.then((all) => all.length === 0)")  # closed, because the web UI is visible
 
 
 async def test_a_push_about_a_review_leads_there(browser: Browser, server: Server) -> None:
@@ -147,7 +147,7 @@ async def test_a_push_about_a_review_leads_there(browser: Browser, server: Serve
 
 
 NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"
-"""Keeps notifications open although the page is visible. `waitUntil` throws for events that a test creates."""
+"""Keeps notifications open although the web UI is visible. `waitUntil` throws for events that a test creates."""
 
 PRESS = """self.registration.getNotifications().then((shown) => {
   const notification = shown.find(({ data }) => data.answer?.token === 'TOKEN');
@@ -166,13 +166,13 @@ def until_worker(person: Person, code: str) -> None:
 
 
 def presses(person: Person, token: str, action: str) -> None:
-    """Presses a button of the notification that carries this token, once it is shown: Chromium forgets others."""
+    """Presses a button of the notification with this token, once it is displayed: Chromium ignores earlier presses."""
     until_worker(person, f"self.displayed.includes({token!r})")
     until_worker(person, PRESS.replace("TOKEN", token).replace("ACTION", action))
 
 
 async def asks(owner: WireClient, server: access_rig.Server) -> tuple[str, str]:
-    """The ids of a project and of the approval that waits in it."""
+    """Creates a project with an open approval request. Returns the ids of both."""
     project = await server.project(owner)
     await owner.ask("project_join", project_id=project)
     await owner.ask("execute", {"prompt": "please change"}, project)
@@ -182,7 +182,7 @@ async def asks(owner: WireClient, server: access_rig.Server) -> tuple[str, str]:
 
 @pytest.mark.parametrize("decision", ["allow", "deny"])
 async def test_a_notification_accepts_or_rejects_once(browser: Browser, tmp_path: Path, decision: str) -> None:
-    """With the token of the push only. A second answer is refused, with the name of the first device."""
+    """The token in the push is enough. A second answer is refused, with the name of the device that answered first."""
     only: list[Identity] = []
 
     def notified(token: str) -> Identity | None:
@@ -234,15 +234,15 @@ BREAKS = """(() => {
 @pytest.mark.parametrize(
     ("last", "reason"),
     [
-        ("auth", "The server can’t be reached. Open the page to answer."),
-        ("permission_response", "The connection was lost. Open the page to see whether your answer arrived."),
+        ("auth", "The server can’t be reached. Open Drawbridge to answer."),
+        ("permission_response", "The connection was lost. Open Drawbridge to see whether your answer arrived."),
     ],
     ids=["before it", "after it"],
 )
 def test_a_notification_says_that_an_answer_may_not_have_been_recorded(
     browser: Browser, server: Server, last: str, reason: str
 ) -> None:
-    """The connection breaks before the answer is sent, or after it: then nobody knows."""
+    """The connection is lost before the answer is sent, or after it, when the result is not known."""
     push = {"title": "blog needs you", "body": "npm test", "project": "p", "approval_id": "a", "whole": True}
     with browser.person(page_of(server)) as person:
         person("allow", what=["notifications"], url=page_of(server))

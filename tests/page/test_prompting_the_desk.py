@@ -1,4 +1,4 @@
-"""The page sends prompts into an editor's terminal; hook and bridge are no processes here, the server and the browser are."""
+"""The web UI sends prompts to an agent in an editor's terminal. The tests act as the hook and the bridge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def server(browser: Browser, home: Path) -> AsyncIterator[Server]:
 
 
 async def tells(event: str, project: Path, **more: Any) -> None:
-    """A hook does."""
+    """Sends an event to the server as the hook does."""
     known = {"session_id": SESSION, "cwd": str(project), "permission_mode": "default", "hook_event_name": event, **more}
     async with Line.open() as line:
         line.send(type="hook", pid=CLAUDE, payload=known)

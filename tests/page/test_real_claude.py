@@ -1,4 +1,4 @@
-"""The real ``claude`` works, a person decides in the page. Its model is a stub on this machine."""
+"""The real ``claude`` works, and a person decides in the web UI. Its model is a stub on this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PASTES_A_PICTURE = """new Promise((done) => document.createElement('canvas').toB
 
 
 def picture_in(request: ModelRequest) -> str:
-    """Base64, of the one that came with the prompt."""
+    """Returns the image that was sent with the prompt, in base64."""
     blocks = [block for message in request.body["messages"] for block in message["content"] if isinstance(block, dict)]
     [source] = [block["source"] for block in blocks if block["type"] == "image"]
     assert source["media_type"] == "image/png"
@@ -44,7 +44,7 @@ def picture_in(request: ModelRequest) -> str:
 
 
 def goes_back_to_the_first_session(person: Person, model: MessagesStub) -> None:
-    """A new one, the old one from the list, and a copy of it."""
+    """Starts a new session, then resumes the first one from the list, then forks it."""
     for number, (act, remembers) in enumerate((("New session", False), ("Resume", True), ("Fork", True)), start=2):
         person.clicks("button[aria-label='Session menu']")
         person.clicks("[role=menuitem]:has-text('sessions in this folder')")
@@ -69,7 +69,8 @@ def goes_back_to_the_first_session(person: Person, model: MessagesStub) -> None:
 async def working(
     browser: Browser, data: Path, directory: Path, *turns: Block | list[Block]
 ) -> AsyncIterator[tuple[Person, MessagesStub]]:
-    """The page shows a project of the real CLI, whose model will say this."""
+    """Yields a person whose web UI shows a project with the real ``claude``, and the stub of its model, which answers
+    with ``turns``."""
     with MessagesStub() as model:
         model.will_say(*turns)
         claude_rig.prepare_home(directory)
@@ -143,7 +144,7 @@ def picks_mode(person: Person, mode: str, words: str) -> None:
 async def test_claudes_plan_is_approved(
     browser: Browser, tmp_path: Path, directory: Path, before: str, button: str, after: str
 ) -> None:
-    """The real CLI leaves the mode plan for the one that was approved, whatever its mode was before."""
+    """Claude Code switches from plan mode to the mode that was approved, whatever its mode was before."""
     poem = directory / "poem.txt"
     poem.write_text(POEM)
     async with working(browser, tmp_path / "data", directory) as (person, model):
@@ -199,7 +200,7 @@ async def test_a_card_names_the_subagent_and_the_path(browser: Browser, tmp_path
 
 @pytest.mark.thorough
 async def test_two_subagents_at_once_are_answered_in_turn(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """Each approval names its subagent and its place among those that wait; after an answer, the next one is current."""
+    """Each card shows its subagent and its position among the open requests; after an answer, the next is current."""
     poems = {f"Write poem {name}": directory / f"{name}.txt" for name in ("one", "two")}
     agents = [tool_use("Agent", description=task, prompt=task, subagent_type="general-purpose") for task in poems]
     async with working(browser, tmp_path / "data", directory, agents, text("Both are at work.")) as (person, model):

@@ -1,4 +1,4 @@
-"""What the real ``claude`` reports about itself, as the page shows it. Its model is a stub on this machine."""
+"""How the web UI shows what the real ``claude`` reports about itself. Its model is a stub on this machine."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_a_message_goes_into_the_running_turn(browser: Browser, tmp_path: 
 
 @pytest.mark.thorough
 async def test_an_effort_is_set_and_another_agent_chosen(browser: Browser, tmp_path: Path, directory: Path) -> None:
-    """The effort reaches the model with the next message; another agent begins a session of its own with it."""
+    """The next message uses the chosen effort; a message to another agent starts a new session."""
     async with working(browser, tmp_path / "data", directory, text("Hello.")) as (person, model):
         person.prompts("Hello")
         person.sees(".finished")

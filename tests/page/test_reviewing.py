@@ -1,4 +1,4 @@
-"""A person decides on the page what runs have changed: hunk by hunk, by file, and all at once."""
+"""A person decides in the web UI on what runs have changed: hunk by hunk, by file, and all at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Work = dict[str, str | int | None]
 
 
 def poem(**changed: str) -> str:
-    """The poem with other lines: ``line_5="LINE 5"``."""
+    """Returns the poem with some lines replaced, such as ``line_5="LINE 5"``."""
     lines = list(LINES)
     for name, text in changed.items():
         lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
@@ -57,7 +57,7 @@ def repository(directory: Path) -> Path:
 
 
 async def runs(server: Server, project: str, work: Work) -> None:
-    """A run whose agent does this, until its review is there."""
+    """Starts a run that writes these files, and waits for its review."""
     async with server.client() as client:
         await client.ask("project_join", project_id=project)
         await client.ask("execute", {"prompt": f"/write {json.dumps(work)}"}, project)
@@ -65,14 +65,14 @@ async def runs(server: Server, project: str, work: Work) -> None:
 
 
 async def decides(server: Server, project: str, **data: Any) -> None:
-    """Another person decides."""
+    """Decides as another person."""
     async with server.client() as client:
         answer = await client.ask("review_decide", data, project)
         assert answer["type"] == "review", answer
 
 
 async def ids(server: Server, project: str) -> list[str]:
-    """Of the hunks, in the order of the page."""
+    """Returns the ids of the hunks, in the order of the review."""
     async with server.client() as client:
         review = (await client.ask("review_get", project_id=project))["data"]
         return [hunk["id"] for file in review["files"] for hunk in file["hunks"]]
@@ -84,7 +84,7 @@ def address_of(server: Server, project: str, token: str | None = None) -> str:
 
 @pytest.fixture
 async def project(server: Server, repository: Path) -> str:
-    """After a run that has changed three files."""
+    """The id of a project after a run that has changed three files."""
     project = await project_in(server, repository)
     await runs(server, project, WORK)
     return project
@@ -97,7 +97,7 @@ def opens(person: Person, project: str) -> None:
 
 
 def in_hunk(words: str, css: str) -> str:
-    """``css`` in the hunk with these words."""
+    """Returns a selector for ``css`` in the hunk that contains these words."""
     return f"{HUNK}:has-text('{words}') {css}"
 
 
@@ -216,7 +216,7 @@ async def test_a_file_changed_on_disk_since_it_was_shown_is_not_touched(
 
 @pytest.mark.thorough
 async def test_a_clash_is_said_at_its_hunk(browser: Browser, server: Server, project: str, repository: Path) -> None:
-    """The agent has made a directory where a file was: the file can't come back without the loss of the directory."""
+    """The agent has replaced a file with a directory: the file can't be restored without losing the directory."""
     await runs(server, project, {"old.txt/inside.txt": "inside\n"})
     with browser.person(address_of(server, project), width=1280, height=1800) as person:
         opens(person, project)
@@ -252,7 +252,7 @@ async def test_hostile_names_and_texts_are_only_text(browser: Browser, server: S
         assert not set(shown) & set("\u202e\u2066\u2069\u200b\x1b\x07"), "they are written out"
         assert "<img src=x onerror" in shown
         assert "<script>window.hurt=1</script>" in shown
-        # No line of the list ends because a name says so.
+        # Line breaks in names do not begin new lines in the list.
         assert all("a" not in name.split("\n") for name in person.reads(".review-files code"))
         assert person.runs("document.querySelectorAll('.review :is(script, img, [onerror])').length") == 0
         person.clicks(".review-bar button:has-text('Undo all')")
@@ -281,7 +281,7 @@ SCROLL = (
     "(() => { const scroller = document.querySelector('.review-scroller');"
     " scroller.dispatchEvent(new WheelEvent('wheel')); scroller.scrollTop = 1e6 })()"
 )
-"""As a person scrolls to the end."""
+"""Scrolls to the end, as a person with a wheel does."""
 
 
 @pytest.mark.thorough
@@ -378,7 +378,7 @@ async def test_who_decided_first_is_said_where_the_hunk_was(
 async def test_the_page_and_a_phone_decide_the_same_hunk_at_once(
     browser: Browser, server: Server, project: str, repository: Path
 ) -> None:
-    """One of them decides, and the file is as that one wants it."""
+    """Only one decision is accepted, and the file is as that decision requires."""
     undo = f"document.querySelector({json.dumps(HUNK + ' .no')})?.click()"
     with browser.person(address_of(server, project), width=1280, height=800) as person:
         person.sees("h2", "blog")
@@ -394,7 +394,7 @@ async def test_the_page_and_a_phone_decide_the_same_hunk_at_once(
                 person.sees(HUNK, f"round {number}")
                 keep = {"hunks": [hunk], "decision": "keep"}
                 click = asyncio.create_task(asyncio.to_thread(person.runs, undo))
-                if number % 2:  # else the phone is always faster than the browser
+                if number % 2:  # otherwise the phone is always faster than the browser
                     await click
                 reply = await phone.ask("review_decide", keep, project)
                 await click
@@ -500,7 +500,7 @@ REACHED = (
     "(() => { const box = document.querySelector('.hunk .yes').getBoundingClientRect();"
     " return box.bottom <= innerHeight && box.top > innerHeight / 2 })()"
 )
-"""Keep is in the lower half of the screen."""
+"""Whether the "Keep" button is in the lower half of the screen."""
 
 
 @pytest.mark.thorough
@@ -556,7 +556,7 @@ OPEN_FIELD = (
     " const foot = document.querySelector('.hunk.current footer').getBoundingClientRect();"
     " return box.height > 0 && box.bottom <= foot.top + 1 && box.top > 0 })()"
 )
-"""The field of an edit is above the buttons."""
+"""Whether all of the field of an edit is in view, above the buttons."""
 
 
 @pytest.mark.thorough
@@ -577,7 +577,7 @@ async def test_the_field_of_an_edit_is_in_view(
 async def test_a_file_of_the_list_stays_in_view_while_it_is_drawn(
     browser: Browser, server: Server, project: str
 ) -> None:
-    """The files above it are drawn and its own lines are read after it was brought into view."""
+    """The files above it are drawn, and its own lines are loaded, after it was brought into view."""
     many = {f"a{number:02}.txt": "a line\n" * (1 + number % 7 * 9) for number in range(20)}
     await runs(server, project, {**many})
     with browser.person(address_of(server, project), width=1280, height=700) as person:
@@ -622,7 +622,7 @@ async def test_forced_colours_show_the_current_hunk(browser: Browser, server: Se
 
 @pytest.mark.thorough
 async def test_the_place_in_a_review_is_kept(browser: Browser, server: Server, project: str) -> None:
-    """A hunk above is decided on another device: what is read stays where it is."""
+    """When a hunk above is decided on another device, the hunk that is being read stays in place."""
     with browser.person(address_of(server, project), width=1280, height=640) as person:
         opens(person, project)
         deleted = (await ids(server, project))[0]
@@ -674,7 +674,7 @@ async def test_a_review_of_a_directory_that_is_gone_is_closed_with_the_reason(
 
 @pytest.mark.slow
 async def test_a_review_of_200_files_and_2000_hunks(browser: Browser, server: Server, repository: Path) -> None:
-    """design §6: open in 300 ms on the page, one hunk decided in 100 ms, without the server's part."""
+    """A review of this size opens, and a hunk can be decided. ``bench/reviews.py`` measures the times."""
     for number in range(200):
         (repository / f"file{number:03}.txt").write_text(POEM * 5)
     git(repository, "add", ".")

@@ -1,4 +1,4 @@
-"""What the tests of the page are made of."""
+"""The rig for the tests of the web UI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.thorough
 
 
 def test_an_answer_that_nobody_waited_for_is_not_that_of_the_next_command(browser: Browser, address: str) -> None:
-    """As after a test that took too long."""
+    """The same happens after a test that took too long."""
     with browser.person(address) as person:
         person.begins("run", code="'late'")
         assert person.runs("'next'") == "next"

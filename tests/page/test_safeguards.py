@@ -1,4 +1,4 @@
-"""Nothing is accepted unseen: not by the editor, by keys, or by a click on a button that has just moved."""
+"""Nothing is accepted unseen: neither in the editor, nor by keys, nor by a click on a button that has just moved."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_disabled(person: Person, css: str) -> bool:
 
 
 def test_editing_hides_nothing_of_the_call(browser: Browser, address: str) -> None:
-    """An edit is accepted only after "Show all" too, also after a reload."""
+    """An edited version, too, can be accepted only after "Show all", also after a reload."""
     flagged = bash("sudo npm tset", dangerouslyDisableSandbox=True, odd=LONG)
     edited = f"{CURRENT} footer .yes"
     with browser.person(address) as person:
@@ -122,7 +122,7 @@ NOTES_OVER_THE_HEAD = (
     " const { top } = document.querySelector('.approval.current > header').getBoundingClientRect();"
     " style.position = 'fixed'; style.inset = `${top}px 0 auto 0`; style.margin = style.padding = '0' })()"
 )
-"""Moves the notices over the head of the approval: their usual position depends on the size of the screen."""
+"""Moves the notes over the header of the request: their usual position depends on the size of the screen."""
 
 
 def test_what_a_note_covers_is_not_in_sight(browser: Browser, address: str, directory: Path, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ async def test_letters_go_into_the_search_of_a_file(browser: Browser, server: Se
         assert person.runs("location.hash").endswith("/files/notes.md")
 
 
-# What moves.
+# Buttons that move.
 
 
 LANDED = """(() => {
@@ -194,7 +194,7 @@ LANDED = """(() => {
     requestAnimationFrame(landed);
   });
 })()"""
-"""Resolves to whether the remaining button can be clicked in the frame in which it moves to the place of the other."""
+"""Finds out whether the remaining button can be clicked in the frame in which it moves to the place of the other."""
 
 CAN_BE_CLICKED = (
     "(() => { const button = document.querySelector('.approval .accepts');"
@@ -204,7 +204,7 @@ CAN_BE_CLICKED = (
 
 
 def test_a_button_that_has_just_moved_is_not_clicked(browser: Browser, address: str, directory: Path) -> None:
-    """Another device answers the first approval; the next one slides to where it was."""
+    """Another device answers the first request, and the next one moves to its place."""
     with browser.person(address) as mine, browser.person(address) as other:
         asks(mine, *(edit(directory / "notes.md", "up", word) for word in ("down", "away")))
         other.until(OPEN.format(2))
@@ -225,11 +225,11 @@ CLOCK = """(() => {
     visualViewport.dispatchEvent(new Event('resize'));
   };
 })()"""
-"""A clock that only the test moves on: after that, the page measures again."""
+"""Replaces the clock: time passes only when the test calls ``later``, which also makes the page measure again."""
 
 
 def test_the_buttons_of_a_new_approval_are_not_clicked(browser: Browser, address: str, directory: Path) -> None:
-    """For half a second: the click or the key may be meant for what was there before."""
+    """For half a second, because a click or a key may be meant for what was there before."""
     with browser.person(address) as person:
         person.sees("#prompt")
         person.runs(CLOCK)
@@ -258,14 +258,15 @@ GROWS = """new Promise((done) => {
     item.style.paddingBottom = 'GROWTH';
   }).observe(document.querySelector('.items'));
 })"""
-"""A message above the approval grows; whether the button can be clicked in the frame in which it has moved."""
+"""Makes a message above the request grow. Resolves to whether the button can be clicked in the frame in which it has
+moved."""
 
 
 @pytest.mark.parametrize("growth", ["60px", "12px"])
 def test_a_button_below_a_message_that_grows_is_not_clicked(
     browser: Browser, address: str, directory: Path, growth: str
 ) -> None:
-    """Such as an image that has loaded: neither the approval nor the conversation has changed."""
+    """A message can grow when an image has loaded, for example. The request and the conversation have not changed."""
     with browser.person(address) as person:
         asks_to_edit(person, directory)
         person.until(CAN_BE_CLICKED)
@@ -288,7 +289,7 @@ def test_scrolling_does_not_hold_a_button_back(browser: Browser, address: str, d
         assert person.reads(f"{CARD} .moved") == []
 
 
-# What the server sends again.
+# Messages that the server sends again.
 
 
 WIRE = """(() => {
@@ -310,7 +311,7 @@ WIRE = """(() => {
   dispatchEvent(new Event('offline'));
   dispatchEvent(new Event('online'));
 })()"""
-"""Lets a test hold back messages of the server, and inject others."""
+"""Lets a test hold back messages from the server, and inject others."""
 
 RELOAD = """(() => {
   const { wire } = window;

@@ -1,4 +1,4 @@
-"""Search over all conversations, and a session as a file to keep."""
+"""Search in all conversations, and the export of a session as a file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_s2_16_a_conversation_is_found_by_its_words(browser: Browser, serv
         person.sees(".search .hint", "Nothing found.")
 
 
-# The page asks 250 ms after the last key; timers with the same delay end in the order in which they began.
+# The web UI searches 250 ms after the last key. Timers with the same delay end in the order in which they began.
 ASKED = "new Promise((later) => setTimeout(later, 250))"
 
 

@@ -1,10 +1,11 @@
-"""Nothing is accepted that was not on the screen, by click and tap as by key, on any size of screen."""
+"""What was not on the screen can't be accepted, neither by click nor by tap nor by key, on a screen of any size."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -12,7 +13,21 @@ from typing import Any
 import pytest
 
 from .rig import Browser, Person
-from .test_approving import ACCEPTS, CARD, CURRENT, READS, answers, asks, bash, edit, reads_all, stays, write
+from .test_approving import (
+    ACCEPTS,
+    CARD,
+    CURRENT,
+    READS,
+    SUBMIT,
+    answers,
+    asks,
+    bash,
+    edit,
+    reads_all,
+    reads_question,
+    stays,
+    write,
+)
 
 UNSEEN = f"{CURRENT} footer .skips"
 SMALL = {"width": 375, "height": 667}
@@ -39,13 +54,14 @@ WATCH = r"""(() => {
   // Lines of texts, each with the rectangles in which it is drawn now.
   const pieces = (card) => {
     const found = [];
-    for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed')) {
+    const parts = ':scope > .asked, :scope > .proposed, :scope > .questions, :scope > footer > .always';
+    for (const part of card.querySelectorAll(parts)) {
       const walk = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
       let text;
       let at = 0; // of the node, in the text of its owner
       for (let node, next; (node = walk.nextNode()); at += node.data.length) {
         if (text !== (next = textOf(node))) [text, at] = [next, 0];
-        if (!node.data.trim() || node.parentElement.closest('button, .offscreen, [hidden]')) continue;
+        if (!node.data.trim() || node.parentElement.closest('button:not(.always), .offscreen, [hidden]')) continue;
         // Tabs separate pieces: one at the end of a wrapped line reaches beyond the edge of the card.
         for (const { 0: line, index } of node.data.matchAll(/[^\n\t]*[^\s][^\n\t]*/g)) {
           const range = document.createRange();
@@ -82,12 +98,27 @@ WATCH = r"""(() => {
     requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
+  const wordsIn = (value) => JSON.stringify(value).match(/q\d+z/g) ?? [];
   const requests = {}; // of each request: the words in it
+  const rules = {}; // of each request: the words in what "Always" would save
+  // What is answered: the questions, and the options that are chosen.
+  const answered = ({ questions, answers }) =>
+    questions.map(({ question, header, options }) => [
+      question,
+      header,
+      options.filter(({ label }) => answers[question].includes(label)),
+    ]);
   const sockets = new WeakSet();
   const receive = ({ data: text }) => {
-    if (typeof text !== 'string' || !text.includes('permission_request')) return;
-    const { type, data } = JSON.parse(text);
-    if (type === 'permission_request') requests[data.approval_id] = new Set(text.match(/q\d+z/g) ?? []);
+    if (typeof text !== 'string' || !text.includes('approval_id')) return;
+    // After a reconnection, a request is in the snapshot of its project.
+    JSON.parse(text, (_, value) => {
+      if (value?.approval_id === undefined || value.input === undefined) return value;
+      const { suggestions, always, ...rest } = value;
+      requests[value.approval_id] = wordsIn(rest);
+      rules[value.approval_id] = wordsIn(suggestions ?? []);
+      return value;
+    });
   };
   window.accepted = [];
   const { send } = WebSocket.prototype;
@@ -95,19 +126,24 @@ WATCH = r"""(() => {
     if (!sockets.has(this)) this.addEventListener('message', receive);
     sockets.add(this);
     const { type, data } = typeof text === 'string' ? JSON.parse(text) : {};
-    const isEdited = 'updated_input' in (data ?? {}); // that an edit was seen is for test_editing.py
-    if (type === 'permission_response' && data.decision === 'allow' && !isEdited) {
+    const edited = data?.updated_input;
+    // That an edit was seen is for test_editing.py.
+    if (type === 'permission_response' && data.decision === 'allow' && (!edited || edited.answers)) {
       const id = data.approval_id;
       const card = document.querySelector(`[data-approval="${id}"]`);
-      const missing = pieces(card).filter((one) => !isSeen(one)).map(({ line }) => line);
-      const hidden = requests[id] ? [...requests[id]].filter((word) => !words[id]?.has(word)) : ['unknown'];
-      window.accepted.push({ missing: [...new Set(missing)], hidden, must: card.querySelectorAll('button.must').length });
+      const all = edited ? wordsIn(answered(edited)) : [...(requests[id] ?? ['unknown']), ...(data.remember ? rules[id] : [])];
+      const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
+      const isAsked = ({ part }) => data.remember || !part.matches('.always');
+      const unseen = edited ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
+      const missing = unseen.map(({ line }) => line);
+      const must = edited ? 0 : card.querySelectorAll('button.must').length;
+      window.accepted.push({ missing: [...new Set(missing)], hidden, must });
     }
     return send.call(this, text);
   };
 })()"""
-"""Watches with its own eyes what of each request is on the screen, and notes what was not when one is accepted: lines of the
-card, and words like "q1z" of the request, wherever in it they are."""
+"""Tracks independently of the web UI which parts of each request have been on the screen. When a request is accepted,
+records what was not: lines of the card, and words like "q1z" anywhere in the request."""
 
 FAST = """(() => {
   const now = performance.now.bind(performance);
@@ -115,7 +151,8 @@ FAST = """(() => {
   performance.now = () => 5 * now();
   window.setTimeout = (act, delay, ...more) => later(act, delay / 5, ...more);
 })()"""
-"""Half a second lasts a tenth of one: most of a round was waiting for buttons to settle. Frames are drawn as fast as ever."""
+"""Makes clocks and timers five times faster, because most of the time was spent waiting for buttons to settle. The
+frame rate stays the same."""
 
 NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
 
@@ -138,7 +175,7 @@ def test_a_long_input_of_an_edit_is_read_before_it_is_accepted(browser: Browser,
 
 @pytest.mark.thorough
 def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, address: str, directory: Path) -> None:
-    """The short version was in sight: Back shows the long proposal, which was not."""
+    """Only the short version was in sight. "Back" shows the long proposal, which was not."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash("\n".join(f"echo {number}" for number in range(40)) + f"\n{TAIL}"))
         person.sees(READS)
@@ -151,7 +188,7 @@ def test_a_shortened_edit_does_not_stand_for_the_proposal(browser: Browser, addr
 
 
 def sends(person: Person, *calls: dict[str, Any]) -> None:
-    """As ``asks``, on a phone too: there the key "Enter" begins a line."""
+    """Like ``asks``, but also works on a phone, where Enter begins a new line."""
     person.fills("#prompt", "/calls " + json.dumps(calls))
     person.until(
         "document.querySelector('.composer .yes:not(:disabled)')?.click() || !document.querySelector('#prompt').value"
@@ -188,7 +225,7 @@ def test_an_accept_button_comes_once_all_was_in_sight(
         person.runs(WATCH)
         sends(person, call)
         person.sees(f"{CURRENT} footer")
-        person.sees(READS)
+        person.sees(READS, "Read on (about ")
         assert person.reads(ACCEPTS) == []
         reads_all(person)
         person.clicks(ACCEPTS)
@@ -210,21 +247,48 @@ def test_a_change_is_accepted_unread_by_a_button_that_says_so(browser: Browser, 
 
 
 @pytest.mark.thorough
-def test_what_runs_is_above_its_description(browser: Browser, address: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "field"),
+    [("Bash", "command"), ("Monitor", "command"), ("mcp__shell__run", "command"), ("Agent", "prompt"), ("Skill", "1")],
+)
+def test_what_runs_is_above_its_description(browser: Browser, address: str, tool: str, field: str) -> None:
+    given = {"description": "ls -la" + "\nwords" * 300, field: TAIL}
     with browser.person(address) as person:
-        asks(person, bash(TAIL, description="ls -la" + "\nwords" * 300))
+        asks(person, {"name": tool, "input": given})
         person.sees(f"{CARD} button.must", "Show all (301 lines")
-        top = "document.querySelector('.approval {}').getBoundingClientRect().top"
-        assert person.runs(f"{top.format('pre')} < {top.format('.fields')}")
+        shown = person.runs(f"document.querySelector('{CARD} .asked').innerText")
+        assert 0 <= shown.index(TAIL) < shown.index("ls -la")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tool", ["Monitor", "mcp__shell__run"])
+def test_risky_parts_of_a_command_are_marked_for_any_tool(browser: Browser, address: str, tool: str) -> None:
+    with browser.person(address) as person:
+        asks(person, {"name": tool, "input": {"description": "Watches", "command": "tail -f log; sudo reboot"}})
+        person.sees(f"{CARD} .risks")
+        assert any("sudo" in part for part in person.reads(f"{CARD} .asked > div > .value mark.risk"))
 
 
 @pytest.mark.thorough
 def test_fields_are_in_the_order_in_which_the_agent_sent_them(browser: Browser, address: str) -> None:
-    """Names that are numbers come last, because JavaScript does not keep their position."""
+    """Names that are numbers come last, because JavaScript does not keep their positions."""
     fields = {"run": "rm -rf all", "0": "Only lists files", "b": 1, "a": 2, "17": "Changes nothing"}
     with browser.person(address) as person:
         asks(person, {"name": "mcp__shell__run", "input": fields})
         assert person.reads(f"{CARD} .fields dt") == ["run", "b", "a", "0", "17"]
+
+
+@pytest.mark.thorough
+def test_the_fields_of_an_object_are_in_their_order_too(browser: Browser, address: str) -> None:
+    short = {"run": "rm -rf all", "0": "Only lists"}
+    long = {"run": "rm -rf all", "0": {"b": [], "1": {}}, "more": ["word " * 30]}
+    with browser.person(address) as person:
+        asks(person, {"name": "mcp__shell__run", "input": {"short": short, "long": long}})
+        long = {"run": long["run"], "more": long["more"], "0": long["0"]}
+        assert person.reads(f"{CARD} .fields dd") == [
+            json.dumps(short, separators=(",", ":")),
+            json.dumps(long, indent=2),
+        ]
 
 
 @pytest.mark.thorough
@@ -248,13 +312,213 @@ def test_what_an_acp_call_does_is_above_its_title(browser: Browser, address: str
         assert 0 <= shown.index("rm -rf all") < shown.index("Only lists files")
 
 
+def table(columns: int) -> str:
+    """Returns a Markdown table with a different word in each cell."""
+    head, row = ("| " + " | ".join(f"q{first + n}z" for n in range(columns)) + " |\n" for first in (1_000, 2_000))
+    return f"{head}|{'---|' * columns}\n{row}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"),
+    [
+        (5, 375),
+        *(
+            pytest.param(columns, width, marks=pytest.mark.thorough)
+            for columns, width in [(4, 320), (8, 375), (12, 768), (16, 1280), (60, 375), (60, 1280)]
+        ),
+    ],
+)
+def test_every_column_of_a_plan_is_on_the_screen(browser: Browser, address: str, columns: int, width: int) -> None:
+    plan = f"# Plan\n\n{table(columns)}\n- In a list:\n\n" + table(columns).replace("|", "  |", 1)
+    with browser.person(address, width=width, height=800) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": plan}})
+        person.sees(f"{CURRENT} footer")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_a_table_that_a_narrower_window_cuts_is_shown_as_text(browser: Browser, address: str) -> None:
+    with browser.person(address, width=1280, height=800) as person:
+        sends(person, {"name": "ExitPlanMode", "input": {"plan": table(12)}})
+        person.sees(f"{CARD} .plan table")
+        person("resize", width=375, height=800)
+        person.sees(f"{CARD} .plan .raw", "q2011z |")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", [".asked", ".proposed"])
+def test_what_is_beyond_the_edge_of_a_card_is_not_in_sight(
+    browser: Browser, address: str, directory: Path, part: str
+) -> None:
+    """The reason why the content is wider than its card does not matter."""
+    with browser.person(address) as person:
+        person.runs(f"document.styleSheets[0].insertRule('{part} > * {{ width: 200% !important }}')")
+        sends(person, bash("ls") if part == ".asked" else edit(directory / "notes.md", "up", "down"))
+        person.sees(f"{CARD} .beyond", "wider than the card")
+        assert person.reads(f"{CURRENT} footer .accepts") == []
+        person.runs("document.styleSheets[0].deleteRule(0)")
+        person.sees(ACCEPTS)
+        person.loses(f"{CARD} .beyond")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("evil", ['"source": ["q1z"], "source"', '"q1z": 1, "source"', '"id": "q1z q2z", "source"'])
+def test_a_notebook_is_shown_whole_if_its_cells_hide_text(
+    browser: Browser, address: str, directory: Path, evil: str
+) -> None:
+    cell = '{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null, "source": ["print(1)"]}'
+    book = '{"cells": [%s], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    (directory / "a.ipynb").write_text(book % cell)
+    with browser.person(address) as person:
+        person.runs(WATCH)
+        sends(person, write(directory / "a.ipynb", book % ", ".join([cell, cell.replace('"source"', evil)])))
+        person.sees(f"{CARD} .proposed", "q1z")
+        reads_all(person)
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        person.until("!document.querySelector('.approval')")
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_what_the_button_that_leads_to_the_end_covers_is_not_in_sight(browser: Browser, address: str) -> None:
+    """Each part of the second request is on the screen once, but the button covers some of it."""
+    second = f"{CARD}:nth-of-type(2)"
+    with browser.person(address, width=900, height=600) as person:
+        sends(person, bash("ls"), bash("\n".join(f"echo {number} {'word ' * 10}" for number in range(45))))
+        person.sees(f"{second} .reads")
+        covered = person.runs(
+            "(async () => { const box = document.querySelector('.scroller'); let covered = 0;"
+            " const drawn = () => new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)));"
+            f" box.scrollBy(0, document.querySelector('{second}').getBoundingClientRect().top"
+            " - box.getBoundingClientRect().top);"
+            " for (let at = -1; box.scrollTop > at; ) { await drawn(); at = box.scrollTop;"
+            " covered += document.querySelector('.jump').checkVisibility(); box.scrollBy(0, box.clientHeight - 40) }"
+            " await drawn(); return covered })()"
+        )
+        assert covered > 1
+        assert person.reads(f"{second} footer .accepts") == []
+        person.sees(f"{second} .reads")
+
+
+def ask(*options: dict[str, str], question: str = "Which wood?", **more: Any) -> dict[str, Any]:
+    return {"question": question, "header": "Wood", "options": [*options, {"label": "Elm"}], **more}
+
+
+def words(count: int) -> str:
+    return " ".join(f"word{number}" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param([ask({"label": f"Oak {words(600)}"})], id="a label"),
+        *(
+            pytest.param(asked, id=name, marks=pytest.mark.thorough)
+            for name, asked in {
+                "a description": [ask({"label": "Oak", "description": words(600)})],
+                "a question": [ask({"label": "Oak"}, question=words(600))],
+                "another field": [ask({"label": "Oak"}, more="\n".join(words(40).split()))],
+                "several, one at a time": [ask({"label": f"Oak {words(600)}"}), ask({"label": "Ash"}, question="And?")],
+            }.items()
+        ),
+    ],
+)
+def test_an_answer_is_sent_once_all_of_it_was_in_sight(browser: Browser, address: str, asked: list[Any]) -> None:
+    with browser.person(address, **SMALL) as person:
+        person.runs(WATCH)
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
+        for question in asked:
+            person.sees(f"{CARD} legend", question["question"][:20])
+            person.until(f"!document.querySelector('{CARD} .moved')")
+            person.runs(f"document.querySelector('{CARD} .option').click()")
+            assert reads_question(person) > 0 or len(str(question)) <= 1_000
+            stays(person, 1)
+            person.until(f"document.querySelector('{SUBMIT}:not(.moved)')")
+            person.runs(f"document.querySelector('{SUBMIT}').click()")
+        assert answers(person)[0]["behavior"] == "allow"
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_only_what_is_answered_has_to_be_in_sight(browser: Browser, address: str) -> None:
+    """An option that is not chosen need not have been in sight."""
+    asked = ask({"label": "Oak"}, {"label": "Ash", "description": words(900)})
+    with browser.person(address, **SMALL) as person:
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": [asked]}})
+        person.clicks(f"{CARD} .option:not(.moved)")
+        person.until(f"document.querySelector('{SUBMIT}')?.innerText === 'Submit'")
+        person.presses("Control+Enter")
+        person.clicks(f"{SUBMIT}:not(.moved)")
+        assert answers(person)[0]["updatedInput"]["answers"] == {"Which wood?": "Oak"}
+
+
+@pytest.mark.thorough
+def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser, address: str) -> None:
+    """A narrow window shows only one question at a time; answers may have been chosen when the window was wider."""
+    asked = [ask({"label": "Oak"}, question=words(900)), ask({"label": "Ash"}, question="And?")]
+    with browser.person(address, width=1280, height=500) as person:
+        sends(person, {"name": "AskUserQuestion", "input": {"questions": asked}})
+        person.until(f"!document.querySelector('{CARD} .moved')")
+        for number in range(2):
+            person.runs(f"document.querySelectorAll('{CARD} fieldset')[{number}].querySelector('.option').click()")
+        person.runs(f"document.querySelector('{CARD} fieldset:last-of-type').focus()")
+        person("resize", **SMALL)
+        person.until(  # the text above has grown
+            f"document.querySelector('{CARD} fieldset').scrollIntoView()"
+            f" || document.querySelector('{SUBMIT}')?.innerText === 'Submit'"
+        )
+        person.clicks(f"{SUBMIT}:not(.moved)")
+        person.sees(f"{CARD} legend", "word0")
+        stays(person, 1)
+
+
+def rule(content: str) -> dict[str, Any]:
+    rules = [{"toolName": "Bash", "ruleContent": content}]
+    return {"type": "addRules", "behavior": "allow", "destination": "userSettings", "rules": rules}
+
+
+@pytest.mark.parametrize("what", ["command", pytest.param("change", marks=pytest.mark.thorough)])
+def test_a_long_rule_is_saved_once_all_of_it_was_in_sight(
+    browser: Browser, address: str, directory: Path, what: str
+) -> None:
+    call = bash("true") if what == "command" else edit(directory / "notes.md", "up", "down")
+    content = " && ".join(f"q{number}z" for number in range(250))
+    with browser.person(address, **SMALL) as person:
+        person.runs(WATCH)
+        sends(person, {**call, "suggestions": [rule(content)]})
+        person.sees(READS)
+        assert person.reads(f"{CURRENT} .always:enabled") == []
+        reads_all(person)
+        person.sees(f"{CARD} .remembered", "q249z")
+        assert person.reads(f"{CURRENT} .always") == ["Always (see above)"]
+        person.clicks(f"{CURRENT} .always:not(.moved)")
+        assert answers(person)[0]["updatedPermissions"] == [rule(content)]
+        assert accepted(person) == [NOTHING_UNSEEN]
+
+
+@pytest.mark.thorough
+def test_a_call_of_acp_is_not_a_form_of_questions(browser: Browser, address: str) -> None:
+    """The input of such a call can't be changed, so answers would be refused."""
+    call = {"toolCallId": "t", "title": "Ask", "kind": "AskUserQuestion", "questions": [ask({"label": "Oak"})]}
+    with browser.person(address) as person:
+        asks(person, {"name": "acp:AskUserQuestion", "input": call})
+        person.sees(f"{CARD} .fields", "Which wood?")
+        person.clicks(f"{ACCEPTS}:not(.moved)")
+        assert answers(person)[0]["behavior"] == "allow"
+
+
 @pytest.mark.thorough
 def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, address: str) -> None:
-    """Enter is held down, and pressed again after all was in sight."""
+    """Enter is pressed repeatedly, also after all of the request has been in sight."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.runs(f"document.querySelector({json.dumps(READS)}).focus()")
         for _ in range(30):
+            person.until(f"!document.querySelector({json.dumps(READS + '.moved')})")
             person.presses("Enter")
         person.sees(ACCEPTS)
         person.until("!document.querySelector('.approval .moved')")
@@ -299,7 +563,7 @@ def test_a_bar_does_not_cover_a_change_on_a_phone_on_its_side(browser: Browser, 
 
 @pytest.mark.thorough
 def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
-    """A busy browser may draw nothing for a while, in which the page is scrolled twice."""
+    """A busy browser may draw nothing for a while, during which the page is scrolled several times."""
     with browser.person(address, **SMALL) as person:
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.sees(READS)
@@ -319,64 +583,200 @@ def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> 
         assert answers(person)[0]["behavior"] == "allow"
 
 
+FLASH = """(async () => {
+  const box = document.querySelector('.scroller');
+  for (let by = 100; by < box.scrollHeight; by += 100)
+    await new Promise((later) => {
+      requestAnimationFrame(() => box.scrollBy(0, by));
+      box.dispatchEvent(new Event('scroll'));
+      requestAnimationFrame(() => {
+        box.scrollBy(0, -by);
+        later();
+      });
+    });
+})()"""
+"""Scrolls through all that is below, but in each frame back again before the frame is drawn."""
+
+
+@pytest.mark.thorough
+def test_what_scrolled_back_before_its_frame_was_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
+    with browser.person(address, **SMALL) as person:
+        sends(person, bash(f"{STEPS} && {TAIL}"))
+        person.sees(READS)
+        person.runs(FLASH)
+        person.runs("new Promise((later) => setTimeout(later, 100))")
+        assert person.reads(ACCEPTS) == []
+        reads_all(person)
+
+
+READS_AND_GROWS = f"""(async () => {{
+  const drawn = () => new Promise(requestAnimationFrame);
+  await drawn();
+  document.querySelector({json.dumps(READS)})?.click();
+  document.querySelector('{CARD}').style.paddingBottom = 'HEIGHTpx';
+  await drawn();
+  await drawn();
+  return document.querySelector('.scroller').scrollTop;
+}})()"""
+"""Presses "Read on", changes the height of the card in the same frame, and returns how far the page is scrolled then."""
+
+
+@pytest.mark.thorough
+def test_reading_on_does_not_jump_back(browser: Browser, address: str) -> None:
+    """The card may change its height at the same time, because its buttons change."""
+    with browser.person(address, **SIDEWAYS) as person:
+        sends(person, bash("\n".join(f"echo {number}" for number in range(40))))
+        person.sees(READS)
+        before = -1
+        for height in range(1, 100):
+            person.until(
+                f"document.querySelector('{READS}:not(.moved)') || document.querySelector({json.dumps(ACCEPTS)})"
+            )
+            now = person.runs(READS_AND_GROWS.replace("HEIGHT", str(height)))
+            if person.reads(ACCEPTS):
+                break
+            assert now > before
+            before = now
+        assert now >= before > 0
+
+
 SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 800), (1280, 500)]
 
 
 def hostile(random: Random, directory: Path) -> dict[str, Any]:
-    """A request that tries to have something out of sight."""
+    """Returns a request that tries to hide part of its content."""
     numbers = itertools.count(random.randrange(1_000_000) * 10_000)
-    lines = random.choice([1, 3, 20, 60, 200])
     between = random.choice(["\n", " ", "\n\n\n", "\u00a0", " \\\n  ", "\t"])
 
-    def some(count: int = lines) -> str:
-        """Words that are in no other text."""
+    def some(count: int, between: str = between) -> str:
+        """Returns words that are in no other text."""
         return between.join(f"q{next(numbers)}z" for _ in range(count))
 
-    words = some()
-    file = directory / f"file{random.randrange(1000)}.py"
-    match random.randrange(9):
-        case 0:
-            return bash(f"echo {words}; {TAIL}")
-        case 7:
-            diff = {"type": "diff", "path": str(file), "oldText": None, "newText": words}
-            raw = {
-                "toolCallId": "t",
-                "title": some(min(lines, 20)),
-                "kind": "edit",
-                "content": [diff],
-                "rawInput": {"why": some()},
-            }
-            return {"name": "acp:edit", "input": raw}
-        case 8:
-            raw = {"toolCallId": "t", "title": "ls -la", "kind": "execute", "rawInput": {"command": f"{words}; {TAIL}"}}
-            return {"name": "acp:execute", "input": raw}
-        case 1:
-            return bash(f"{TAIL} {some(1)}", description=words)
-        case 2:
-            return write(file, "".join(f"line {some(1)}\n" for _ in range(lines * 2)))
-        case 3:
-            return edit(directory / "notes.md", "up", words)
-        case 4:
-            table = "| a | b |\n|---|---|\n" + "".join(f"| {'wide ' * 30} | {some(1)} |\n" for _ in range(lines // 4))
-            return {
-                "name": "ExitPlanMode",
-                "input": {"plan": f"# Plan\n\n{words}\n\n{table}\n```sh\n{TAIL * 5}\n```\n"},
-            }
-        case 5:
-            return {
-                "name": "mcp__x__y",
-                "input": {f"field {n} {some(1)}": some(min(n, lines)) for n in range(random.choice([1, 30]))},
-            }
-        case _:
-            return {
-                "name": "WebFetch",
-                "input": {"url": f"https://example.org/{'a' * lines * 10}{some(1)}", "prompt": words},
-            }
+    kind = random.choice([_runs, _runs, _writes, _writes, _plans, _plans, _of_acp, _of_acp, _other, _asks, _notebook])
+    call = kind(random, directory, some)
+    if random.random() < 0.4:
+        call["suggestions"] = [rule(some(random.choice([1, 5, 30, 200]), " && "))]
+    return call
+
+
+Some = Callable[..., str]
+
+LINES = [1, 3, 20, 60, 200]
+
+
+def _runs(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    if random.random() < 0.3:
+        return {"name": "Monitor", "input": {"description": some(lines), "command": f"{TAIL} {some(1)}"}}
+    if random.random() < 0.5:
+        return bash(f"{TAIL} {some(1)}", description=some(lines))
+    return bash(f"echo {some(lines)}; {TAIL}")
+
+
+def _writes(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    if random.random() < 0.5:
+        return edit(directory / "notes.md", "up", some(lines))
+    return write(_file(random, directory), "".join(f"line {some(1)}\n" for _ in range(lines * 2)))
+
+
+def _plans(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    columns = random.choice([1, 2, 3, 5, 8, 13, 30, 60])
+    wide = random.choice(["", "wide " * 30, "w" * 40])
+    rows = [f"|{'|'.join(f' {wide}{some(1)} ' for _ in range(columns))}|\n" for _ in range(min(lines // 4, 8) + 1)]
+    table = rows[0] + "|---" * columns + "|\n" + "".join(rows[1:])
+    if random.random() < 0.3:
+        table = "- In a list:\n\n" + "".join(f"  {row}" for row in table.splitlines(keepends=True))
+    return {"name": "ExitPlanMode", "input": {"plan": f"# Plan\n\n{some(lines)}\n\n{table}\n```sh\n{TAIL * 5}\n```\n"}}
+
+
+def _of_acp(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    call: dict[str, Any] = {"toolCallId": "t", "title": some(min(lines, 20))}
+    if random.random() < 0.3:
+        raw = {"command": f"{some(lines)}; {TAIL}"}
+        return {"name": "acp:execute", "input": {**call, "kind": "execute", "rawInput": raw}}
+    diffs = [
+        {"type": "diff", "path": str(_file(random, directory)), "oldText": None, "newText": some(lines)}
+        for _ in range(random.choice([1, 2, 3]))
+    ]
+    text = {"type": "content", "content": {"type": "text", "text": some(lines)}}
+    content = random.sample([*diffs, text], len(diffs) + 1)
+    return {"name": "acp:edit", "input": {**call, "kind": "edit", "content": content, "rawInput": {"why": some(lines)}}}
+
+
+def _other(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    lines = random.choice(LINES)
+    if random.random() < 0.5:
+        url = f"https://example.org/{'a' * lines * 10}{some(1)}"
+        return {"name": "WebFetch", "input": {"url": url, "prompt": some(lines)}}
+    fields = {f"field {n} {some(1)}": some(min(n, lines)) for n in range(random.choice([1, 30]))}
+    return {"name": "mcp__x__y", "input": fields}
+
+
+def _asks(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    def option() -> dict[str, str]:
+        found = {"label": some(random.choice([1, 3, 100]), " ")}
+        for name in ("description", "preview"):
+            if random.random() < 0.4:
+                found[name] = some(random.choice(LINES))
+        return found
+
+    def question() -> dict[str, Any]:
+        more = {"more": some(random.choice(LINES))} if random.random() < 0.2 else {}
+        options = [option() for _ in range(random.choice([1, 2, 4]))]
+        text = some(random.choice([1, 3, 20, 200]), " ")
+        return {"question": text, "header": some(1), "multiSelect": random.random() < 0.3, "options": options, **more}
+
+    return {"name": "AskUserQuestion", "input": {"questions": [question() for _ in range(random.choice([1, 1, 2, 3]))]}}
+
+
+def _notebook(random: Random, directory: Path, some: Some) -> dict[str, Any]:
+    """It adds a cell, and may have text that no cell has."""
+    cell = json.dumps({"cell_type": "code", "source": some(random.choice(LINES)), "metadata": {}, "outputs": []})
+    hidden = [f'"source": "{some(3, " ")}",', f'"{some(1)}": 1,', f'"id": "{some(2, " ")}",', ""]
+    cell = "{" + random.choice(hidden) + cell[1:]
+    old = json.loads(NOTEBOOK)["cells"]
+    cells = [*map(json.dumps, old), cell] if random.random() < 0.5 else [cell, *map(json.dumps, old)]
+    more = random.choice(["", f'"metadata": {{"{some(1)}": 1}},', f'"cells": ["{some(1)}"],'])
+    after = f'{{{more}"cells": [{", ".join(cells)}], "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5}}'
+    return write(directory / "book.ipynb", after)
+
+
+NOTEBOOK = json.dumps(
+    {
+        "cells": [{"cell_type": "code", "source": ["print(1)"], "metadata": {}, "outputs": []}],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+)
+
+
+def _file(random: Random, directory: Path) -> Path:
+    return directory / f"file{random.randrange(1000)}.py"
+
+
+READ_ON = f"""(async () => {{
+  const isUnread = (button) => button.innerText.startsWith('Read on');
+  for (let n = 0; n < 40; n++) {{
+    const buttons = [...document.querySelectorAll('{CARD} .reads, {CARD} form .yes')].filter(isUnread);
+    if (!buttons.length) return;
+    for (const button of buttons) if (!button.matches('.moved')) button.click();
+    await new Promise((later) => requestAnimationFrame(later));
+  }}
+}})()"""
+"""Presses "Read on" of each request as soon as it has settled, for at most 40 frames."""
 
 
 def acts(random: Random, person: Person) -> str:
-    """Something that a person may do, hastily or by accident; what it was. Never "Accept without reading"."""
-    match random.randrange(14):
+    """Does something that a person may do hastily or by accident, but never "Accept without reading". Returns what it
+    was."""
+    match random.randrange(16):
+        case 14 | 15:
+            person.runs(READ_ON)
+            return "reads on"
         case 10 | 11:
             person.until("!document.querySelector('.approval .moved')")
             return "waits until the buttons have settled"
@@ -388,9 +788,11 @@ def acts(random: Random, person: Person) -> str:
             )
             return f"clicks {name}"
         case 0 | 1 | 2 | 3:
-            button = random.choice([".reads", ".yes.accepts", ".always", "button.must"])
+            buttons = [*[".reads", ".yes.accepts", ".option", "form .yes"] * 2, ".always", "button.must"]
+            button = random.choice(buttons)
             at = person.runs(
-                f"(() => {{ const box = document.querySelector('{CARD} {button}')?.getBoundingClientRect();"
+                f"(() => {{ const all = document.querySelectorAll('{CARD} {button}');"
+                f" const box = all[Math.floor(all.length * {random.random()})]?.getBoundingClientRect();"
                 " return box && [box.left + box.width / 2, box.top + box.height / 2] })()"
             )
             touches = random.random() < 0.5 and person.runs("navigator.maxTouchPoints > 0")
@@ -398,7 +800,7 @@ def acts(random: Random, person: Person) -> str:
                 person("tap", x=at[0], y=at[1], touches=touches)
             return f"{'taps' if touches else 'clicks'} {button}"
         case 4 | 5:
-            key = random.choice(["a", "Control+Enter", "Enter", "Tab", "PageDown", "End", "Home", "Escape"])
+            key = random.choice(["a", "Control+Enter", "Enter", "Tab", "PageDown", "End", "Home", "Escape", "1", "2"])
             person.presses(key)
             return f"presses {key}"
         case 6 | 7:
@@ -427,7 +829,7 @@ def acts(random: Random, person: Person) -> str:
     ],
 )
 def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: Path, rounds: int) -> None:
-    """With ``DRAWBRIDGE_TEST_SEED`` as it is said by a failure, the requests and the acts are the same again."""
+    """A failure reports its ``DRAWBRIDGE_TEST_SEED``. With the same seed, the requests and actions are the same."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
     random = Random(seed)
     count = 0
@@ -442,10 +844,11 @@ def test_nothing_unseen_is_accepted(browser: Browser, address: str, directory: P
 
 
 def plays(random: Random, browser: Browser, address: str, directory: Path, story: list[Any]) -> int:
-    """One round: requests are made, and somebody does this and that. Returns how many were accepted."""
+    """Plays one round: sends requests and does random actions. Returns how many requests were accepted."""
     width, height = random.choice(SCREENS)
     calls = [hostile(random, directory) for _ in range(random.choice([1, 1, 2]))]
     (directory / "notes.md").write_text("# Notes\n\nThe bridge is up.\n")
+    (directory / "book.ipynb").write_text(NOTEBOOK)
     settings = {"wrap": random.choice(["", "off"]), "diff": random.choice(["", "unified"])}
     story += [(width, height), settings, calls]
     with browser.person(address, width=width, height=height) as person:
@@ -461,8 +864,8 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
             for one in accepted(person):
                 assert one == NOTHING_UNSEEN
         count = len(accepted(person))
-        person.goes_to(here)  # the keys may have led away from it
-        person.sees("#prompt")  # what was edited stays, with a notice, when its request is withdrawn
+        person.goes_to(here)  # keys may have opened another view
+        person.sees("#prompt")  # an edited request stays, with a notice, after it was withdrawn
         person.until(
             f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop')"
             " || void document.querySelector('.run .stop')?.click()"

@@ -1,4 +1,4 @@
-"""The page's files over HTTP, without a browser."""
+"""The files of the web UI over HTTP, without a browser."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ POLICY = {
     "require-trusted-types-for": "'script'",
     "trusted-types": "drawbridge",
 }
-"""No resources from other hosts, no inline scripts, no embedding in other pages, no HTML made from strings."""
+"""The content security policy: no resources from other hosts, no inline scripts, no embedding in other pages, no HTML
+from strings."""
 
 
 @pytest.fixture(scope="session")
 def built() -> Path:
-    """The folder of the page."""
+    """The folder with the built web UI."""
     return programs.page()
 
 
 @pytest.fixture
 def server(built: Path, lasting: Server) -> Server:
-    """Without the browser that the other tests here have: these run where there is none."""
+    """The shared server. Does not depend on ``browser``, so that these tests also run without one."""
     return lasting
 
 
@@ -131,4 +132,4 @@ def test_without_a_built_page_the_server_says_how_to_get_one(tmp_path: Path) -> 
 def test_the_licences_of_what_is_inside_are_served(server: Server) -> None:
     answer, body = ask(server, "/licences.txt")
     assert answer.status == 200
-    assert body.startswith(b"The page contains these packages.")
+    assert body.startswith(b"The web UI contains these packages.")

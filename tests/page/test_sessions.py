@@ -1,4 +1,7 @@
-"""The list of sessions: what each is about, which one needs a person, and the conversation of the one that is chosen."""
+"""The list of sessions: their titles and states, those that wait for a person, and the chosen conversation.
+
+docs/internals/page.md lists the findings that the docstrings name, such as S1-8.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,18 @@ MENU = "button[aria-label='Session menu']"
 
 
 def answers(person: Person) -> list[str]:
-    """The first lines of the agent's answers."""
+    """Returns the first line of each of the agent's answers."""
     return [text.split("\n")[0] for text in person.reads(".said:not(.live)")]
 
 
 def picks(person: Person, item: str) -> None:
-    """From the menu of the session that is shown."""
+    """Chooses an item in the menu of the session that is shown."""
     person.clicks(MENU)
     person.clicks(f"[role=menuitem]:has-text('{item}')")
 
 
 def has_two_sessions(person: Person) -> None:
-    """Each with an answer of its own; the second one is shown."""
+    """Creates two sessions with different answers. The second one is shown."""
     person.prompts('/say "The first one."')
     person.sees(".said", "The first one.")
     person.sees(".finished")
@@ -94,7 +97,7 @@ def test_choosing_a_session_shows_its_conversation(browser: Browser, address: st
 
 
 def test_a_resumed_session_shows_what_the_agent_knows(browser: Browser, address: str) -> None:
-    """page-review S1-8."""
+    """Finding S1-8: the web UI showed another conversation."""
     with browser.person(address) as person:
         has_two_sessions(person)
         person.clicks(".side .session:has-text('The first one')")
@@ -113,7 +116,7 @@ def test_a_resumed_session_shows_what_the_agent_knows(browser: Browser, address:
 async def test_a_fork_shows_the_conversation_that_was_copied(
     browser: Browser, server: Server, address: str, directory: Path
 ) -> None:
-    """page-review S1-8: the fork shows the copied conversation, before and after its first prompt."""
+    """Finding S1-8: the fork shows the copied conversation, before and after its first prompt."""
     with browser.person(address) as person:
         has_two_sessions(person)
         async with server.client() as other:
@@ -200,7 +203,7 @@ async def test_sessions_that_need_somebody_come_first(browser: Browser, server: 
 
 
 async def test_an_unread_session_has_a_dot_and_no_count(browser: Browser, server: Server, address: str) -> None:
-    """page-review S3-28."""
+    """Finding S3-28: the count of unread messages counted records."""
     with browser.person(address) as person:
         person.sees("#prompt")
         person.runs("location.hash = '#/'")

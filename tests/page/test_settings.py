@@ -1,4 +1,4 @@
-"""The page's settings: devices, a phone paired by its QR code, appearance, and what was used."""
+"""The settings of the web UI: devices, pairing with a QR code, appearance, and usage."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_device_that_is_confined_manages_no_others(browser: Browser, own_serve
 
 
 def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Server) -> None:
-    """Before it has connected, and after it has left; and the server says which machine and version it is."""
+    """Both before it has connected and after it has left. The server's machine and version are shown, too."""
     devices = Devices(own_server.data)
     token = devices.add("Ada's phone", "view")[1]
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
@@ -75,7 +75,7 @@ def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Serve
             phone.sees(".side")
         while not any(
             "last seen" in text for text in person.reads(".devices small")
-        ):  # the server hears of the end of a connection in its time
+        ):  # the server may notice the end of a connection later
             person("reload")
             opens_settings(person)
             person.sees(".devices small", "View only")
@@ -86,14 +86,14 @@ def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Serve
 
 
 async def test_a_test_notification_and_its_buttons(browser: Browser, server: Server) -> None:
-    """What the push service answered is shown; buttons in notifications are off until they are switched on."""
+    """The answer of the push service is shown. Buttons in notifications are off by default."""
     with browser.person(f"{page_of(server)}#token={server.token}") as person:
         person("allow", what=["notifications"], url=page_of(server))
         opens_settings(person)
         person.runs("navigator.serviceWorker.ready.then(() => true)")
         assert not person("visible", css="button:has-text('Send a test notification')"), "there is nobody to send it to"
         person.runs(SUBSCRIBE)
-        person.clicks(".switch:has-text('Even when this page is closed')")
+        person.clicks(".switch:has-text('Even when Drawbridge is closed')")
         person.sees("button:has-text('Send a test notification')")
         assert subscription(server)["actions"] is False
         person.sees(".switch-row:has-text('Accept or reject in the notification') .hint", "even on a locked screen")
@@ -126,7 +126,7 @@ ANSWERS = """(() => {
     this.dispatchEvent(new MessageEvent('message', { data: JSON.stringify(answer) }));
   };
 })()"""
-"""In the place of the server, which would ask a push service on the internet."""
+"""Answers in place of the server, which would contact a push service on the internet."""
 
 
 def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> None:
@@ -144,7 +144,7 @@ def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> No
 
 
 def test_the_look_of_changes_applies_at_once(browser: Browser, address: str, directory: Path) -> None:
-    """To those in the history, without loading the page again."""
+    """Also to diffs in the history, without a reload."""
     with browser.person(address, width=1440, height=900) as person:
         asks(person, edit(directory / "notes.md", "up", "down"))
         person.clicks(ACCEPT)

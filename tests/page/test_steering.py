@@ -1,4 +1,4 @@
-"""Sessions, stopping, queueing, modes and removing: what a person does beside deciding."""
+"""What a person does besides deciding: sessions, stopping, the queue, modes, and removing projects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, add
         person.sees(".queued", "Queued")
         person.sees(".run .state", "1 queued")
         person.runs("document.querySelector('.stop').dispatchEvent(new MouseEvent('click', { detail: 2 }))")
-        person.clicks(".stop")  # once: the second click of a double one would stop what comes next
+        person.clicks(".stop")  # the second click of a double click, above, does not stop the run
         person.sees(".finished", "Stopped")
         person.sees(".finished", "Finished")
         person.loses(".queued")
@@ -36,7 +36,7 @@ def test_a_run_is_stopped_and_what_waits_behind_it_goes_on(browser: Browser, add
 
 
 def test_half_a_character_does_not_block_a_prompt(browser: Browser, address: str) -> None:
-    """A server can't read it, so its error would not name the request."""
+    """The server can't read a lone surrogate, so its error would not contain the id of the request."""
     with browser.person(address) as person:
         person.until("document.documentElement.dataset.connection === 'open'")
         person.sees("#prompt")
@@ -142,7 +142,7 @@ def test_a_new_session_begins(browser: Browser, address: str) -> None:
         person.clicks("button[aria-label='Session menu']")
         person.clicks("[role=menuitem]:has-text('sessions in this folder')")
         person.sees("dialog .sessions", "No sessions yet.")
-        person.runs("location.hash = '#/'")  # back, on a phone: what is asked is about this project still
+        person.runs("location.hash = '#/'")  # as Back does on a phone: the dialog is still about this project
         person.loses("#prompt")
         person.clicks("dialog button:has-text('New session')")
         person.loses("dialog")
@@ -226,7 +226,7 @@ def test_a_run_in_a_directory_without_git_is_shown(browser: Browser, address: st
 def test_the_page_shows_why_a_run_has_no_checkpoint(browser: Browser, address: str, directory: Path) -> None:
     for number in range(31):
         with (directory / f"{number}.bin").open("wb") as file:
-            file.truncate(10 * 1024 * 1024)  # takes no room on the disk
+            file.truncate(10 * 1024 * 1024)  # a sparse file takes no space on the disk
     with browser.person(address) as person:
         person.prompts("/quick")
         person.clicks("text=View changes")

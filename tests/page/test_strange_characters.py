@@ -1,4 +1,4 @@
-"""The page and the terminals write out the same characters: those that hide, reorder or imitate others."""
+"""The web UI and the terminal client write out the same characters: those that hide, reorder or imitate others."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def by_the_page(texts: list[str]) -> list[str]:
 
 
 def test_page_and_terminal_write_out_the_same() -> None:
-    """Every character alone, behind a letter and behind a blank; and random texts of those with rules of their own."""
+    """Tests each character alone, after a letter, and after a space, and random texts of those with their own rules."""
     every = [chr(number) for number in range(0x110000)]
     few = every[:0x10000]
     chosen = [one for one in few if harmless(f"a{one}") != f"a{one}" and not "\ud800" <= one <= "\udfff"]
-    chosen += "\udfff"  # a single half: two beside each other are one character to JSON
+    chosen += "\udfff"  # only one half of a surrogate pair, because JSON reads two adjacent halves as one character
     chosen += list("aé1#*-. ?«»א日ا\u200d\u200c\ufe0f\u20e3\u0301\u0591\u064b\U0001f469\u2764")
     pick = random.Random(12)
     mixed = ["".join(pick.choices(chosen, k=8)) for _ in range(20_000)]

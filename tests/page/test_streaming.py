@@ -1,4 +1,4 @@
-"""A long answer that is being said does not keep the page busy."""
+"""A long answer that is being streamed does not block the web UI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = """(() => { window.drawn = 0; new MutationObserver((all) => { for (const
 
 
 def test_a_long_answer_is_drawn_once_while_it_is_said(browser: Browser, address: str) -> None:
-    """It was drawn as a whole for each frame: of 20 seconds, 19 were long tasks."""
+    """All of it used to be drawn in each frame: long tasks took 19 of 20 seconds."""
     with browser.person(address) as person:
         person.sees("h2", "blog")
         person.runs(COUNT)
@@ -31,7 +31,7 @@ def test_a_long_answer_is_drawn_once_while_it_is_said(browser: Browser, address:
         person.sees(".said:not(.live) .code-block .code-word", "def")
         drawn = person.runs("window.drawn")
         there = person.runs("document.querySelectorAll('.said:not(.live) *').length")
-        assert drawn < there * 5, (drawn, there)  # the colors come behind the text
+        assert drawn < there * 5, (drawn, there)  # code is drawn again when it gets its colors
 
 
 def test_what_was_streamed_is_not_drawn_again_as_a_message(browser: Browser, address: str) -> None:
@@ -49,7 +49,7 @@ def test_what_was_streamed_is_not_drawn_again_as_a_message(browser: Browser, add
 
 
 def lexer() -> str:
-    """The file that reads Markdown: the one of marked."""
+    """Returns the name of the file with the Markdown lexer, recognized by an error message of marked."""
     [found] = [file.name for file in programs.page().glob("part-*.js") if "Infinite loop on byte" in file.read_text()]
     return found
 

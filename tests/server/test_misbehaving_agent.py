@@ -57,7 +57,7 @@ async def test_a_misbehaving_agent_does_not_block_the_next_prompt(tmp_path: Path
             told = await ran(client, project, prompt)
             assert (told["outcome"], told.get("code")) == ("failed" if code else "completed", code), prompt
             assert words in told.get("error", ""), prompt
-            assert str(tmp_path) not in str(told), "the error names no path of the server"
+            assert str(tmp_path) not in str(told), "the error does not name a path of the server"
             assert (await ran(client, project, "say hello"))["outcome"] == "completed", f"after {prompt}"
 
         assert (await ran(client, project, "line 20000000"))["outcome"] == "completed"

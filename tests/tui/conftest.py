@@ -1,4 +1,4 @@
-"""One server for all tests of a process; for each test a project of its own with the demo agent."""
+"""One server for all tests of a process. Each test has its own project, with the demo agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server.wire_client import deleted
 
 @pytest.fixture(autouse=True)
 def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here presses a key that was meant for something else, but where a test says so."""
+    """Keys answer an approval request as soon as it appears, unless a test sets ``READING_SECONDS``."""
     monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)
 
 
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def directory(lasting: Server) -> Path:
-    """Of the project. Its own is the name, too."""
+    """The project's directory, whose name no other test uses."""
     return make_directory(lasting.data.parent / "work" / f"blog{next(_numbers)}")
 
 
@@ -46,7 +46,7 @@ def make_directory(path: Path) -> Path:
 
 @pytest.fixture
 async def server(lasting: Server, directory: Path) -> AsyncIterator[Server]:
-    """There is a project in ``directory``; all of them are gone afterwards."""
+    """The server, with a project in ``directory``. All projects are deleted afterward."""
     await make_project(lasting, directory)
     yield lasting
     async with lasting.client() as client:

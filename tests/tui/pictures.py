@@ -1,6 +1,7 @@
-"""Makes the picture of the terminal that the documentation shows: ``python -m tests.tui.pictures docs/images``.
+"""Makes the screenshot of the terminal client for the documentation: ``python -m tests.tui.pictures docs/images``. With
+``--all``, makes one of every screen.
 
-The server is a real one, the agent the demo agent with the lines that the pictures of the page have.
+The server is a real one. The agent is the demo agent, with the same text as in the screenshots of the web UI.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ async def scenes(server: Server, target: Path, *, all_of_them: bool) -> None:
 
 
 def shoot(person: Person, file: Path) -> None:
-    """Without the fonts that Textual would have a reader's browser fetch from elsewhere."""
+    """Saves a screenshot, without the fonts that a reader's browser would load from another site."""
     for bar in person.app.screen.query(Bar):
         bar.show("toll-house", "demo · /home/ada/toll-house", person.app.client.connection)
     person.app.screen.refresh()

@@ -1,4 +1,4 @@
-"""A person at a terminal with ``drawbridge attach``: Textual's own pilot presses the keys and looks at the screen."""
+"""A simulated person who uses ``drawbridge attach``: Textual's pilot presses the keys, and tests read the screen."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tests.waiting import PATIENCE
 
 
 class Person:
-    """A person at the terminal client."""
+    """A person who uses the terminal client. Methods that wait fail after ``PATIENCE`` seconds."""
 
     def __init__(self, app: AttachApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
         self.notices: list[str] = []
-        """What was shown in a corner for some seconds."""
+        """The texts of all notices so far."""
         notify = app.notify
 
         def noted(message: str, **how: Any) -> None:
@@ -53,12 +53,12 @@ class Person:
 
     @property
     def screen(self) -> str:
-        """All that is on the screen now."""
+        """The text that is on the screen now."""
         return "\n".join(line.rstrip() for line in shown(self.app))
 
     @property
     def history(self) -> str:
-        """All of the conversation that is loaded, on the screen or not."""
+        """The text of the loaded part of the conversation, whether it is on the screen or not."""
         return self.app.screen.query_one(History).text() if self.in_project else ""
 
     @property
@@ -74,7 +74,8 @@ class Person:
         return self.app.screen.query_one(PromptBox)
 
     async def comes(self, condition: Callable[[], Any], what: str) -> None:
-        """Waits for the words on the screen; looks seldom, since reading a whole screen takes long."""
+        """Waits until ``condition`` is true. It is checked only every 30 ms, because reading a whole screen is slow.
+        ``what``: for the message if it does not become true."""
         end = asyncio.get_running_loop().time() + PATIENCE
         while not condition():
             assert asyncio.get_running_loop().time() < end, (
@@ -86,7 +87,8 @@ class Person:
         await self.comes(lambda: (screen := self.screen) and all(word in screen for word in words), f"{words} to see")
 
     async def is_notified(self, words: str) -> None:
-        """The notice may be gone before a slow machine has looked at the screen."""
+        """Waits for a notice that may no longer be on the screen: on a slow machine, it may be gone before the screen
+        is read."""
         await self.comes(lambda: any(words in notice for notice in self.notices), f"the notice {words!r}")
 
     async def loses(self, *words: str) -> None:
@@ -113,7 +115,7 @@ class Person:
         await self.pilot.press("enter")
 
     async def is_asked(self, words: str = "") -> ApprovalView:
-        """Whether an approval is shown that a key would answer."""
+        """Waits until an approval request is shown that keys can answer, and returns it."""
         await self.comes(lambda: (card := self.card) and card.is_ready and words in self.screen, f"a question {words}")
         card = self.card
         assert card is not None
@@ -137,7 +139,8 @@ async def attached(
     palette: Palette = DARK,
     **how: Any,
 ) -> AsyncIterator[Person]:
-    """In front of ``server``, as the command would be with its flags."""
+    """A person whose terminal client is connected to ``server``, as by ``drawbridge attach`` with flags for it.
+    ``how``: another ``url`` or ``token_file``."""
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)
@@ -154,7 +157,7 @@ async def attached(
 
 
 def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
-    """The request with the words that the server adds to it, for a project in ``/home/ada/blog``."""
+    """The request with the texts that the server adds to it, for a project in ``/home/ada/blog``."""
     proposal = request.get("proposal")
     given, suggestions = (Raw(json.dumps(request.get(name, [])).encode()) for name in ("input", "suggestions"))
     asked = ApprovalRequested(
@@ -173,7 +176,7 @@ def described(request: dict[str, Any], agent: str) -> dict[str, Any]:
 
 
 class Alone(App[None]):
-    """A screen with one approval only. ``given``: the answers that the person gave."""
+    """A screen that contains only one approval request. ``given``: the answers to it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("a", "accept", "as the conversation has it"),
@@ -213,7 +216,7 @@ class Alone(App[None]):
 
 @contextlib.asynccontextmanager
 async def alone(app: Alone, width: int = 80, height: int = 24) -> AsyncIterator[Pilot[None]]:
-    """``app`` on a screen of that size, of which the approval may use all; it has the focus."""
+    """Runs ``app`` on a screen of this size. The approval request has the focus, and may use the whole screen."""
     async with app.run_test(size=(width, height), notifications=True) as pilot:
         app.view.fit(height)
         app.view.look()

@@ -1,4 +1,4 @@
-"""What a person decides, as the server takes it; what is shown, as it will be written."""
+"""Decisions have the form that the server accepts, and the text that is shown is the text that will be written."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
 
 @pytest.mark.parametrize("command", ["attach", "review"])
 def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """And to do it again afterward, also after an error."""
+    """Afterward, reordering is turned on again, also after an error."""
 
     async def begun(*_: Any) -> None:
         return None
@@ -134,13 +134,13 @@ def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.Mon
         with pytest.raises(OSError, match="disk"):
             asyncio.run(runs)
         drawn = b""
-        while not drawn.endswith(b"\x1b[8h"):  # a terminal gives what it has so far
+        while not drawn.endswith(b"\x1b[8h"):  # one read may return only a part of the output
             drawn += terminal.read(100)
         assert drawn == b"\x1b[8ldrawn\x1b[8h"
 
 
 def test_a_blocked_project_shows_why() -> None:
-    """Not while a run is at work in it, or waits for an answer; whatever the server writes stays harmless."""
+    """The reason is not shown while a run is active or waits for an answer. It is shown as harmless text."""
     project = {"state": "IDLE", "problem": "It is outside\x1b[2J of --allow."}
     assert wording.project_state(project) == "It is outside\\x1b[2J of --allow."
     assert "outside" not in wording.project_state(project | {"state": "EXECUTING"})

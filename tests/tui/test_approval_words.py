@@ -1,4 +1,4 @@
-"""What an approval in the terminal client shows besides the change."""
+"""What the terminal client shows of an approval request besides the change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from drawbridge.tui.answers import field, piece, why_not_edited
 from drawbridge.tui.approval_words import ApprovalState, always_words, risks, title, ways
 
 from .rig import described
+
+OFFERS = [{"name": "default", "title": "Ask first"}, {"name": "plan", "title": "Plan"}]
 
 REQUEST: dict[str, Any] = described({"tool_name": "Bash", "input": {"command": "ls"}}, "Claude")
 
@@ -21,14 +23,14 @@ def test_the_title_names_the_subagent_that_asks() -> None:
 
 
 def test_a_mode_shows_that_its_agent_never_asks() -> None:
-    assert wording.mode({"asks": False}, "default") == "default · doesn’t ask"
-    assert wording.mode({}, "default") == "Ask first"
-    assert wording.mode({}, "workspace-write") == "workspace-write"
+    assert wording.mode({"asks": False}, "default", OFFERS) == "default · doesn’t ask"
+    assert wording.mode({}, "default", OFFERS) == "Ask first"
+    assert wording.mode({}, "workspace-write", OFFERS) == "workspace-write"
 
 
 def test_an_agents_own_mode_has_its_words() -> None:
     project = {"own_modes": [{"name": "review", "title": "Review only"}, {"name": "odd"}]}
-    assert [wording.mode(project, name) for name in ("review", "odd", "plan")] == ["Review only", "odd", "Plan"]
+    assert [wording.mode(project, name, OFFERS) for name in ("review", "odd", "plan")] == ["Review only", "odd", "Plan"]
 
 
 def asked(tool: str, given: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -95,5 +97,5 @@ def test_the_context_is_a_part_of_what_fits() -> None:
     assert wording.context_words({"context_tokens": 50_000, "context_window": 200_000}) == "25 % context"
     assert (
         wording.context_words({"context_tokens": 50_000}) == "50k tokens"
-    )  # as on the page: a terminal session has no more
+    )  # as in the web UI: the size of a terminal session's context is not known
     assert wording.context_words({}) == ""

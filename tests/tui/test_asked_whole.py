@@ -1,4 +1,4 @@
-"""What a person accepts in the terminal is what was on the screen, all of it."""
+"""In the terminal client, a request can be accepted only after all of it was on the screen."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_click_accepts_no_more_than_a_key() -> None:
 
 
 async def test_a_click_as_the_request_appears_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was meant for what was there before."""
+    """The click may have been meant for what was there before."""
     monkeypatch.setattr(approval_view, "READING_SECONDS", 3600.0)
     app = Alone(bash(command="true"), may_remember=True)
     async with alone(app) as pilot:
@@ -396,7 +396,7 @@ async def test_a_part_of_a_question_is_not_answered() -> None:
 
 
 class Previewing(App[None]):
-    """A screen with a prompt box and the preview of a question, of which the server has the whole."""
+    """A screen with a prompt box and the preview of a question. The client can load the whole question."""
 
     def __init__(self, whole: dict[str, Any]) -> None:
         super().__init__()
@@ -486,7 +486,7 @@ HARD_TO_DRAW = pytest.mark.parametrize(
     ],
     ids=["html, definitions, titles", "quotes", "lists", "columns", "twice", "references"],
 )
-"""Markdown has many ways to write what is not drawn."""
+"""Markdown with words that would not be drawn, or that are hard to find in what is drawn."""
 
 
 def all_of(words: str, shown: str) -> bool:
@@ -604,7 +604,7 @@ PRETENDING = [
 @pytest.mark.parametrize("form", ["fields", "acp"])
 @pytest.mark.parametrize("given", PRETENDING, ids=str)
 async def test_nothing_of_an_input_is_hidden(form: str, given: dict[str, Any]) -> None:
-    """Whether it is a call of the Agent Client Protocol or a tool's input that pretends to be one."""
+    """The input belongs to a call of the Agent Client Protocol, or to a tool and only looks like such a call."""
     app = Alone({"tool_name": "mcp__files__write", "input": {"toolCallId": "t", **given}, "form": form})
     async with alone(app, height=40):
         assert EVIL in app.text
@@ -639,7 +639,7 @@ async def test_nothing_is_hidden_that_the_diff_of_a_proposal_does_not_draw(tool:
     ids=["as the command", "as the path"],
 )
 async def test_a_field_is_shown_although_its_text_is(raw: dict[str, Any]) -> None:
-    """What its name means is not."""
+    """The diff or the command shows the field's text, but not what the field's name means."""
     content = [{"type": "diff", "path": "/x/a.py", "oldText": "a", "newText": "b"}] if "path" in raw else []
     given = {"toolCallId": "t", "title": "x", "rawInput": raw, "content": content}
     app = Alone({"tool_name": "edit", "input": given, "form": "acp"})
@@ -670,7 +670,7 @@ async def test_every_field_of_a_question_is_shown() -> None:
 
 
 async def test_a_call_of_another_agent_is_not_a_question() -> None:
-    """Its answer would always be refused: such a call takes no changed input."""
+    """An answer would always be refused: a call of the Agent Client Protocol does not accept changed input."""
     given = {"toolCallId": "t", "title": "x", "questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]}
     app = Alone({"tool_name": "AskUserQuestion", "form": "acp", "input": given})
     async with alone(app):
@@ -713,7 +713,7 @@ async def test_the_reason_and_the_path_are_shown() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("field", ["reason", "blocked_path"])
 async def test_a_long_reason_leaves_the_buttons(field: str) -> None:
-    """It is read in the field that scrolls, and all of it comes before a yes."""
+    """The reason is shown in the part that scrolls, and all of it must be seen before the request can be accepted."""
     app = Alone(bash(command="rm -rf build") | {field: "word " * 400})
     async with alone(app) as pilot:
         assert "more lines" in app.text

@@ -1,4 +1,4 @@
-"""What the terminal client makes of the server's answers."""
+"""How the terminal client handles the server's answers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _nowhere() -> ServerAddress:
 
 
 async def _answering(details: Message, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """A client that was client_1 and, after a break, is client_2. Every answer comes too late: ``details`` is what the
-    server reports about the first one."""
+    """A client with the id client_1 and, after it has reconnected, client_2. Each of its decisions is too late:
+    ``details`` describes the decision that the server has recorded."""
     client = Client(_nowhere, "Ada")
     ids = iter(("client_1", "client_2"))
 
@@ -45,7 +45,7 @@ async def test_a_namesake_s_answer_is_not_ours(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_an_answer_sent_twice_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reached the server before the connection broke, and is sent again on the next one."""
+    """The decision reached the server before the connection broke, and is sent again on the next connection."""
     client = await _answering({"by": "Ada", "decision": "allow", "client_id": "client_1"}, monkeypatch)
     await client.answer("a", allow=True)
     with pytest.raises(RequestError, match="already answered"):

@@ -1,4 +1,4 @@
-"""The network goes, the server dies: the terminal says so, comes back, and nothing that was typed is lost."""
+"""If the network or the server fails, the terminal client reports it, reconnects, and keeps what was typed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rig import attached
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of a server of the test's own: it is killed."""
+    """The project's directory. The tests here do not share a server, because they kill it or its connections."""
     return make_directory(tmp_path / "work" / "blog")
 
 

@@ -1,4 +1,4 @@
-"""A person comments in the terminal on lines of a review, sends the comments to the agent, and commits what was kept."""
+"""In the terminal client, a person comments on lines of a review, sends the comments, and commits what was kept."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from .test_reviewing import (
     view,
 )
 
-__all__ = ["repository"]  # a fixture
+__all__ = ["repository"]  # imported as a fixture
 
 
 @pytest.fixture(autouse=True)
 def _quick_decider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here presses a key that was meant for something else."""
+    """Keys decide on a change as soon as it is the current one."""
     monkeypatch.setattr(screen_review, "READING_SECONDS", 0.0)
 
 
@@ -61,7 +61,7 @@ async def comments_of(server: Server, project: str) -> list[dict[str, Any]]:
 
 
 async def prompts_of(server: Server, project: str) -> list[str]:
-    """Those that consist of comments."""
+    """The project's prompts that consist of comments."""
     async with server.client() as client:
         page = await client.ask("get_messages", {"after_seq": 0, "limit": 1000}, project)
         messages = [item["message"] for item in page["data"]["messages"]]
@@ -77,7 +77,7 @@ async def is_open(person: Person, kind: type) -> None:
 
 
 async def is_noted(person: Person, words: str) -> None:
-    """Whether the window says this, however it is wrapped, where it can be seen."""
+    """Waits until the dialog's notice contains ``words``, before wrapping, and is completely on the screen."""
 
     def is_there() -> bool:
         note = person.app.screen.query_one(".notice", Static)
@@ -88,12 +88,12 @@ async def is_noted(person: Person, words: str) -> None:
 
 
 def unwrapped(person: Person) -> str:
-    """The review without its edges and blanks."""
+    """The text of the review, without the edges of comments and without whitespace."""
     return "".join(view(person).text().replace("▎", "").split())
 
 
 async def begins(person: Person, *keys: str) -> None:
-    """A comment on the current change: on the lines that these keys choose."""
+    """Begins a comment on the current change. ``keys``: choose its lines."""
     await person.presses("c")
     await is_told(person, "Enter writes it.")
     await person.presses(*keys, "enter")
@@ -191,7 +191,7 @@ async def test_a_comment_is_about_the_chosen_lines_with_a_suggestion(server: Ser
         await person.presses("c")
         await is_told(person, "Comment on line 5: Enter writes it.")
         await person.sees("▌▸  5 + LINE 5", "▌   5 − line 5")
-        await person.presses("a", "u", "X")  # letters decide nothing now
+        await person.presses("a", "u", "X")  # while lines are being chosen, these keys have no effect
         await person.presses("j", "K", "J", "J")
         await is_told(person, "Comment on lines 5–6: Enter writes it.")
         await person.sees("▌▸  6   line 6")
@@ -255,7 +255,7 @@ async def test_a_comment_is_kept_until_it_is_added_or_discarded(server: Server, 
         await person.presses("g", "S")
         await is_told(person, "First add or discard the comment that you are writing.")
         assert current(person) == "poem.txt: LINE 30", "it leads to it"
-        # It follows its lines, which move, and outlives the view.
+        # The comment follows its lines when they move, and is kept when the review is closed.
         first = (await hunks(server, project))["poem.txt"][0]
         await decides(server, project, hunks=[first], text="LINE 5\nand another\n")
         await person.sees("+ LINE 30", "3 files · 3 changes")
@@ -293,13 +293,13 @@ async def test_a_decision_of_somebody_else_keeps_the_comment_being_written(serve
 
 
 def behind(person: Person) -> str:
-    """All of the review, which a window may be in front of."""
+    """The text of the whole review, even if a dialog is in front of it."""
     screen = next(one for one in person.app.screen_stack if isinstance(one, ReviewScreen))
     return screen.query_one(ReviewView).text()
 
 
 async def is_answered(server: Server, directory: Path) -> str:
-    """A comment on line 5 was sent, and a later run has changed the line. Returns the project's id."""
+    """Sends a comment on line 5, which a later run then changes. Returns the project's id."""
     project = await runs(server, directory, WORK)
     async with server.client() as client:
         about = {"path": "poem.txt", "line": 5, "quote": "LINE 5\n", "text": "Why capitals?"}
@@ -376,7 +376,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
             assert "c comment" not in person.screen
             assert "▸" not in person.screen
             return
-        await person.sees("This device can't send drafts. Use a device that may start runs.")
+        await person.sees("This device can’t send comments. Use a device that can start runs.")
         await person.presses("escape")
         await is_told(person, "You can comment here. Decide from another device.")
         await begins(person)
@@ -386,7 +386,7 @@ async def test_a_scope_limits_what_can_be_done_with_comments(
 
 @pytest.mark.thorough
 async def test_two_people_comment_on_one_review(server: Server, repository: Path) -> None:
-    """What one writes is shown to the other, and nobody sends what they have not seen."""
+    """Each sees the other's comments, and comments can be sent only by somebody who has seen all of them."""
     async with reviewing(server, repository) as (person, project), server.client() as client:
         await person.presses("j")
         await begins(person)
@@ -495,7 +495,7 @@ async def test_hostile_comments_are_only_text(server: Server, repository: Path, 
 
 
 async def fits(person: Person, width: int) -> None:
-    """A screen that was resized is drawn anew part by part."""
+    """Waits until no line is wider than ``width``: after a resize, the screen is redrawn part by part."""
     await person.comes(lambda: all(len(line) <= width for line in person.screen.splitlines()), f"{width} columns")
 
 
@@ -529,7 +529,7 @@ async def test_a_small_screen_has_room_for_a_comment(server: Server, repository:
 
 
 async def is_kept(server: Server, directory: Path) -> str:
-    """One of two changes to the poem and a new file were kept. Returns the project's id."""
+    """Keeps one of two changes to the poem, and a new file. Returns the project's id."""
     git(directory, "config", "user.name", "Ada")
     git(directory, "config", "user.email", "ada@example.org")
     project = await runs(server, directory, WORK)

@@ -1,4 +1,4 @@
-"""What is known of a conversation follows from the messages alone, in whatever order and however often they come."""
+"""The state of a conversation depends only on its messages, not on their order or on how often they arrive."""
 
 from __future__ import annotations
 

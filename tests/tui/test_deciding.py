@@ -1,4 +1,4 @@
-"""A person decides in the terminal about what the demo agent proposes."""
+"""A person decides in the terminal client on what the demo agent proposes."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_of_two_answers_at_the_same_time_one_counts(server: Server, direct
         card = await bob.is_asked("Something")
         await bob.presses("r")
         await bob.types("no")
-        card.reject()  # both are on their way before either has an answer
+        card.reject()  # both decisions are sent before either is confirmed
         ada_card = ada.card
         assert ada_card is not None
         ada_card.accept()
@@ -183,7 +183,7 @@ async def test_a_device_that_may_only_look_is_shown_no_way_to_answer(
 
 
 async def device_token(server: Server, scope: str) -> str:
-    """As the owner would give one out. Tests share the server."""
+    """Creates a device's token, as the owner would. The device's name is unique, because tests share the server."""
     from tests.ide.processes import run
 
     name = f"{scope} {uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""The command finds the server by itself, and says clearly where it can't."""
+"""The command finds the server automatically. If it can't, it reports clearly why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .conftest import make_directory, make_project
 
 
 async def connects(finder: Finder, project: str | None = None, directory: str = "") -> Client:
-    """Raises what the person is told."""
+    """Connects as the command does, and disconnects. Raises the errors that the command shows to the user."""
     client = Client(finder.find, "Ada")
     try:
         await begin(client, project, directory)
@@ -38,7 +38,7 @@ async def connects(finder: Finder, project: str | None = None, directory: str = 
 
 @pytest.fixture
 async def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    """With TLS, and in the place where the settings of this user say."""
+    """A server with TLS, in the data directory that this user's settings name."""
     monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path / "data"))
     directory = make_directory(tmp_path / "work" / "blog")
     async with serving(tmp_path / "data", "--allow", directory.parent) as server:
@@ -93,7 +93,7 @@ async def test_a_server_that_can_t_prove_who_it_is_gets_no_token(secured: Server
 
 
 async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
-    """Not a byte of it goes to a server with another certificate."""
+    """No byte of the token is sent to a server with another certificate."""
     heard = bytearray()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -119,7 +119,7 @@ async def test_the_token_waits_for_the_fingerprint(tmp_path: Path) -> None:
             await asyncio.gather(connecting, return_exceptions=True)
             assert heard.startswith(b"GET /ws")
             assert secret not in heard
-        own = shown[: shown.index("-----END") + 26]  # behind it is the one that has signed it
+        own = shown[: shown.index("-----END") + 26]  # the certificate that signed it follows in the file
         assert fingerprint_of(ssl.PEM_cert_to_DER_cert(own)) == server.ready["fingerprint"]
 
 
@@ -202,7 +202,7 @@ async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -
 
 
 def at_a_terminal(directory: Path) -> None:
-    """In the project's directory; every key goes through a real terminal, and so does every color."""
+    """Runs the command in the project's directory, with its keys and colors in a real terminal."""
     command = [sys.executable, "-m", "drawbridge", "attach", "."]
     with Tmux.server(columns=80, rows=24) as tmux:
         pane = tmux.start("attach", command, cwd=directory, environment=os.environ)
@@ -212,7 +212,7 @@ def at_a_terminal(directory: Path) -> None:
         pane.wait_for("wants to edit notes.md", r"\+ > You said: It rains", "a Accept")
         pane.press("Escape")
         pane.wait_for("m mode")
-        wait_until(lambda: is_accepted(pane))  # a key counts once the question has been there for a moment
+        wait_until(lambda: is_accepted(pane))  # keys are ignored until the request has been shown for a moment
         pane.wait_for("Finished")
         pane.press("C-q")
         assert pane.wait_for_exit() == 0

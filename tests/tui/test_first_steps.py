@@ -1,4 +1,4 @@
-"""The screen shows the keys to a person without a project, without a browser, or in a terminal session."""
+"""The screen shows which keys can be used, also without a project or in a terminal session."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_every_mode_that_is_allowed_is_offered(server: Server, directory: 
 
 
 async def test_no_hidden_prompt_box_takes_keys(server: Server, directory: Path) -> None:
-    """A terminal session that does not accept prompts."""
+    """In a terminal session that does not accept prompts, the prompt box is hidden, and keys are commands."""
     async with attached(server, directory) as person:
         await in_a_terminal(person, directory)
         await person.loses("Tell the agent what to do")
@@ -107,7 +107,7 @@ async def test_a_question_takes_the_keys_in_a_terminal_session(server: Server, d
 
 
 async def test_the_status_is_that_of_the_list(server: Server, directory: Path) -> None:
-    """Of a session in a terminal."""
+    """A terminal session's status line has the same words as the list of projects."""
     async with attached(server, directory) as person:
         desk: dict[str, Any] = {"state": "waiting", "in_terminal": True}
         await in_a_terminal(person, directory, desk)
@@ -133,7 +133,8 @@ async def test_the_status_tells_of_a_problem(server: Server, directory: Path) ->
 
 
 async def in_a_terminal(person: Person, directory: Path, told: dict[str, Any] | None = None) -> str:
-    """As the server reports an agent that a person has started. ``told``: the fields of the session."""
+    """Makes the client treat the project as a terminal session. ``told``: the session's fields. Returns the project's
+    id."""
     projects = person.app.client.projects
     project = projects.named(str(directory), "")[0]
     desk = {"state": "finished", "prompts": False, "permission_mode": "default"} if told is None else told

@@ -1,4 +1,4 @@
-"""Whatever an agent, a file or another person says is text: no markup, nothing that drives a terminal."""
+"""Text from an agent, a file or another person is never interpreted as markup, and can't control the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .conftest import make_directory, make_project
 from .rig import Alone, attached, shown
 
 EVIL = "[red]x[/red][/] [@click=app.quit]y[/] $ink \x1b[2J\x1b]52;c;AAAA\x07 \x9b31m \u202egnp.\u202c \0\b\r &#27; &#x202e;"
-"""Markup of Rich and of Textual, sequences that terminals obey, controls, references that become such in Markdown."""
+"""Markup for Rich and Textual, escape sequences, control characters, and references to such characters in Markdown."""
 
 EDITED = {"by": EVIL, "decision": "allow", "edited": True, "updated_input": {EVIL: EVIL, "answers": {"": EVIL}}}
 
@@ -131,7 +131,7 @@ def test_what_is_pasted_is_what_is_seen(text: str) -> None:
 
 
 MARKS = "a \u0301\u200d\ufe0f\U0001f3fb\n\t界`#*_-"
-"""What is written with a neighbor, and what may stand in front of it."""
+"""Characters that combine with the previous character, and characters that may precede them."""
 
 
 @settings(max_examples=50)

@@ -1,4 +1,4 @@
-"""The queue in the terminal client: shown as the server has it, and changed."""
+"""The terminal client shows the queue as the server reports it, and changes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.thorough
 
 @contextlib.asynccontextmanager
 async def queued(server: Server, directory: Path, *prompts: str) -> AsyncIterator[tuple[Person, WireClient, str]]:
-    """A person in front of a run with these prompts behind it, and the owner's other client."""
+    """A person with an active run and these prompts in the queue, the owner's other client, and the project's id."""
     async with attached(server, directory) as person, server.client() as owner:
         project = person.app.client.projects.named(str(directory), "")[0]["id"]
         await owner.ask("project_join", project_id=project)
@@ -36,7 +36,7 @@ async def queued(server: Server, directory: Path, *prompts: str) -> AsyncIterato
 
 
 def listed(person: Person) -> list[str]:
-    """The prompts in the window."""
+    """The prompts that the dialog lists."""
     assert isinstance(person.app.screen, QueueDialog)
     options = person.app.screen.query_one(OptionList)
     return [str(options.get_option_at_index(number).prompt) for number in range(options.option_count)]
@@ -112,13 +112,13 @@ async def test_what_the_agent_reports_is_in_the_status_line(server: Server, dire
     async with queued(server, directory, "/quick") as (person, _, project):
         state = {"context_tokens": 50_000, "context_window": 200_000, "retry": retry}
         told = {"type": "update", "project_id": project, "data": {"update_type": "agent_state", "data": state}}
-        await person.sees("I keep talking")  # what the agent reports at its start has come
+        await person.sees("I keep talking")  # the agent's first reports have arrived by then
         person.app.client._received(told)
         await person.sees("Retrying 3 of 10: 401 authentication failed", "25 % context")
 
 
 async def test_a_waiting_prompt_is_on_the_screen_once(server: Server, directory: Path) -> None:
-    """As one that waits, and when its run begins as a prompt, after the answers to those before it."""
+    """It is shown as queued until its run begins, and then as a prompt, after the answers to the earlier prompts."""
     async with queued(server, directory, "/quick from here") as (person, owner, project):
         await owner.ask("execute", {"prompt": "/quick from the phone"}, project)
         for words in ("/quick from here", "/quick from the phone"):

@@ -1,4 +1,4 @@
-"""A review as lines and words, and what the terminal client keeps of it."""
+"""The lines and texts with which a review is shown, and what the terminal client remembers of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def file(*hunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def as_sent(old: str | None, new: str | None) -> dict[str, Any]:
-    """The file in a review of the server, with these texts."""
+    """A file with these texts as the server sends it in a review. None: the file does not exist."""
     before, after = (None if text is None else Version("100644", str(hash(text)), text) for text in (old, new))
     data, _ = reply("project", Open((changed("a.py", before, after),)))
     [found] = msgspec.to_builtins(data)["files"]
@@ -217,7 +217,8 @@ def shows(app: App[None], words: str) -> bool:
 
 class Watched(ReviewView):
     looked_at: int | None = None
-    """The position at which lines were last recorded. A page that is scrolled past immediately is never drawn."""
+    """The scroll position at which lines were last recorded. Tests wait for it before they scroll on: a page that is
+    scrolled past immediately is never drawn."""
 
     def look(self) -> None:
         super().look()
@@ -225,7 +226,7 @@ class Watched(ReviewView):
 
 
 class Alone(App[None]):
-    """A screen with the changes of a review only."""
+    """A screen that contains only the changes of a review."""
 
     def compose(self) -> ComposeResult:
         yield Watched(Painter(DARK))
@@ -253,7 +254,7 @@ async def test_nothing_in_a_review_drives_the_terminal(width: int) -> None:
 
 @pytest.mark.parametrize("animate", [False, True])
 async def test_a_jump_over_lines_does_not_show_them(animate: bool) -> None:
-    """Not even those that pass by on the way."""
+    """Lines that an animation scrolls past do not count as seen, either."""
     long = hunk(kind="file", removed="", added="".join(f"line {number}\n" for number in range(100)))
     app = Alone()
     async with app.run_test(size=(60, 20)) as pilot:

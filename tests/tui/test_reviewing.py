@@ -1,4 +1,4 @@
-"""A person decides in the terminal what the runs have changed: hunk by hunk, by file, and all at once."""
+"""A person decides in the terminal client on what the runs have changed: by hunk, by file, and all at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Work = dict[str, str | bytes | None]
 
 
 def poem(**changed: str) -> str:
-    """The poem with other lines: ``line_5="LINE 5"``."""
+    """The poem with some lines replaced, for example with ``line_5="LINE 5"``."""
     lines = list(LINES)
     for name, text in changed.items():
         lines[int(name.removeprefix("line_")) - 1] = text and f"{text}\n"
@@ -48,7 +48,7 @@ WORK: Work = {
 
 @pytest.fixture(autouse=True)
 def _quick_decider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here presses a key that was meant for something else, but where a test says so."""
+    """Keys decide on a change as soon as it is the current one, unless a test sets ``READING_SECONDS``."""
     monkeypatch.setattr(screen_review, "READING_SECONDS", 0.0)
 
 
@@ -73,9 +73,10 @@ async def project_of(server: Server, directory: Path) -> str:
 
 
 async def runs(server: Server, directory: Path, work: Work) -> str:
-    """A run during which these files are written, until its review is there. Returns the project's id.
+    """Executes a run during which these files are written or, if the content is None, removed. Returns the project's id
+    when the review has changed.
 
-    The agent asks for something else, which is refused: what changes meanwhile is what the run has changed.
+    The agent's own proposal is denied, so that these are the only changes of the run.
     """
     project = await project_of(server, directory)
     async with server.client() as client:
@@ -103,7 +104,7 @@ async def hunks(server: Server, project: str) -> dict[str, list[str]]:
 
 
 async def decides(server: Server, project: str, **data: Any) -> None:
-    """Another person decides."""
+    """Decides as another client."""
     async with server.client() as client:
         answer = await client.ask("review_decide", data, project)
         assert answer["type"] == "review", answer
@@ -114,7 +115,7 @@ def view(person: Person) -> ReviewView:
 
 
 def current(person: Person) -> str:
-    """The path and the first new line of the change that the keys decide."""
+    """The path and the first new line of the change that keys decide on."""
     part = view(person).part
     if part is None:
         return ""
@@ -123,7 +124,7 @@ def current(person: Person) -> str:
 
 
 def row_of(person: Person, words: str) -> int:
-    """Of the screen."""
+    """The first row of the screen, from 0, that contains ``words``."""
     return next(at for at, line in enumerate(person.screen.splitlines()) if words in line)
 
 
@@ -132,7 +133,7 @@ async def is_at(person: Person, words: str) -> None:
 
 
 def about(person: Person) -> str:
-    """The words below the review, however they are wrapped."""
+    """The notice below the review, before wrapping; empty if it is not shown."""
     line = person.app.screen.query_one("#about", Static)
     return str(line.content) if line.display else ""
 
@@ -151,7 +152,7 @@ async def opens(person: Person) -> None:
 async def reviewing(
     server: Server, directory: Path, work: Work | None = None, **how: Any
 ) -> AsyncIterator[tuple[Person, str]]:
-    """A person in front of the review of a run, and the project's id."""
+    """A person at the review of a run that has made the changes ``work``, and the project's id."""
     project = await runs(server, directory, WORK if work is None else work)
     async with attached(server, directory, **how) as person:
         await opens(person)
@@ -193,7 +194,7 @@ async def test_a_run_is_decided_hunk_by_hunk(server: Server, repository: Path) -
 
 @pytest.mark.thorough
 async def test_what_is_decided_in_a_review_is_followed_by_the_conversation(server: Server, repository: Path) -> None:
-    """The server does not report a decision to the client that made it; the next records are shown all the same."""
+    """The server does not report a decision to the client that made it, but the records after it must be shown."""
     async with reviewing(server, repository) as (person, _):
         await is_at(person, "old.txt: ")
         await person.presses("a")
@@ -238,7 +239,7 @@ async def test_the_second_of_two_people_is_told_who_was_first(server: Server, re
         [id] = (await hunks(server, project))["old.txt"]
         await ada.presses("u")
         await is_at(ada, "poem.txt: LINE 5")
-        # As if Bob's key had been pressed before the news arrived.
+        # As if Bob had pressed the key before he received Ada's decision.
         screen._send({"hunks": [id], "decision": "keep"}, id)
         await is_told(bob, "Ada already undid this change.")
         await is_at(bob, "poem.txt: LINE 5")
@@ -280,6 +281,23 @@ async def test_only_a_change_that_was_shown_whole_is_decided(server: Server, rep
             await person.presses("space")
             await person.comes(lambda place=place: view(person).scroll_offset.y > place, "the next page")  # type: ignore[misc]
             await person.pilot.pause()
+        await person.presses("a")
+        await person.sees("Nothing to review")
+
+
+@pytest.mark.thorough
+async def test_a_change_behind_a_notice_is_decided_once_it_was_shown(server: Server, repository: Path) -> None:
+    async with reviewing(server, repository, {"new.txt": "".join(f"verse {n}\n" for n in range(6))}) as (person, _):
+        person.app.notify("word " * 200, timeout=3600)
+        await person.comes(lambda: person.app.screen.query("Toast"), "the notice")
+        view(person)._seen.clear()
+        view(person).show(view(person)._parts)
+        await person.pilot.pause()
+        assert not view(person).is_seen(str(view(person).current))
+        await person.presses("a")
+        assert "?? new.txt" in git(repository, "status", "--porcelain")
+        person.app.clear_notifications()
+        await person.comes(lambda: view(person).is_seen(str(view(person).current)), "the lines behind the notice")
         await person.presses("a")
         await person.sees("Nothing to review")
 

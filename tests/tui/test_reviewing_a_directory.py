@@ -1,4 +1,4 @@
-"""``drawbridge review``: straight to the review of a directory, with a server that runs or with one of its own."""
+"""``drawbridge review`` opens the review of a directory, on a running server or on one that the command starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home directory of a user, with a repository in ``blog`` and with settings for a server."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DRAWBRIDGE_SERVE_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # where no server of somebody else answers
+    monkeypatch.setenv("DRAWBRIDGE_SERVE_PORT", str(free_port()))  # no other user's server listens there
     (tmp_path / "blog").mkdir()
     make_repository(tmp_path / "blog")
     return tmp_path
@@ -46,14 +46,14 @@ def text(blog: Path) -> str:
 
 
 async def work(server: Server, blog: Path) -> str:
-    """A run that leaves something to review; the project's id."""
+    """Executes a run that leaves something to review. Returns the project's id."""
     await make_project(server, blog)
     return await runs(server, blog, {"poem.txt": poem(line_5="LINE 5", line_30="LINE 30")})
 
 
 def at_a_terminal(directory: Path, *arguments: str) -> Iterator[Pane]:
     with Tmux.server(columns=240, rows=30) as tmux:
-        # Words that are printed in the last moment of a terminal may be lost, so the terminal outlives the command.
+        # What is printed just before a terminal closes may be lost, so the terminal outlives the command.
         command = ["sh", "-c", '"$@"; echo "exit code $?"; exec cat', "sh"]
         command += [sys.executable, "-m", "drawbridge", "review", *arguments]
         yield tmux.start("review", command, cwd=directory, environment=os.environ)

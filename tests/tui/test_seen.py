@@ -1,6 +1,6 @@
-"""Random requests, keys and clicks: what is accepted in the terminal was on its screen, all of it.
+"""Random requests, keys and clicks: a request is accepted only after all of it was on the screen.
 
-Each request contains words that occur once. The test looks at the screen after every act and notes which ones are there.
+Each word in a request occurs only once. After every action, the test records which words are on the screen.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORD = re.compile("q[0-9]{5}z")
 
 
 class Words:
-    """Texts of words that no other text contains, between what hides words: markup, blanks, long lines."""
+    """Makes texts of words that no other text contains, with markup, blanks and long lines that may hide them."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -92,7 +92,7 @@ def request(random: Random) -> dict[str, Any]:
 
 
 def of_acp(words: Words) -> dict[str, Any]:
-    """A tool call of the Agent Client Protocol, or what only looks like one."""
+    """The input of a call of the Agent Client Protocol, or of a tool whose input looks like such a call."""
     diff = {"type": "diff", "path": f"/ws/{words.word()}", "oldText": words.lines(4), "newText": words.lines(20)}
     said = {"type": "content", "content": {"type": "text", "text": words.lines(9)}}
     return {
@@ -126,7 +126,7 @@ def call(random: Random, words: Words) -> dict[str, Any]:
                 "tool_name": "execute",
                 "form": "acp",
                 "input": of_acp(words) | {"toolCallId": "t"},
-            }  # not for people
+            }  # the id is not shown
         case 5:
             return {"tool_name": "mcp__x__y", "input": of_acp(words)}
         case _:
@@ -146,7 +146,7 @@ class Seen:
         self._lines |= {re.sub("[│┃▁-█]", "", line).strip(" +-") for line in app.text.splitlines()}
 
     def has(self, word: str) -> bool:
-        """In a line, or wrapped into two."""
+        """Whether the word was on the screen, on one line or wrapped onto two."""
         halves = [(word[:at], word[at:]) for at in range(1, len(word))]
         return any(word in line for line in self._lines) or any(
             any(line.endswith(first) for line in self._lines) and any(line.startswith(rest) for line in self._lines)
@@ -172,7 +172,8 @@ async def acts(random: Random, app: Alone, pilot: Pilot[None]) -> str:
 
 
 async def plays(random: Random, story: list[Any]) -> bool:
-    """One request. Returns whether it was accepted."""
+    """Performs random actions on a random request. Returns whether it was accepted. ``story``: receives the request and
+    the actions, for the message of a failure."""
     asked = request(random)
     width, height = random.choice(SIZES)
     story += [asked, (width, height)]
@@ -195,7 +196,7 @@ async def plays(random: Random, story: list[Any]) -> bool:
     "rounds", [pytest.param(60, marks=pytest.mark.thorough), pytest.param(1_000, marks=pytest.mark.slow)]
 )
 async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
-    """With ``DRAWBRIDGE_TEST_SEED`` as a failure shows it, the requests and the keys are the same again."""
+    """A failure shows its ``DRAWBRIDGE_TEST_SEED``. With the same value, the requests and the keys are the same."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED", SystemRandom().randrange(2**32)))
     monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)  # clicks answer at once, too
     random, accepted = Random(seed), 0

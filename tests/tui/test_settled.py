@@ -1,4 +1,4 @@
-"""How the terminal client shows that a question or a run has ended, and what a person made of it."""
+"""How the terminal client shows approval requests and runs that have ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_edited_input_unfolds() -> None:
 
 
 def test_a_plan_unfolds_as_it_was_accepted() -> None:
-    """Claude Code's own call has no input: the plan is in the request."""
+    """The plan is shown with the approval request, because Claude Code's own call has no input."""
     plan: dict[str, Any] = {"tool_name": "ExitPlanMode", "input": {"plan": "# Old\n\n1. *Theirs*\n"}}
     for answer in ({"decision": "allow", "by": "phone"}, {"decision": "deny", "by": "phone"}, {"reason": "gone"}):
         assert "1 Theirs" in _drawn(plan, answer, folded=False)

@@ -1,4 +1,4 @@
-"""Every size of a terminal shows what is asked and each way to answer it; the colors are the terminal's light or dark."""
+"""A terminal of any size shows an approval request and each way to answer it, in light or dark colors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person follows an agent in the terminal, and steers it."""
+"""A person follows and steers an agent in the terminal client."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ const world: World = {
 };
 
 /** Reports that a part of the web UI could not be loaded. */
-const notLoaded = () => said('This part of the page can’t be loaded. Try again once you’re back online.', 'problem');
+const notLoaded = () => said('This part of Drawbridge can’t be loaded. Try again once you’re back online.', 'problem');
 
 function go(address: string) {
   if (location.hash === address) {
@@ -245,7 +245,7 @@ function replaceAccess(what: string, yes: string, act: () => void) {
   ));
 }
 
-/** Uses the code of a sign-in link after the server has accepted this device's token, unless the token allows as much. */
+/** Uses the code of a sign-in link once the server has accepted this device's token, if the token allows less. */
 function takeOffered() {
   const code = offered;
   offered = undefined;

@@ -38,10 +38,13 @@ self.addEventListener('fetch', (event) => {
   event.respondWith(answer(request));
 });
 
-/** The server's file if it can be reached, so that the web UI has the server's version; otherwise the cached one. */
+/**
+ * A part comes from the cache if it is there. Any other file comes from the server if that can be reached, so that the
+ * web UI has the server's version, and otherwise from the cache.
+ */
 async function answer(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
-  // The name of a part changes with its content.
+  // A cached part is never outdated: its name changes with its content.
   const isPart = new URL(request.url).pathname.startsWith('/part-');
   const known = await cache.match(request, { ignoreSearch: true });
   if (isPart && known) return known;
@@ -72,7 +75,7 @@ type Push = {
 /** The data of a notification. `answer`: the request that its buttons decide on. */
 type Carried = { address: string; answer?: { project: string; approval: string; token: string } };
 
-// Browsers require a notification for each push; while the page is visible, the notification is closed immediately.
+// Browsers require a notification for each push; while the web UI is visible, it is closed immediately.
 self.addEventListener('push', (event) => {
   const { title, body, project, ...rest } = (event.data?.json() ?? {}) as Push;
   event.waitUntil(notify({ title: String(title), body: String(body), project: String(project), ...rest }));
@@ -146,7 +149,7 @@ function decide(
     socket.onmessage = ({ data }) => {
       const { type, request_id: to, data: told } = JSON.parse(data);
       if (type === 'error')
-        end(told.code === 'UNAUTHORIZED' ? 'This notification has expired. Open the page to answer.' : told.message);
+        end(told.code === 'UNAUTHORIZED' ? 'This notification has expired. Open Drawbridge to answer.' : told.message);
       else if (to === 'auth') {
         isSent = true;
         send({
@@ -160,8 +163,8 @@ function decide(
   });
 }
 
-const UNREACHABLE = 'The server can’t be reached. Open the page to answer.';
-const UNKNOWN = 'The connection was lost. Open the page to see whether your answer arrived.';
+const UNREACHABLE = 'The server can’t be reached. Open Drawbridge to answer.';
+const UNKNOWN = 'The connection was lost. Open Drawbridge to see whether your answer arrived.';
 
 async function open(address: string): Promise<void> {
   const [shown] = await self.clients.matchAll({ type: 'window' });

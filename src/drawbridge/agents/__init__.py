@@ -1,1 +1,1 @@
-"""Agents: the kernel that every driver shares, a folder for each agent, and ``catalog`` with one row for each."""
+"""Agents: the code that all drivers share, a folder for each agent, and ``catalog`` with one row for each."""

@@ -1,4 +1,4 @@
-"""Files that are attached to a prompt: part of it if the agent can read them there, otherwise named by path. Pure."""
+"""Files attached to a prompt: embedded if the agent can read them there, otherwise referred to by path. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from drawbridge.agents.output import valid
 from drawbridge.text.counts import size
 
 LONGEST_TEXT: Final = 1_000_000
-"""The maximum size of a text file inside a prompt, in bytes. A larger one would fill an agent's context; its tools can
-read part of a file."""
+"""The maximum size of a text file inside a prompt, in bytes. A larger one would fill an agent's context; the agent's
+tools can read part of a file."""
 
 LARGEST: Final = 10_000_000
 """The maximum size of any other file inside a prompt, in bytes."""
@@ -23,7 +23,8 @@ def media_type(attachment: Attachment) -> str:
 
 
 def text_of(attachment: Attachment) -> str | None:
-    """The text of a file that can be part of a prompt; None for any other file."""
+    """The text of a file that can be embedded in a prompt. None if the file is larger than ``LONGEST_TEXT``, contains a
+    NUL byte or is not valid UTF-8."""
     if len(attachment.data) > LONGEST_TEXT or b"\0" in attachment.data:
         return None
     try:
@@ -37,6 +38,6 @@ def is_text(attachment: Attachment) -> bool:
 
 
 def with_paths(text: str, attachments: Sequence[Attachment]) -> str:
-    """The prompt ``text``, followed by the paths of the ``attachments``, which are not part of it."""
+    """The prompt ``text``, followed by the paths and sizes of the ``attachments``, which are not embedded in it."""
     lines = [f"Attached file: {one.path} ({size(len(one.data))})" for one in attachments]
     return valid("\n\n".join([text, "\n".join(lines)]) if lines else text)

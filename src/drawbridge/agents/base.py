@@ -17,8 +17,8 @@ from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run, named as in the client protocol. None or empty: the agent's default; without
-    ``permission_mode``, the agent's equivalent of the "default" mode, if it has one."""
+    """The options of a run, named as in the client protocol. An option that is None or empty leaves the agent's
+    default. Without ``permission_mode``, the agent runs in its equivalent of the "default" mode, if it has one."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def check_options(options: Options, supported: Collection[str], name: str) -> No
 
 class Confinement(Struct, frozen=True):
     """The limits of an agent process and everything that it starts. ``confined``: on Linux, they can't gain privileges
-    (sudo).
+    (for example with sudo).
 
     Their umask stays the owner's, since other users, such as a web server or a container's user, may have to read a
     project's files.
@@ -86,7 +86,7 @@ class Launch(Struct, frozen=True):
 
 
 MODEL_NAME: Final = re.compile(r"(?!-)[!-~]{1,200}")
-"""A valid model name for any agent: on a command line a leading "-" would make it an option."""
+"""Matches a model name that is valid for any agent. On a command line, a leading "-" would make it an option."""
 
 
 class Attachment(Struct, frozen=True):
@@ -113,11 +113,12 @@ class Decision(Struct, frozen=True):
 
 
 class AgentLine(Struct, frozen=True, gc=False):
-    """One JSON object for the history. Its driver has parsed or made it, and it is not decoded again.
+    """One line for clients and, if ``durable``, for the history. The driver has parsed or created it, so the server
+    does not decode it again.
 
-    ``raw``: one JSON object in valid UTF-8 without a line break: the agent's own bytes or, where the agent says or does
-    something in another form than Claude Code's, a line of ``agents.lines``. ``session_id``: the
-    conversation that the line names; empty if it names none. ``durable``: whether the line belongs in the history.
+    ``raw``: one JSON object in valid UTF-8 without a line break: the agent's own bytes, or a line made by
+    ``agents.lines`` if the agent's output does not have Claude Code's form. ``session_id``: the conversation that the
+    line names; empty if it names none. ``durable``: whether the line belongs in the history.
     """
 
     raw: bytes
@@ -133,22 +134,23 @@ class SessionIdentified(Struct, frozen=True):
 
 
 class ModeOffer(Struct, frozen=True, omit_defaults=True):
-    """A permission mode that only this agent has, as the agent describes it."""
+    """A permission mode, as clients show it. ``asks``: false if the agent changes files in this mode without asking."""
 
     name: str
     title: str | None = None
     text: str | None = None
+    asks: bool = True
 
 
 class ModeChanged(Struct, frozen=True):
-    """The agent's permission mode from now on, by its name in the client protocol. The agent may also change it on
-    its own, or because of an answer."""
+    """The agent's permission mode has changed. ``mode``: its name in the client protocol. The agent may also change the
+    mode on its own, or because of an answer."""
 
     mode: str
     offered: tuple[str, ...] = ()
     """The available modes, if they differ from Claude Code's."""
     described: tuple[ModeOffer, ...] = ()
-    """Those of the available modes that only this agent has."""
+    """Descriptions of the available modes that only this agent has."""
 
 
 class Proposal(Struct, frozen=True):
@@ -160,8 +162,8 @@ class Proposal(Struct, frozen=True):
 
 
 class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """The subagent that asks a question. A question from the main agent has none. ``agent_type``: its kind, for example
-    "general-purpose"."""
+    """The subagent that asks a question; a question from the main agent does not have one. ``agent_type``: its kind,
+    for example "general-purpose"."""
 
     agent_id: str
     agent_type: str | None = None
@@ -173,7 +175,7 @@ The agent's driver sets this: the form can't be recognized from the input, whose
 
 
 class Question(Struct, frozen=True):
-    """The agent waits for a person. ``input`` and ``suggestions`` are its JSON, unchanged."""
+    """The agent asks for a decision, and waits for it. ``input`` and ``suggestions`` are its JSON, unchanged."""
 
     question_id: str
     tool_name: str
@@ -212,7 +214,7 @@ class Tokens(Struct, frozen=True):
 class TurnEnded(Struct, frozen=True):
     """The turn has ended: exactly one event for each prompt, even if the process died or sent invalid output.
 
-    ``session_id``: the conversation, if it can be resumed, which it can't before its first turn has ended.
+    ``session_id``: the conversation, if it can be resumed, which is possible once its first turn has ended.
     ``cost_usd``: the cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and
     ``code`` (of the client protocol): why the turn failed. ``retry_at``: when a used-up limit is reset, in seconds
     since 1970, if the agent reported it.
@@ -261,7 +263,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentState(Struct, frozen=True, omit_defaults=True):
-    """What an agent currently reports about itself. ``context_tokens``: the last known size of its context, out of
+    """The state that an agent currently reports. ``context_tokens``: the last known size of its context, out of
     ``context_window``. ``tasks``: only running ones.
     """
 
@@ -474,8 +476,8 @@ class AgentProcess(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Lets the process end by itself if no turn is open; kills it if one is, or if it takes too long. Returns after
-        ``Exited``."""
+        """Closes the input of an idle process, so that it exits. Kills the process if a turn is open, or if it takes
+        too long to exit. Returns after ``Exited``."""
         ...
 
     async def kill(self) -> None:
@@ -516,11 +518,12 @@ class Sessions(Protocol):
     """The conversations that an agent has stored for a project's directory, read from its own files. Blocking."""
 
     def directories(self, limit: int) -> list[tuple[Path, float]]:
-        """The directories of the conversations that were active last, with the time (seconds since 1970)."""
+        """The directories with the most recently active conversations, at most ``limit``, each with the time of its
+        last activity (seconds since 1970)."""
         ...
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations for this directory, the newest first."""
+        """The conversations for this directory, at most ``limit``, newest first."""
         ...
 
     def known(self, path: Path, session_id: str) -> bool: ...
@@ -584,7 +587,7 @@ class Remembers(Protocol):
     """An agent that lists its own conversations."""
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations for this directory, the newest first. Raises ``AgentUnusable``."""
+        """The conversations for this directory, at most ``limit``, newest first. Raises ``AgentUnusable``."""
         ...
 
 

@@ -84,16 +84,16 @@ class Row:
         self.ask_mode = ask_mode
         """Whether it can start in a mode without questions, so that setup offers to make it ask."""
         self.bridge = bridge
-        """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not."""
+        """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not connect to one."""
         self.proposes = proposes
         """Whether its approval requests reach the server only as proposals from a bridge, since it has no hook for
         them."""
         self.own_variables = own_variables
-        """The variables that it sets for the processes that it starts, and that an editor sets for it in its terminals.
-        A name that ends with ``*`` stands for all names that begin with the text before it. Agents of the server do not
-        receive them."""
+        """Variables that it sets for the processes that it starts, and variables that an editor sets for it in its
+        terminals. A name that ends with ``*`` stands for all names that begin with the text before it. The agents that
+        the server starts do not receive them."""
         self.environment = environment or {}
-        """Variables for every agent of the server, since one agent may start another."""
+        """Variables that the server sets for every agent, since one agent may start another."""
         self.oldest = oldest
         """The oldest version that works with Drawbridge. Empty: not known."""
         self.tested = tested

@@ -20,8 +20,8 @@ token and the webhook's address."""
 
 
 def environment(base: Mapping[str, str], directory: str, mark: str) -> dict[str, str]:
-    """The environment that an agent receives, made from ``base``, the server's environment: without the server's
-    settings and the variables that agents set for the processes that they start."""
+    """The environment for an agent: ``base``, the server's environment, without the server's settings and the variables
+    that agents set for the processes that they start."""
     removed = [*SECRET, *(name for row in catalog.ROWS for name in row.own_variables)]
     names = {name for name in removed if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in removed if name.endswith("*"))
@@ -39,7 +39,7 @@ def program(name: str, path: str, environment: Mapping[str, str], install: str =
     found = shutil.which(path, path=environment.get("PATH"))
     if found is None:
         where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
-        text = f"The agent {name} can't run: its program was not found {where} on the server's machine."
+        text = f"The `{name}` agent can't run: its program was not found {where} on the server's machine."
         remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
         raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
     return os.path.abspath(found)

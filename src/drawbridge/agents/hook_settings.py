@@ -21,7 +21,7 @@ except for subagents, whose questions wait far less (``guard.report.SUBAGENT_SEC
 
 Scope: TypeAlias = Literal["user", "project", "managed"]
 Keys: TypeAlias = tuple[str | int, ...]
-"""The names that lead to a value in a settings file."""
+"""The keys that lead to a value in a settings file, from the outermost to the innermost."""
 
 
 class Switch(NamedTuple):
@@ -38,7 +38,7 @@ class AskMode(NamedTuple):
 
     ``mode`` with the value ``asking`` selects the mode. ``lasting`` with the value ``disabled`` stops the agent from
     offering to switch to another mode; the agent also reads that setting at ``also_lasting``. ``unasked``,
-    ``not_kept``: what happens without the first and without the second setting.
+    ``not_kept``: texts for people about what happens without the first and the second setting.
     """
 
     mode: Keys
@@ -72,7 +72,7 @@ class AgentHooks(NamedTuple):
     """Finds the switches in a settings file, from its path and value."""
     takes_effect: str
     or_else: str = ""
-    """Text for the shell that may follow the words of a command."""
+    """Shell code that may follow the words of a command."""
     shared_file: str = ""
     """The project's settings file that is under version control, if ``project_file`` is the user's own."""
     managed: tuple[str, str] | None = None
@@ -83,7 +83,7 @@ class AgentHooks(NamedTuple):
     asks_person: tuple[str, ...] = ()
     """Events whose hook waits for a person."""
     blocks_since: tuple[int, ...] = ()
-    """The first version that supports ``onFailure``. Empty: none does."""
+    """The first version that supports ``onFailure``. Empty: no version does."""
     ask_mode: AskMode | None = None
 
     @property
@@ -102,7 +102,7 @@ class AgentHooks(NamedTuple):
         return Path(os.environ.get(variable) or usual).expanduser().absolute() / self.user_file
 
     def settings_files(self, directory: Path) -> dict[Path, Scope]:
-        """All files that apply in a directory, existing or not, those with the lowest precedence first."""
+        """All settings files that apply in a directory, whether they exist or not, in ascending order of precedence."""
         files: dict[Path, Scope] = {self.settings_file(None): "user"}
         if self.shared_file:
             files.setdefault(directory / self.shared_file, "project")

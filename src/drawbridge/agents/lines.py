@@ -1,7 +1,6 @@
-"""Makes lines of a history for agents whose output does not have Claude Code's form: text, tool calls and results.
-Pure.
+"""Creates history lines for agents whose output does not have Claude Code's form: text, tool calls and results. Pure.
 
-The form is that of Claude Code's stream (``stream-json``), which clients, the search and the export read. An agent's
+The lines have the form of Claude Code's stream (``stream-json``), which clients, search and export read. An agent's
 driver converts the lines of its own protocol, so nothing else has to know that protocol.
 """
 
@@ -56,7 +55,8 @@ def call(session_id: str, id: str, name: str, given: Mapping[str, Any]) -> Agent
 
 
 def input_of(given: object, name: str) -> dict[str, Any]:
-    """The input of a call: ``given`` if it is an object, otherwise an object with it as the field ``name``."""
+    """The input of a call: ``given`` if it is an object, empty if it is None, otherwise an object with ``given`` as its
+    only field, ``name``."""
     if given is None:
         return {}
     return given if isinstance(given, dict) else {name: given}
@@ -79,7 +79,7 @@ def result(
 
 def patch_of(old: str, new: str) -> list[dict[str, Any]]:
     """The diff of two texts, as Claude Code's results contain it: hunks with the numbers of their first lines, counted
-    from 1, and their lines, each after a space, a "-" or a "+". Empty if a text is too long."""
+    from 1, and their lines, each with the prefix " ", "-" or "+". Empty if a text is too long."""
     if max(len(old), len(new)) > _MOST_DIFFED:
         return []
     before, after = (lines_of(text.replace("\r\n", "\n")) for text in (old, new))

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from drawbridge.agents.base import ModeOffer
+
 BYPASS: Final = "bypassPermissions"
 """The mode that never asks."""
 
@@ -15,10 +17,30 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("plan", "read-only"),
     BYPASS: (BYPASS, "yolo", "full-access", "agent-full-access"),
 }
-"""A mode of the client protocol → the names that agents have for it. Any other name is an agent's own mode."""
+"""A mode of the client protocol → the names that agents have for it. Other names are passed on unchanged, unless they
+match ``_CARELESS``."""
+
+OFFERS: Final = (
+    ModeOffer("default", "Ask first", "Asks before it changes files or runs commands."),
+    ModeOffer(
+        "acceptEdits",
+        "Auto-accept edits",
+        "Changes files in the project without asking. Asks before commands.",
+        asks=False,
+    ),
+    ModeOffer("plan", "Plan", "Reads and makes a plan. Changes nothing until you approve it."),
+    ModeOffer(
+        BYPASS,
+        "Bypass permissions",
+        "Never asks. It can change any file and run any command on the server.",
+        asks=False,
+    ),
+    ModeOffer("auto", "Auto", "Works without asking. The agent's own check stops risky actions.", asks=False),
+)
+"""The modes of the client protocol that clients list."""
 
 _CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger|skip[-_ ]?permission", re.IGNORECASE)
-"""Names that agents give to a mode that never asks. It is safer to match too many than too few."""
+"""Matches names that agents give to a mode that never asks. It is safer to match too many than too few."""
 
 
 def word(name: str) -> str:

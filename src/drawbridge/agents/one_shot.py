@@ -1,4 +1,4 @@
-"""Agents that run one prompt per process: they read it from stdin until end of file, and the turn ends with the
+"""Runs agents that handle one prompt per process: they read it from stdin until end of file, and the turn ends with the
 process."""
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class OneShot(Process):
 
 
 class Turn:
-    """The state of one process: a prompt in, lines out, which each agent interprets (``meant`` and ``failed``)."""
+    """A ``Dialect`` for one process: a prompt in, lines out. Each agent overrides ``meant`` and ``failed`` to interpret
+    the lines."""
 
     asks = False
 

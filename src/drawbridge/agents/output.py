@@ -1,4 +1,4 @@
-"""An agent's output: split into lines, checked to be JSON, repaired if it is not, made readable for people. Pure."""
+"""Splits an agent's output into lines, checks and repairs their JSON, and makes text readable for people. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ has read."""
 STDERR_LIMIT: Final = 64 * 1024
 JUNK_LIMIT: Final = 4 * 1024
 
-# Terminal escape sequences; then all other control characters except tab and newline.
+# Terminal escape sequences, and all other control characters except tab and newline.
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -91,7 +91,7 @@ def valid(text: str) -> str:
 
 
 def _null(_: str) -> None:
-    """Replaces NaN and Infinity, which JSON does not have."""
+    """Replaces NaN and Infinity, which are not valid JSON, with null."""
 
 
 def _finite(digits: str) -> float | None:

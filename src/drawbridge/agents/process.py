@@ -1,4 +1,4 @@
-"""An agent as a child process: asyncio around its ``Dialect``. Starts it, reads its output, and ends it reliably."""
+"""Runs an agent as a child process: starts it, connects its pipes to its ``Dialect``, and ends it reliably."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Process(asyncio.SubprocessProtocol):
         self._closed.set()
 
     def _handle(self, said: Sequence[Output]) -> None:
-        self._tell_supervisor()  # reports an open question before anything else learns of it
+        self._tell_supervisor()  # first, so that a question is reported before any client can answer it
         for item in said:
             if isinstance(item, Replied):
                 reply = self._replies.get(item.request_id)
@@ -263,12 +263,12 @@ class Process(asyncio.SubprocessProtocol):
             self._tasks.start(self._kill_by_signals(signal.SIGTERM), f"{self._name}: ending an agent that has failed")
 
     def _expect_exit(self) -> None:
-        """Ends the process if it still runs ``Times.pipes`` seconds after a pipe was closed."""
+        """Ends the process if it is still running ``Times.pipes`` seconds after a pipe was closed."""
         if not self._exited.is_set() and not self._tasks:
             self._fail(f"{self._name} closed its input or output but continued to run")
 
     async def _finish(self) -> None:
-        """The process has exited: ends everything that it started, and emits the last events."""
+        """Ends everything that the exited process started, and emits the last events."""
         try:
             if not self._pipe.tree_is_empty():
                 left = await asyncio.to_thread(process_tree.end, self.pid, self._mark)
@@ -330,7 +330,7 @@ async def start(
         raise
     try:
         process.pid = await pipe.agent_pid() or process.pid
-    except BaseException:  # the caller no longer needs the process
+    except BaseException:  # the caller was canceled, and nobody else would end the process
         await process.stop()
         raise
     return process

@@ -1,8 +1,8 @@
 """The process tree of an agent, found and ended without its supervisor. Blocking.
 
 Its processes are recognized by the agent's process group and session, by their parents, and by the mark in their
-environment. Even a process that has its own session and has lost its parent, such as a background command of the CLI,
-has the mark.
+environment. Even a process that has its own session and has lost its parent, such as a background command of Claude
+Code, has the mark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def members(leader: int, mark: str) -> list[psutil.Process]:
 
 
 def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
-    """Those of the processes that still live, and their living descendants."""
+    """The processes that are still alive, and their living descendants."""
     known = {process.pid: process for process in found}
     for process in found:
         with contextlib.suppress(psutil.Error):
@@ -42,14 +42,14 @@ def with_descendants(found: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def end(leader: int, mark: str) -> list[int]:
-    """Kills all processes of the tree, and returns the ids of those that are left (usually none). Never calls ``wait``:
+    """Kills all processes of the tree, and returns the ids of any that are left (usually none). Never calls ``wait``:
     the event loop collects the leader's exit code."""
     return end_all(lambda: members(leader, mark))
 
 
 def end_all(find: Callable[[], list[psutil.Process]]) -> list[int]:
     """Kills everything that ``find`` returns, including processes that start meanwhile: all are stopped first, so that
-    none can start another between the search and the kill. Returns the ids of those that are left."""
+    none can start another between the search and the kill. Returns the ids of any that are left."""
     deadline = time.monotonic() + END_SECONDS
     while (alive := find()) and time.monotonic() < deadline:
         for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -1,6 +1,6 @@
 """The change that an edit tool of the client protocol would make to a file, so that a person can see it first.
 
-Pure, apart from the ``Reader``. The edit tools and their input are those of Claude Code, and the result is what version
+Pure, apart from the ``Reader``. The edit tools and their input have Claude Code's form, and the result is what version
 2.1.329 writes: it keeps the file's line endings; a deletion at the end of a line removes the line break too; a notebook
 is indented by one space. If the result can't be predicted to the byte, there is no proposal: the plain call is better
 than a wrong diff.
@@ -62,7 +62,8 @@ def changed_text(tool: str, given: Mapping[str, Any], old_text: str) -> str | No
 def with_text(tool: str, given: Mapping[str, Any], old_text: str, text: str) -> dict[str, Any] | None:
     """The input with which ``tool`` writes exactly ``text``; None if this tool can't.
 
-    For an edit, the old and new strings are the whole file: either the text that was shown is written, or nothing is.
+    For an edit, the old and new strings contain the whole file, so the call fails if the file has changed: either the
+    text that was shown is written, or nothing is.
     """
     old, new = (each.removeprefix("\ufeff").replace("\r\n", "\n") for each in (old_text, text))
     match tool:

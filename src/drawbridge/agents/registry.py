@@ -58,7 +58,7 @@ def with_image_input(known: Mapping[str, Agent]) -> list[str]:
 
 
 def missing(named: Named) -> dict[str, str]:
-    """Agent → its program, for those whose program is not installed. They can be installed while the server runs."""
+    """Agent → its program, for agents whose program is not installed. They can be installed while the server runs."""
     return {name: program for name, program in _programs(named).items() if _place(name, program) is None}
 
 
@@ -99,7 +99,7 @@ class _Package(Struct):
 
 
 def _programs(named: Named) -> dict[str, str]:
-    """Agent → the name or path by which its program is started."""
+    """Agent → the name or path of its program."""
     paths = dict(_parts(given) for given in named.paths)
     found = {row.name: paths.get(row.name, row.program) for row in catalog.ROWS if row.program}
     return found | {name: shlex.split(command)[0] for name, command in map(_parts, (*named.acp, *named.commands))}
@@ -114,7 +114,7 @@ def _place(name: str, program: str) -> str | None:
 
 
 def problems(named: Named) -> list[str]:
-    """The problems with the settings, as sentences for people."""
+    """The problems with the settings, as texts for people without a final period."""
     found = []
     with_a_program = [row.name for row in catalog.ROWS if row.program]
     for name, path in map(_parts, named.paths):

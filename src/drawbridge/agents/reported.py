@@ -52,7 +52,7 @@ def text_of(given: object, longest: int = LONGEST_TEXT) -> str | None:
 
 
 def count_of(given: object) -> int | None:
-    """A number from 0 to below 2**53, without its fraction; None for anything else."""
+    """A number of at least 0 and below 2**53, rounded down; None for anything else."""
     if isinstance(given, float) and 0 <= given < 2**53:
         given = int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53 else None

@@ -35,8 +35,7 @@ NOT_STARTED = 127
 """The exit code if the program could not be run, the same as a shell's."""
 
 WAITS, WAITS_NO_MORE = 254, 255
-"""The bytes on the pipe that are not signals. They report that a question from the agent is open, and that none is
-open."""
+"""The two bytes on the pipe that are not signals: a question from the agent is open, or no question is open."""
 
 LEAVE_SECONDS = 3.0
 """Seconds between SIGTERM and the end of everything, after the server has died."""
@@ -87,10 +86,10 @@ def run_agent(open_files: str, nice: str, confined: str, program: str, *argument
     supervisor = os.getppid()
     os.setsid()
     for number in range(1, signal.NSIG):
-        with suppress(OSError):  # those that can't be set, such as SIGKILL
+        with suppress(OSError):  # some signals can't be set, such as SIGKILL
             signal.signal(
                 number, signal.SIG_DFL
-            )  # Python ignores some, and a shell has its background jobs ignore others
+            )  # Python ignores some, and a shell makes its background jobs ignore others
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if LINUX:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # in case the supervisor is killed

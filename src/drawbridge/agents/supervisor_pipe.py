@@ -36,7 +36,7 @@ class SupervisorPipe:
         return self._remote.fileno()
 
     async def agent_pid(self) -> int | None:
-        """The agent's process id, once the supervisor runs. None if the supervisor has died or is too slow."""
+        """Waits for the agent's process id. None if the supervisor has died or takes longer than ``START_SECONDS``."""
         self._remote.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(START_SECONDS):
@@ -54,7 +54,7 @@ class SupervisorPipe:
         self._send(number)
 
     def waits(self, *, for_decision: bool) -> None:
-        """Reports whether a question from the agent is open: if the server dies while one is, the agent is killed
+        """Reports whether a question from the agent is open: if the server dies while one is open, the agent is killed
         before it can continue."""
         self._send(supervisor.WAITS if for_decision else supervisor.WAITS_NO_MORE)
 

@@ -1,4 +1,5 @@
-"""``drawbridge completion``: the script that completes commands and flags in bash, zsh and fish, from the parser."""
+"""``drawbridge completion``: prints a script that completes commands and flags in bash, zsh or fish, made from the
+parser."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
 def _commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], list[Word]]]:
-    """("setup", "claude") → the words that may follow, for each command; the first path is empty."""
+    """The path of each command, such as ("setup", "claude"), and the words that may follow it. The first path is
+    empty."""
     words: list[Word] = []
     below = []
     for action in parser._actions:  # argparse has no public way to list them

@@ -1,4 +1,4 @@
-"""Which addresses count as one peer. Pure."""
+"""Decides which addresses count as the same peer. Pure."""
 
 from __future__ import annotations
 

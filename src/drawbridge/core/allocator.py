@@ -6,8 +6,8 @@ import ctypes
 from typing import Final
 
 LARGE: Final = 256 * 1024
-"""Blocks of at least this size, in bytes, are returned. Python itself allocates small objects in blocks of this size,
-and frees each of them."""
+"""Blocks of at least this size, in bytes, are returned. Python's arenas for small objects are not affected: Python maps
+and unmaps them itself."""
 
 _M_MMAP_THRESHOLD: Final = -3
 

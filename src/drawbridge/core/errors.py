@@ -7,7 +7,7 @@
     │   ├── BadArgument          a missing or mistyped argument of a tool; names it
     │   ├── BadSetting           a flag, environment variable or line of the settings file; names it
     │   ├── UnusableFile         a path that can't be read as text: missing, a directory, binary, too large
-    │   └── Refused              understood, but harmful: an overlap with unsaved work, a tool that is disabled
+    │   └── Refused              understood, but not allowed: an overlap with unsaved work, a tool that is disabled
     ├── PeerError            the other program broke its protocol
     │   └── BadMessage           bytes or a message that its protocol does not allow
     └── WorldError           something outside Drawbridge failed

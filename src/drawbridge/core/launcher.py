@@ -44,8 +44,8 @@ UNQUOTED: Final = re.compile(rb"[^A-Za-z0-9/._ -]")
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Becomes Neovim. Returns only if another ``drawbridge nvim`` asks for the version; raises if Neovim can't be
-    started."""
+    """Replaces this process with Neovim. Returns only if another ``drawbridge nvim`` asks for the version. Raises
+    ``BadSetting``, ``NoProgram``, ``NotPrivate`` or ``Refused`` if Neovim can't be started."""
     if os.environ.get(PROBE):
         sys.stdout.write(f"{OURSELVES}\n")
         return 0
@@ -62,7 +62,7 @@ def launch(arguments: Sequence[str]) -> int:
 
 
 def socket_directory(environ: Mapping[str, str] = os.environ) -> str:
-    return environ.get(DIRECTORY) or "/tmp"  # noqa: S108 - the specification's; sticky, and owner and type are checked
+    return environ.get(DIRECTORY) or "/tmp"  # noqa: S108 - specified; /tmp is sticky, and owner and type are checked
 
 
 def socket_prefix(directory: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -112,7 +112,8 @@ def make_way(path: str) -> None:
 
 def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
     """The program that ``DRAWBRIDGE_NVIM_PROGRAM`` names, otherwise the first ``nvim`` on PATH that is Neovim and not
-    Drawbridge. Raises ``BadSetting`` or ``NoProgram`` if it can't be used or there is none."""
+    Drawbridge. Raises ``NoProgram`` if no Neovim is found or it is too old, and ``BadSetting`` if the named program
+    can't be used for another reason."""
     named = environ.get(PROGRAM)
     passed_over = []
     for candidate in [named] if named else _on_path("nvim", environ):

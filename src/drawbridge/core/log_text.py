@@ -1,4 +1,4 @@
-"""Log lines in which text from outside is harmless."""
+"""Formats log lines in which untrusted text is harmless."""
 
 from __future__ import annotations
 

@@ -50,9 +50,8 @@ def _make_missing(path: str) -> None:
 
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
-    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part. Raises
-    ``NotPrivate``.
-    ``synced``: the data is on the disk when this returns.
+    """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
+    ``synced``: the data is on the disk when this returns. Raises ``NotPrivate``.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """
@@ -110,7 +109,7 @@ def process_alive(pid: int) -> bool:
                     b"X",
                 )
                 and not int(fields[6]) & EXITING
-            )  # the name before it may contain anything
+            )  # fields after the last ")", since the name before it may contain anything
     except (OSError, IndexError):
         return True
 

@@ -19,8 +19,8 @@ REST_SECONDS = 1.0
 
 
 class Finished(NamedTuple):
-    """``output``: stdout and stderr, at most as many bytes as were requested; ``dropped``: the number of bytes beyond
-    them.
+    """``output``: stdout and stderr, at most as many bytes as were requested; ``dropped``: the number of bytes that
+    were read beyond that limit.
 
     ``status``: as in ``Popen.returncode``; None if the program was killed at a limit.
     """
@@ -31,7 +31,8 @@ class Finished(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """``status``: as in ``Popen.returncode``; None if the program was killed at the time limit."""
+    """``status``: as in ``Popen.returncode``; None if the program was killed at the time limit, in which case
+    ``output`` and ``errors`` are empty."""
 
     status: int | None
     output: bytes
@@ -105,7 +106,7 @@ async def run(
     except TimeoutError:
         pass
     finally:
-        # Also when the program itself has ended: what it has started may still run in its group.
+        # This is needed even if the program has ended: processes that it started may still run in its group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         # asyncio waits for the end of the output too, which it does not see while unread output fills its buffer.

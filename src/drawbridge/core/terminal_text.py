@@ -27,17 +27,18 @@ COLORS: Final = {
 _ANY_MARK: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20e2\u20e4-\u20ff\ufe20-\ufe2f"
 _MARK: Final = _ANY_MARK + "\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
 
-# Characters that would control a terminal, reorder the text, or can't be seen. Some are judged by their neighbors,
-# because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks stay
-# where nothing precedes them. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both agree.
-# Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They
-# are written out everywhere, and so are joiners and variation selectors after them, which then have nothing to act on.
+# Characters that are invisible, or that would control a terminal or reorder the text. Some depend on their neighbors,
+# because emoji, French punctuation, accents and several scripts need them; joiners, variation selectors and marks are
+# kept at the beginning of a text. The web UI has the same rules (web/src/text/harmless.ts); a test checks that both
+# agree. These are escaped everywhere: controls, direction marks, invisible format characters, overlays, blanks that are
+# not a space, lone surrogates and tags. Joiners and variation selectors after them are escaped too, since they have
+# nothing to act on.
 _HIDDEN: Final = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u0334-\u0338\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e\u2000-\u200b\u200e\u200f"
     "\u2028-\u202e\u205f-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffc\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# Blanks that are written out only in some places count as hidden for the character that follows.
+# Blanks that are escaped only in some places count as hidden for the character that follows.
 _HIDDEN_OR_BLANK: Final = _HIDDEN + "\u202f\u3000"
 _JOINERS: Final = "\u180b-\u180d\u180f\u200c\u200d"
 _SELECTORS: Final = "\ufe00-\ufe0f"
@@ -54,7 +55,7 @@ _STRANGE: Final = re.compile(
             f"(?<=[\x00-\u058f{_JOINERS}{_HIDDEN_OR_BLANK}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}][{_SELECTORS}])[{_JOINERS}]",
             f"(?<=[{_NOT_VARIED}])(?!\ufe0f\u20e3)[{_SELECTORS}]",
-            # Marks on characters that take none, and every mark after the fourth on a letter.
+            # Marks on characters that can't have one, and every mark after the fourth on a letter.
             f"(?<=[\x00-/:-@\\[-`{{-\x7f])[{_ANY_MARK}]",
             f"(?<=[{_MARK}]{{4}})[{_MARK}]",
         )
@@ -75,7 +76,7 @@ class Terminal:
         self.colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self.draws = self._encoding.lower().startswith("utf")
-        """Whether its encoding has every character (UTF-8 or another UTF)."""
+        """Whether its encoding can represent every character (UTF-8 or another UTF)."""
         self.rule, self.bar = "─│" if self.draws else "-|"
 
     def write(self, text: str) -> None:
@@ -94,7 +95,7 @@ class Terminal:
 
     def line_start(self) -> str:
         """What to write before a line while a question is open: on a terminal the line replaces the question, elsewhere
-        it follows below."""
+        it starts on a new line."""
         return "\r\x1b[K" if self.is_terminal else "\n"
 
     def width(self) -> int:
@@ -105,7 +106,7 @@ class Terminal:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
-        """Text from outside, on one line, with strange characters written out as in a Python string."""
+        """Text from outside, on one line, with strange characters escaped as in a Python string."""
         found = []
         at = 0
         for place in strange_places(text):
@@ -122,7 +123,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_pieces(text: str) -> list[str]:
-    """For each character of ``text``, how ``harmless(text)`` shows it."""
+    """A list with one entry for each character of ``text``: how ``harmless(text)`` shows it."""
     pieces = list(text)
     for place in strange_places(text):
         pieces[place] = _escaped(text[place])
@@ -130,7 +131,7 @@ def harmless_pieces(text: str) -> list[str]:
 
 
 def strange_places(text: str) -> Iterator[int]:
-    """The positions of the characters that ``harmless`` writes out, from left to right. Each match is one character."""
+    """The positions of the characters that ``harmless`` escapes, from left to right. Each match is one character."""
     return (found.start() for found in _STRANGE.finditer(text))
 
 

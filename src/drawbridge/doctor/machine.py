@@ -55,7 +55,7 @@ def git() -> list[Finding]:
 
 
 def disk(low: int = LOW_DISK) -> list[Finding]:
-    """The disk of the server's data, whether or not that directory exists yet. ``low``: bytes."""
+    """A finding about the free space for the server's data, whether or not its directory exists yet. ``low``: bytes."""
     place = Path(platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
     return disk_of(place, low)
 

@@ -18,7 +18,7 @@ SEVERITIES: Final = ("problem", "warning", "note", "ok")
 
 
 def report() -> list[Finding]:
-    """All findings for the current directory, the most severe ones first."""
+    """All findings for the current directory, most severe first."""
     directory = os.path.realpath(os.curdir)
     checks = [
         *agents.checks(directory),

@@ -15,7 +15,7 @@ FILE_LIMIT: Final = 16 * 1024 * 1024
 """The maximum size of a text that is read or shown, in bytes; agents and editors become slow long before that."""
 
 HEAD: Final = 8192
-"""The number of bytes at a file's start that show whether it is binary; ``git`` looks at as many."""
+"""The number of bytes at the start of a file that show whether it is binary; ``git`` examines the same number."""
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -144,7 +144,7 @@ def _refuse_binary(path: str, content: bytes) -> None:
 
 
 def _shown(path: str) -> str:
-    """A name for a message, which has to be valid Unicode whatever bytes the name contains."""
+    """The name as valid Unicode, for a message: bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
@@ -173,6 +173,7 @@ _LANGUAGES: Final = {
 
 
 def language(path: str) -> str:
-    """The language server protocol's name for a file's language, by its suffix alone; most suffixes are that name."""
+    """The Language Server Protocol's identifier for a file's language, judged by the suffix alone. A suffix that is not
+    in the table is returned as it is; without one, "plaintext"."""
     suffix = os.path.splitext(path)[1][1:].lower()
     return _LANGUAGES.get(suffix, suffix or "plaintext")

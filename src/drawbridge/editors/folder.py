@@ -149,7 +149,8 @@ class Folder:
         raise Refused(f"{path} is not open in an editor here.")
 
     async def open_file(self, request: OpenRequest) -> OpenedFile:
-        """Prints the position. Raises ``UnusableFile`` if the file does not exist or is not a text file."""
+        """Prints which file the agent shows, with the line of ``start_text``. Raises ``UnusableFile`` if the file does
+        not exist or is not a text file."""
         content = await asyncio.to_thread(files.read_text, request.path)
         if content is None:
             raise UnusableFile(f"{request.path} does not exist.")
@@ -289,8 +290,8 @@ class Folder:
         return msgspec.structs.replace(proposal, new_text=changed, hunks=found)
 
     async def _draw_page(self, proposal: Proposal, start: Place = START) -> Page:
-        """Draws what fits the terminal, and waits until it can be answered. What a script sends as answers is not typed
-        at what is drawn: it gets all of it. Raises ``_Withdrawn``."""
+        """Draws what fits on the terminal, and waits until it can be answered. If the input is not a terminal, a script
+        answers, which needs no time to read: everything is drawn at once. Raises ``_Withdrawn``."""
         if not self._lines.echoes:
             return await self._draw(proposal, start)
         page = await self._draw(proposal, start, self._canvas.page_lines() if self._canvas.is_terminal else None)
@@ -312,7 +313,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _holding(self) -> Iterator[None]:
-        """Delays notices until its end."""
+        """Delays notices until the end of the block."""
         self._held = []
         try:
             yield

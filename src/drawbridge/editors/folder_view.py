@@ -14,7 +14,7 @@ from drawbridge.text import format_changes, split
 from drawbridge.text.hunks import Row, unified
 
 LOG_COLUMNS: Final = 1_000
-"""The maximum number of characters of one line, where the output is not a terminal."""
+"""The maximum number of characters in one line if the output is not a terminal."""
 
 QUESTION_LINES: Final = 3
 """Lines of a terminal that a page leaves to the question below it."""
@@ -23,7 +23,7 @@ SIGNS: Final = {"added": "+", "removed": "-", "context": " "}
 
 _DEFAULT_SIZE: Final = os.terminal_size((80, 24))
 
-# How a long row is read: this many characters at a time, with the neighbors that decide whether one is written out.
+# A long row is read this many characters at a time, with some neighbors: they decide whether a character is escaped.
 _CHUNK: Final = 1_000
 _NEIGHBORS: Final = 8
 
@@ -48,7 +48,8 @@ class Page(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row before it is folded. ``texts``: each with its style. ``gutter``: what is left of it."""
+    """A row before it is folded. ``texts``: each with its style. ``gutter``: what is drawn to the left of them.
+    ``is_line``: whether the row counts as a line of the proposal."""
 
     texts: tuple[tuple[str, str], ...]
     gutter: str = ""
@@ -59,7 +60,7 @@ class Canvas(Terminal):
     """A terminal on which proposals are drawn."""
 
     def size(self) -> os.terminal_size:
-        """The columns and lines of this stream's terminal, which need not be the one of stdout."""
+        """The columns and lines of this stream's terminal, which may be a different one from stdout's."""
         try:
             size = os.get_terminal_size(self._stream.fileno())
         except (OSError, ValueError):

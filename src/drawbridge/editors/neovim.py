@@ -63,7 +63,8 @@ if not vim.g.loaded_drawbridge then
 end
 return require('drawbridge.link').REVISION
 """
-"""It looks for the file first: ``require`` alone would run a ``drawbridge/link.lua`` in the current directory."""
+"""Loads the plugin and returns its revision. It looks for the file first: ``require`` alone would run a
+``drawbridge/link.lua`` in the current directory."""
 
 REVISION: Final = 5
 """The version of the messages between the two halves; ``link.lua`` has the same number."""
@@ -77,7 +78,7 @@ CLOSE_SECONDS: Final = 1.0
 """Seconds to wait for a busy Neovim at the end; Neovim also notices the closed connection."""
 
 PASTE_SECONDS: Final = 2.0
-"""Seconds that an agent in a terminal has to show a pasted text: 0.1 to 0.3 s on a quiet machine."""
+"""Seconds that an agent in a terminal has to show a pasted text; measured on an idle machine: 0.1 to 0.3 s."""
 
 PASTE_LOOK_SECONDS: Final = 0.03
 
@@ -118,7 +119,7 @@ class Neovim:
 
     @property
     def pid(self) -> int:
-        """Known after ``start``."""
+        """Neovim's process id; 0 before ``start``."""
         return self._pid
 
     async def start(self, listener: Listener) -> None:

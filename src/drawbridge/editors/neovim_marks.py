@@ -19,7 +19,7 @@ hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10
 limits. Above them the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""The maximum number of hunks and lines that one call marks."""
+"""The number of hunks and lines after which another call continues, and the maximum number of lines of one mark."""
 
 FIRST_MARKS: Final = 200
 """Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
@@ -94,7 +94,8 @@ _Word: TypeAlias = tuple[int, int, int]
 
 
 def _words(hunk: Hunk, old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[_Word, _Word]]:
-    """The changed parts of lines that replace similar ones: each in the hunk's removed lines, and in the new text."""
+    """The changed parts of lines that were replaced by similar ones, in pairs: the part of the removed line (numbered
+    within the hunk), and the part of the new one (numbered within the text)."""
     if max(hunk.old_count, hunk.new_count) > PAIRED_LINES:
         return
     in_pairs = hunk.old_count == hunk.new_count

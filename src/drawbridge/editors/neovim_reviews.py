@@ -21,8 +21,8 @@ from drawbridge.text.hunks import Hunk
 
 CHUNK_LINES: Final = 10_000
 CHUNK_CHARACTERS: Final = 512 * 1024
-"""The maximum number of lines and of characters that one call transfers, which takes Neovim a few milliseconds. Between
-two calls, Neovim reads keys."""
+"""The maximum number of lines and of characters (unless one line is longer) that one call transfers, which takes Neovim
+a few milliseconds. Between two calls, Neovim reads keys."""
 
 logger = logging.getLogger("drawbridge.neovim")
 
@@ -41,8 +41,8 @@ class _Shown(Struct, eq=False):
     edited: bool = False
 
     def difference(self, lines: list[str]) -> tuple[list[str], tuple[Hunk, ...]]:
-        """The lines of the current text, and the hunks that turn them into ``lines``. Blocking. They are not stored: most
-        proposals are decided without an edit."""
+        """The lines of the proposal's ``old_text``, and the hunks that turn them into ``lines``. Blocking. They are not
+        stored: most proposals are decided without an edit."""
         old_lines = text.split(self.proposal.old_text).lines
         return old_lines, hunks.diff(old_lines, lines)
 

@@ -320,7 +320,7 @@ class Decided(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """The editor ended or its connection broke. The last event."""
+    """The editor has ended, or its connection broke. No event follows."""
 
 
 EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | TerminalsChanged | Decided | ReviewEvent | Gone
@@ -339,7 +339,7 @@ class Editor(Protocol):
 
     @property
     def name(self) -> str:
-        """The name for agents and people: "Neovim"."""
+        """The name that agents and users see, for example "Neovim"."""
         ...
 
     @property
@@ -354,7 +354,7 @@ class Editor(Protocol):
         ...
 
     async def announce(self, state: BridgeState) -> None:
-        """Show the state of the bridge (a status line, a message); called at each change."""
+        """Shows the state of the bridge (a status line, a message); called at each change."""
         ...
 
     async def folders(self) -> tuple[str, ...]:
@@ -382,13 +382,13 @@ class Editor(Protocol):
         ...
 
     async def save(self, path: str) -> None:
-        """Save an open file. Raises ``Refused`` with the editor's reason if it is not open or can't be written."""
+        """Saves an open file. Raises ``Refused`` with the editor's reason if it is not open or can't be written."""
         ...
 
     async def open_file(self, request: OpenRequest) -> OpenedFile: ...
 
     async def show(self, proposal: Proposal) -> None:
-        """Show a proposal and return; the decision comes as ``Decided``. The file itself is never touched."""
+        """Shows a proposal and returns; the decision follows as ``Decided``. The file itself is never changed."""
         ...
 
     async def proposed_text(self, proposal_id: str) -> str | None:
@@ -396,11 +396,11 @@ class Editor(Protocol):
         ...
 
     async def withdraw(self, proposal_id: str) -> None:
-        """Close the view of a proposal without a decision, and nothing else. Unknown ids are ignored."""
+        """Closes the view of a proposal without a decision, and nothing else. Unknown ids are ignored."""
         ...
 
     async def written(self, path: str, text: str, proposal_id: str) -> None:
-        """The agent wrote an accepted proposal (``text`` is on disk now): show the file as it is on disk.
+        """Shows a file as it is on disk after the agent has written an accepted proposal to it (``text``).
 
         An unmodified buffer is reloaded. A buffer with unsaved changes receives ``text`` only if it has not changed
         since ``show`` was called (the proposal's ``new_text`` contained those changes); otherwise it is left unchanged.
@@ -408,9 +408,10 @@ class Editor(Protocol):
         ...
 
     async def overwritten(self, path: str) -> Overwritten | None:
-        """An agent wrote ``path`` without a proposal: show the file as it is on disk, unless it has unsaved changes.
+        """Shows ``path`` as it is on disk, unless it has unsaved changes, after an agent has written it without a
+        proposal.
 
-        None if the file is not open, or the editor has already shown exactly this text.
+        Returns what was done; None if the file is not open, or the editor has already shown exactly this text.
         """
         ...
 
@@ -419,7 +420,7 @@ class Editor(Protocol):
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        """Send a prompt to the agent in the terminal with this process, as if the user had typed it; the focus and the
+        """Sends a prompt to the agent in the terminal with this process, as if the user had typed it; the focus and the
         mode stay the same.
 
         Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the

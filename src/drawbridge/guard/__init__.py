@@ -1,3 +1,3 @@
-"""Job 2: the hook that an agent calls, for example before each change: input bytes, a call, an answer, output bytes. It
-starts in milliseconds.
+"""The guard: the hook that an agent calls, for example before each change. It reads the call from the input bytes and
+writes the answer as output bytes; it starts in milliseconds.
 """

@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Dialect(Protocol):
-        """The module ``agents/NAME/hook.py``. It names events and tools by the constants below."""
+        """The module ``agents/NAME/hook.py``. It describes events and tools with the constants below."""
 
         @property
-        def EVENTS(self) -> Mapping[str, str]:  # noqa: N802 - a constant of a module, as all that follow
-            """The agent's event → what the hook is called for."""
+        def EVENTS(self) -> Mapping[str, str]:  # noqa: N802 - a constant of a module, like all that follow
+            """Maps the agent's names of events to the constants below, such as ``BEFORE``."""
 
         @property
         def TOOLS(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:  # noqa: N802
-            """Tool → what it does, and the names that its path (for a shell: its command) may have in its input."""
+            """Maps a tool to what it does, and to the names that its path (for a shell: its command) may have in its
+            input."""
 
         @property
         def ASKS(self) -> bool:  # noqa: N802
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
         def deny(self, event: str, reason: str) -> dict[str, Any]: ...
 
         def ask(self, event: str, reason: str) -> dict[str, Any]:
-            """Makes the agent ask in its own dialog; a denial if it can't."""
+            """The answer that makes the agent ask in its own dialog; a denial if the agent can't ask."""
 
 
 # What a hook is called for.
@@ -211,17 +212,17 @@ def _without_dots(path: str) -> str:
 
 
 def deny(call: "Call", reason: str) -> bytes:
-    """Denies the call; the agent receives ``reason``. Only a call before a tool can be denied."""
+    """The answer that denies the call; the agent receives ``reason``. Only a call before a tool can be denied."""
     return _bytes(call.dialect.deny(call.event_name, _without_surrogates(reason)))
 
 
 def ask(call: "Call", reason: str) -> bytes:
-    """Makes the agent ask the user in its own dialog; a denial if it has no dialog."""
+    """The answer that makes the agent ask the user in its own dialog; a denial if it has no dialog."""
     return _bytes(call.dialect.ask(call.event_name, _without_surrogates(reason)))
 
 
 def decide(call: "Call", decision: "dict[str, Any]") -> bytes:
-    """A person's decision on a request, in Claude Code's own format: ``{"behavior": "allow" | "deny", …}``."""
+    """The answer with a person's decision, in Claude Code's own format: ``{"behavior": "allow" | "deny", …}``."""
     return _bytes({"hookSpecificOutput": {"hookEventName": call.event_name, "decision": decision}})
 
 

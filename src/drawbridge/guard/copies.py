@@ -64,4 +64,4 @@ def prune(directory: str) -> None:
                 os.unlink(copy.file)
                 os.removedirs(os.path.dirname(copy.file))
             except OSError:
-                pass  # another hook was quicker, or there is another copy beside it
+                pass  # another hook has removed it, or its directory contains another copy

@@ -1,4 +1,4 @@
-"""The hook calls that the guard answers, except those before an edit: before reads and commands, after any tool, at
+"""The hook calls that the guard answers, except calls before an edit: before reads and commands, after any tool, at
 prompts and session starts, and after a change of the working directory or of a watched file.
 """
 

@@ -1,8 +1,8 @@
 """The sockets of this user's editors and agent servers.
 
-Names are found, not computed: every socket of this user that may belong to an editor is asked, whatever directory the
-editor was started in, since what counts is the file that an agent wants to change. Names, as seen on Linux (Neovim
-0.7.2 to 0.12.4) and in the specification::
+Sockets are searched for; their names are not computed. Every socket of this user that may belong to an editor receives
+the request, whatever directory the editor was started in, since only the file that an agent wants to change matters.
+Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and in the specification::
 
     /tmp/<64 hex>-<pid>.sock                     drawbridge nvim
     /tmp/<64 hex>-vscode-<pid>.sock              the VS Code extension
@@ -42,7 +42,7 @@ def sockets(places: "tuple[str, ...] | None", environ: "Mapping[bytes, bytes]") 
 
 
 def servers(environ: "Mapping[bytes, bytes]") -> "list[str]":
-    """Sockets of this user's agent servers, the newest first (``transport.private_socket`` defines their names).
+    """Sockets of this user's agent servers, newest first (``transport.private_socket`` defines their names).
 
     Empty if the directory is not this user's, or is open to other users.
     """

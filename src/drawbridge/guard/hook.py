@@ -37,7 +37,7 @@ def run(settings: "Settings") -> "NoReturn":
     try:
         _write(answer(_read(), settings, posix.environ))
     except KeyboardInterrupt:
-        posix._exit(130)  # the code of a shell for SIGINT; the agent was interrupted too, and needs no traceback
+        posix._exit(130)  # a shell's exit code for SIGINT; the agent was interrupted too, and needs no traceback
 
 
 def refuse_settings(problem: str, settings: "Settings") -> "NoReturn":
@@ -124,7 +124,8 @@ def _answer(call: "calls.Call", settings: "Settings", environ: "Mapping[bytes, b
 
 
 def _can_be_a_name(path: str) -> bool:
-    """A file name may contain bytes that are not UTF-8, but not half a surrogate pair: no editor could be asked about it."""
+    """Whether ``path`` can be the name of a file. It may contain bytes that are not UTF-8, but not half a surrogate
+    pair: no editor could be asked about it."""
     try:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -135,7 +136,7 @@ def _can_be_a_name(path: str) -> bool:
 def _before_edit(
     call: "calls.Call", sockets: "list[tuple[str, str]]", settings: "Settings", environ: "Mapping[bytes, bytes]"
 ) -> bytes:
-    from drawbridge.guard import rule  # without an open editor this costs nothing
+    from drawbridge.guard import rule  # not loaded while no editor is open
 
     mode = rule.permission_mode(call)
     answers = rule.snapshot(sockets, call.paths, settings, remember=settings["diagnostics"], **mode)

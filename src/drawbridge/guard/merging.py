@@ -2,8 +2,8 @@
 path.
 
 It merges three texts: the file before the edit (the *base*, stored in a file, since the calls before and after an edit
-are two processes), the file now, and the buffer. If both changed the same lines, nothing is touched, and the user and
-the agent are notified.
+are two processes), the file now, and the buffer. If the user and the agent changed the same lines, the buffer is left
+unchanged, and both are notified.
 """
 
 from __future__ import annotations
@@ -107,4 +107,4 @@ def _forget_old(directory: str) -> None:
             if time.time() - entry.stat().st_mtime > BASE_SECONDS:
                 os.unlink(entry.path)
         except FileNotFoundError:
-            pass  # another hook was quicker
+            pass  # another hook has removed it

@@ -35,8 +35,8 @@ def answer(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
 
 
 def start(call: calls.Call, sockets: Sockets, settings: Settings) -> bytes:
-    """For a new session or a new working directory, the open files that the agent should watch; as context for a new
-    session, also the files with unsaved changes."""
+    """The answer for a new session or a new working directory: the open files that the agent should watch and, as
+    context for a new session, the files with unsaved changes."""
     answers = _snapshots(call, sockets, ["unsaved", "open"], settings)
     project, hidden = _project(call), privacy(settings)
     opened = (name for found in answers for name in _names(found, "open"))
@@ -89,7 +89,7 @@ def _unsaved(call: calls.Call, answers: list[ask.Answer], settings: Settings) ->
 
 
 def _selections(call: calls.Call, answers: list[ask.Answer], settings: Settings) -> Iterator[str]:
-    """The selections in this project's editors, except in those that already send theirs to the agent, as its IDE."""
+    """The selections in this project's editors, except in editors whose bridge already sends them to the agent."""
     project, hidden = _project(call), privacy(settings)
     informed = connected_to(answers)
     if (

@@ -51,7 +51,7 @@ def _protect(
 
         if merging.begin(call, protected, environ):
             return calls.NO_OPINION, True
-        # Without a merge the usual policy applies again: before, files that it does not cover were included too.
+        # Without a merge, the usual policy applies again. So far, files that it does not cover were included too.
         protected = protected_in(answers, rule.policy_for(call.tool, settings))
         if not protected:
             return calls.NO_OPINION, True

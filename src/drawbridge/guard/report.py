@@ -39,7 +39,8 @@ SUBAGENT_SECONDS = 60.0
 the hook has ended. The server ends the wait earlier; this limit is for a server that hangs or has ended."""
 
 OWN_DIALOG = ("workflow-subagent",)
-"""Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329): there is no limit."""
+"""Types of subagents whose dialog appears while the hook waits, like the main agent's (2.1.329). The wait is not
+limited."""
 
 HANDOVER_SECONDS = 1.0
 """The maximum number of seconds to wait for the text that the server has stored for the agent. If the server hangs, the
@@ -53,8 +54,8 @@ WAITING = ".waiting"
 Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
-"""The maximum number of seconds to wait before a tool that may write. The server ends it as soon as it has the state of
-the files, and after 5 s in any case."""
+"""The maximum number of seconds to wait before a tool that may write. The server ends the wait as soon as it has the
+state of the files, and after 5 s in any case."""
 
 REPLY_SECONDS = 1.0
 """Seconds in which the server has to report that the state of the files is not known yet, or to close the connection;
@@ -184,7 +185,7 @@ def _line(call: "calls.Call", process: "Mapping[str, Any]") -> bytes:
 
 
 def _wait(connected: "socket", until: "float | None") -> "bytes | None":
-    """Reads one line, but waits no longer than until ``until``, if that is set. Returns what ``_exchange`` does."""
+    """Reads one line, and waits at most until ``until`` if that is set. Returns the same values as ``_exchange``."""
     waiting, received = poll(), b""
     waiting.register(connected.fileno(), POLLIN)
     waiting.register(STANDARD_OUTPUT, 0)  # reports only that the reader has closed its end
@@ -207,7 +208,7 @@ def _wait(connected: "socket", until: "float | None") -> "bytes | None":
 
 
 def _agent_ends_within(seconds: float) -> bool:
-    """Whether the agent ends within that time."""
+    """Waits for ``seconds``. Returns True as soon as the agent has ended, otherwise False."""
     reader = poll()
     reader.register(STANDARD_OUTPUT, 0)
     return bool(reader.poll(int(seconds * 1000)))

@@ -22,7 +22,7 @@ MOST_SHOWN = 30
 
 
 def run(which: str, settings: Settings) -> int:
-    """Returns the exit code. ``which``: "" lists the copies; a number of that list or a file's path restores one.
+    """Returns the exit code. ``which``: "" lists the copies; a number from that list or a file's path restores one.
     Raises ``NotPrivate``, ``UnusableFile`` or ``Refused``."""
     try:
         directory = state.directory(posix.environ, "guard", "copies")
@@ -77,7 +77,7 @@ def _restore(copy: copies.Copy, directory: str, settings: Settings) -> bool:
 
 
 def _copy(source: str, target: str) -> None:
-    """Writes in place, so that the mode, the owner and the links of ``target`` stay."""
+    """Writes in place, so that ``target`` keeps its mode, its owner and its links."""
     with open(source, "rb") as file:
         data = file.read()
     if not os.path.exists(target):

@@ -70,5 +70,6 @@ def policy_for(tool: str, settings: "Settings") -> str:
 
 
 def protects(file: "Mapping[str, Any]", policy: str) -> bool:
-    """The rule: in one editor instance the file has unsaved changes *and* is where the policy looks."""
+    """Whether the file is protected: in one editor instance it has unsaved changes, *and* it is what the policy covers
+    (the current file, a visible file, or any file)."""
     return bool(file.get("modified") and (policy == "any" or file.get(policy)))

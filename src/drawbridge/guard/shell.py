@@ -2,8 +2,8 @@
 can. Pure, except that links are resolved.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
-words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough, since the
-result is only a question to the user.
+words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough: a needless
+question, or a denial if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ QUOTED = re.compile(r""""([^"]+)"|'([^']+)'""")
 OPTION = re.compile(r"-[A-Za-z](.+)")
 BRACES = re.compile(r"(?<!\$)\{[^{}]*\}")
 DEEPEST = 4
-"""The maximum depth of nested braces; people use two."""
+"""The maximum depth of nested braces; real commands have two levels at most."""
 
 UNSURE = re.compile(r"[$`~]|\b(cd|pushd|popd|find|xargs)\b|\s-C\b|--directory\b")
 
 
 def named(command: str, directory: str, names: Sequence[str]) -> list[str]:
-    """Those of ``names`` (absolute paths) that ``command``, run in ``directory``, names."""
+    """The paths among ``names`` (absolute) that ``command`` names if it is run in ``directory``."""
     command = command.replace("\0", " ").encode(errors="replace").decode()  # not allowed in a command or a path
     words = set(_words(command))
     places = {place for word in words for place in _places(os.path.join(directory, word))}
@@ -49,7 +49,7 @@ def _words(command: str) -> Iterator[str]:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)
         words.whitespace_split, words.commenters = True, ""
         yield from words
-    except ValueError:  # an unclosed quote may be part of a text that is passed to a program
+    except ValueError:  # an unclosed quote may be part of text that is passed to a program
         yield from command.split()
     for piece in PIECES.findall(command) + PIECES.findall(command.replace("\\", "")):
         yield piece

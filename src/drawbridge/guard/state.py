@@ -38,7 +38,7 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
 
 def make_directory(path: str) -> None:
     """Makes the directory and missing parents, all 0700: ``os.makedirs`` leaves the parents to the umask."""
-    before = os.umask(0o077)  # of the whole process; the guard has one thread
+    before = os.umask(0o077)  # this changes the whole process, which has one thread
     try:
         os.makedirs(path, 0o700, exist_ok=True)
     finally:

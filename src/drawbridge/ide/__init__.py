@@ -1,2 +1,2 @@
-"""Job 1: the bridge that makes a running editor an IDE for coding agents: they read the editor's state and propose
+"""The bridge, which makes a running editor an IDE for coding agents: they read the editor's state and propose
 changes."""

@@ -67,7 +67,7 @@ async def _serve(launched: Launched, folders: list[str], folder: str | None) -> 
     bridge = Bridge(launched, editor, folders, stop)
     try:
         await bridge.open()
-        # Until here a signal ended the program at once, so that an editor that hangs does not delay the end.
+        # Before this point, a signal ends the program at once, so that an editor that hangs does not delay the end.
         for number in SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with HttpServer(bridge.app, launched.listener):
@@ -122,7 +122,7 @@ class Bridge:
         )
         self.app = BridgeApp(self.claude, self.gemini, tuple(settings.agent))
         self.claude.on_change = self.gemini.on_change = self._agents_changed
-        # An editor that decides on every proposal without a person must not also decide on those of other agents.
+        # An editor that decides on proposals without a person must not decide on other agents' proposals.
         folders_offered = settings.decide is None
         self._server_link = ServerLink(
             self.reviews,
@@ -205,8 +205,8 @@ class Bridge:
             self._notify("Claude Code is not connected yet. The mention will be sent when it connects.")
 
     def _distinct_name(self) -> str:
-        """The name that agents list. If another editor with this name has the same folder, the name of the current
-        file, or the editor's process id, is added."""
+        """The name under which agents list this editor. If another editor with this name shares a folder with
+        this one, the name of the current file, or the editor's process id, is added."""
         name, port = self._editor.name, self._launched.port
         if not shares_a_folder(lock_directory(), port, self.workspace.folders, name):
             return name

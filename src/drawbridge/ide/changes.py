@@ -59,8 +59,8 @@ class Changes:
         self._shown: Review | None = None
         self._is_stale = False
         self._deciders = set[str]()
-        """The names of those who have made decisions since the review was read; "" if the review has changed in another
-        way."""
+        """The names of the users who have made decisions since the review was read; contains "" if the review has
+        changed in another way."""
         link.on_review_changed = self._changed
 
     async def close(self) -> None:
@@ -300,7 +300,7 @@ def _summary(review: Review, directory: str) -> str:
 
 def _left(review: Review) -> str:
     count = sum(len(file.hunks) or 1 for file in review.files)
-    return f"{review_words.changes(count)} left." if count else "Nothing left to review."
+    return f"{review_words.changes(count)} left." if count else "Nothing is left to review."
 
 
 def _waiting(review: Review) -> str:

@@ -102,7 +102,7 @@ class ClaudeClients:
         if self._single_client and head.one(PROBE_HEADER) is None:
             for other in list(self._clients):
                 other.websocket.close(1000, "replaced by a newer connection")
-                other.closed(1000)  # at once, so that the next event of the editor goes to the new client
+                other.closed(1000)  # at once, so that the editor's next event goes to the new client
         client = ClaudeClient(self, websocket)
         self._clients.append(client)
         return client
@@ -239,7 +239,8 @@ class ClaudeClient:
             asyncio.get_running_loop().call_later(LISTENS_AFTER_SECONDS, self.start_listening)
 
     def start_listening(self) -> None:
-        """Sends the selection again, which the CLI may have missed; from now on, the CLI reads notifications."""
+        """Marks the CLI as reading notifications, and sends what it may have missed: the selection and the stored
+        mentions."""
         if self.ready and not self.listens:
             self.listens = True
             self._sent_selection = None
@@ -280,7 +281,7 @@ class ClaudeClient:
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
-        """Records whether the CLI asks before it writes, which shows in its calls."""
+        """Records whether the CLI asks before it writes, as its calls show."""
         uri = call.arguments.get("uri") if isinstance(call.arguments, dict) else None
         if call.tool == "openDiff":
             self._set_unasked(False)
@@ -315,7 +316,8 @@ class ClaudeClient:
 
 
 def selection_changed(selection: Selection) -> dict[str, Any]:
-    """Lines and columns are 0-based, columns in UTF-16 code units; the CLI shows them 1-based."""
+    """The parameters of ``selection_changed``. Lines and columns are 0-based, columns in UTF-16 code units; the CLI
+    shows them 1-based."""
     return {
         "text": selection.text,
         "filePath": selection.path,
@@ -325,7 +327,8 @@ def selection_changed(selection: Selection) -> dict[str, Any]:
 
 
 def at_mentioned(mentioned: Mentioned) -> dict[str, Any]:
-    """Lines are 0-based and inclusive; they are left out for a whole file (the CLI does not accept null)."""
+    """The parameters of ``at_mentioned``. Lines are 0-based and inclusive; they are left out for a whole file (the CLI
+    does not accept null)."""
     params: dict[str, Any] = {"filePath": mentioned.path}
     if mentioned.lines is not None:
         params["lineStart"], params["lineEnd"] = mentioned.lines

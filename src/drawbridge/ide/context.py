@@ -56,7 +56,8 @@ class Recent:
             del self._seen[next(iter(self._seen))]
 
     def context(self, selection: Selection | None, open_paths: Iterable[str]) -> Context:
-        """The context without files that have been closed since."""
+        """The context: the files that the user has looked at and that are still open, and the selection if it is in the
+        latest one."""
         still_open = set(open_paths)
         newest = [(path, at) for path, at in reversed(self._seen.items()) if path in still_open][:FILES_LIMIT]
         active = selection if selection is not None and newest and newest[0][0] == selection.path else None

@@ -105,7 +105,7 @@ class GeminiFile:
         self._removed = False
 
     def write(self, editor_pid: int, ide_name: str, folders: Sequence[str]) -> None:
-        """The file's name changes with the editor's pid."""
+        """Writes the file, whose name contains the editor's pid; a file with an earlier pid is removed."""
         if self._removed:
             return
         make_private_directory(self._directory)
@@ -148,7 +148,7 @@ class GeminiFile:
             os.replace(temporary, link)
         except OSError:
             remove_quietly(temporary)
-            write_private(link, data)  # a file system without links
+            write_private(link, data)  # the file system has no links
 
     def _unlink(self) -> None:
         """Removes this bridge's link, but not one that a later bridge of the same folder has put in its place."""

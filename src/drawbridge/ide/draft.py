@@ -12,7 +12,8 @@ from drawbridge.text import hunks
 
 
 class Draft(Struct, frozen=True):
-    """The user's text, the text that would be written, and the diff. ``lines``: both texts, split."""
+    """The user's text, the text that would be written, and the diff. ``note``: a sentence for the user about other
+    changes in the text. ``lines``: both texts, split into lines."""
 
     old_text: str
     new_text: str

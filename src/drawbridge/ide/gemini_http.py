@@ -37,7 +37,8 @@ DELETED_LIMIT: Final = 1_000
 """The maximum number of sessions that are remembered as deleted by their client."""
 
 KEEP_ALIVE_SECONDS: Final = 20.0
-"""The real CLI closes a silent stream after 300 s; proxies do so after 60 s or less."""
+"""Seconds between the comments that keep a silent stream open; the real CLI closes one after 300 s, proxies after 60 s
+or less."""
 
 HOUSEKEEPING_SECONDS: Final = 1.0
 

@@ -24,7 +24,7 @@ class _Notice(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_un
 
 
 class Cursor(_Notice, frozen=True):
-    """Counted from 1; ``character`` in UTF-16 code units."""
+    """A position in a file. Both fields are counted from 1, ``character`` in UTF-16 code units."""
 
     line: Annotated[int, Meta(ge=1)]
     character: Annotated[int, Meta(ge=1)]
@@ -41,7 +41,7 @@ class OpenFile(_Notice, frozen=True):
 
 
 class WorkspaceState(_Notice, frozen=True):
-    """The latest file first. ``isTrusted`` is left out: it would override the user's choice in the CLI."""
+    """The open files, latest first. ``isTrusted`` is left out: it would override the user's choice in the CLI."""
 
     open_files: Annotated[tuple[OpenFile, ...], Meta(max_length=FILES_LIMIT)]
 
@@ -51,7 +51,7 @@ class ContextUpdate(_Notice, frozen=True):
 
 
 class DiffAccepted(_Notice, frozen=True):
-    """``file_path``, here and in ``DiffRejected``: exactly as in openDiff, since the CLI looks it up."""
+    """``file_path``, here and in ``DiffRejected``, is spelled exactly as in openDiff, since the CLI looks it up."""
 
     file_path: str
     content: str

@@ -63,7 +63,8 @@ class EventStream:
         self._send()
 
     def forget(self, file_path: str) -> None:
-        """Drops an earlier decision on a file that the CLI proposes again: the CLI would take it for the answer."""
+        """Drops an earlier decision on a file that the CLI proposes again: the CLI would take it for the answer to the
+        new proposal."""
         self._backlog.forget(file_path)
 
     def keep_alive(self) -> None:

@@ -24,7 +24,7 @@ class BridgeApp:
         self.requested = gemini.requested
 
     def compresses(self, head: Head) -> bool:
-        """Never, since agents are on this machine."""
+        """Returns False: agents run on this machine, where compression gains nothing."""
         return False
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:

@@ -70,7 +70,7 @@ def _check_address(address: str) -> None:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(address)
-    except (OSError, ValueError, OverflowError) as error:  # the latter two: the host or the port is not valid
+    except (OSError, ValueError, OverflowError) as error:  # the last two: the host or the port is not valid
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise EditorGone(
             f"Can't connect to Neovim at {address}: {reason}. Start it with nvim --listen {address}."

@@ -107,8 +107,8 @@ def listen(wanted: int | None) -> socket.socket:
 
 
 def _token() -> str:
-    """A random UUID for each session (AUTH-03), or the token of the same editor session before a restart.
-    Raises ``BadSetting`` if that token is not valid."""
+    """Returns the token in ``DRAWBRIDGE_TOKEN``, with which an editor restarts its bridge, or else a random UUID
+    (AUTH-03). Raises ``BadSetting`` if the given token is not valid."""
     given = os.environ.pop("DRAWBRIDGE_TOKEN", None)
     if given is None:
         import uuid

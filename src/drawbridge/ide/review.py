@@ -93,7 +93,7 @@ class Reviews:
         self._asked: set[str] = set()
 
     def was_asked(self, path: str) -> bool:
-        """Whether the next write of ``path`` was proposed; one proposal covers one write."""
+        """Returns whether the next write of ``path`` was proposed, and forgets it: one proposal covers one write."""
         asked = path in self._asked
         self._asked.discard(path)
         return asked
@@ -111,7 +111,7 @@ class Reviews:
         try:
             return await self._review((owner, key or title), agent, path, new_text, title)
         except (Refused, UnusableFile) as error:
-            # The agent's own dialog decides now, and does not show why.
+            # The user now answers in the agent's own dialog, which does not show the reason.
             reason = getattr(error, "notice", "") or UNSHOWABLE
             notice = f"No diff: {reason.format(agent=agent, file=os.path.basename(path))}"
             self._tasks.start(self._editor.notify(notice, "warn"), "a notice in the editor")
@@ -380,8 +380,8 @@ def _same_lines(written: str, accepted: str) -> bool:
 
 
 def _link_note(path: str) -> str | None:
-    """What to say about a path that leads through a symbolic link, since the agent will write another file than the one
-    that it names. Blocking."""
+    """The note for a path that leads through a symbolic link, where the agent writes a different file from the one that
+    it names; None for any other path. Blocking."""
     target = os.path.realpath(path)
     if target == "/" + os.path.normpath(path).lstrip("/"):  # POSIX keeps two slashes at the start
         return None

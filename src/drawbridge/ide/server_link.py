@@ -79,7 +79,7 @@ class ServerLink:
         """Set while a server that supports reviews is connected."""
         self._requests: dict[str, asyncio.Future[wire.ReviewAnswer]] = {}
         self.on_review_changed: Callable[[wire.ReviewChanged | None], None] = lambda _: None
-        """Called when a review has changed, or may have changed (None) because a server is connected again."""
+        """Called with each change to a review, and with None when a server connects: any review may have changed."""
 
     async def run(self) -> None:
         """Connects to the newest server, and reconnects; runs until it is canceled."""
@@ -229,8 +229,8 @@ class ServerLink:
                 return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
-        """Ends a connection's work: from now on, the editor alone decides on open proposals; the server's offers are
-        closed."""
+        """Ends a connection's work: closes the views of the proposals that came from the server. From now on, the
+        editor alone decides on its own agents' open proposals."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

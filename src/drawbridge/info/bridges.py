@@ -39,7 +39,7 @@ PLACES: Final = {
     catalog.WEBSOCKET: (lock_directory, LOCK_NAME),
     catalog.HTTP: (gemini_directory, GEMINI_NAME),
 }
-"""How an agent connects to a bridge → the directory and the names of the discovery files."""
+"""For each way in which an agent connects to a bridge: the directory and the names of the discovery files."""
 
 
 def inspect(environ: Mapping[str, str] = os.environ) -> list[Bridge]:

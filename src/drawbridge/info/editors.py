@@ -31,9 +31,9 @@ NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
 @dataclass(frozen=True)
 class Socket:
-    """``state`` "silent": it accepts connections but does not answer within the guard's deadline; ``problem``: what it
-    does instead. "not ours": it has the name of an editor's socket for this directory, but belongs to another user, or
-    is not a socket.
+    """``state`` "silent": a process listens, but does not answer within the guard's deadline. "not ours": it has the
+    name of an editor's socket for this directory, but belongs to another user, or is not a socket. ``problem``: what is
+    wrong with it, such as "did not answer in time".
     """
 
     path: str
@@ -84,8 +84,9 @@ def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tu
 
 
 def unsaved(paths: Sequence[str]) -> dict[str, str]:
-    """Those of the files (absolute paths) that have unsaved changes in an editor: path → the editor's name. Editors that
-    do not answer within the guard's deadline are ignored, as are settings of the guard that can't be used. Blocking."""
+    """The files among ``paths`` (absolute) that have unsaved changes in an editor, each with the editor's name. Editors
+    that do not answer within the guard's deadline are ignored, as are settings of the guard that can't be used.
+    Blocking."""
     try:
         guard = settings.load("hook", HookSettings, {})
     except BadSetting:
@@ -172,7 +173,7 @@ def _open_files(result: Any) -> list[str]:
 
 
 def _editors(answers: Iterable[ask.Answer], directory: str) -> Iterator[Editor]:
-    """One entry for each process, which may have several sockets; those of ``directory`` first."""
+    """One entry for each process, which may have several sockets. Editors of ``directory`` come first."""
     by_pid: dict[tuple[str, int], list[ask.Answer]] = {}
     for answer in answers:
         if _is_snapshot(answer.result):

@@ -75,7 +75,7 @@ def switches(agent: AgentHooks, directory: str) -> list[Switch]:
 
 
 ASK_MODE: Final = {name: agent.ask_mode for name, agent in AGENTS.items() if agent.ask_mode}
-"""The agents that can start in a mode in which they don't ask: name → the settings that make it ask."""
+"""The names of the agents that can start in a mode in which they don't ask, and the settings that make them ask."""
 
 
 def permissions(directory: str) -> Permissions:

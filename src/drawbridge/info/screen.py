@@ -1,4 +1,4 @@
-"""The report as text: one line for each item, those of the directory first, and the problems at the end."""
+"""The report as text: one line for each item, the items of the directory first, and the problems at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ NARROWEST: Final = 40
 ASCII: Final = {"●": "*", "✗": "x", "○": "o", "▸": ">", "·": "-", "…": "~"}
 
 STYLES: Final = {"●": "accepted", "✗": "error", "○": "dim", "▸": "path", "·": "dim", " ": "context"}
-"""A mark and its style: working, broken, missing, current, remark."""
+"""The style of each mark: ``●`` works, ``✗`` is broken, ``○`` is missing, ``▸`` is the current file, ``·`` is a
+remark."""
 
 
 class Line(NamedTuple):

@@ -28,7 +28,7 @@ class Head(Struct, frozen=True):
         return [value for key, value in self.headers if key == name]
 
     def one(self, name: str) -> str | None:
-        """The only value of a header; None if it is missing *or ambiguous* (sent twice)."""
+        """The only value of a header; None if it is missing *or ambiguous* (sent more than once)."""
         values = self.all(name)
         return values[0] if len(values) == 1 else None
 
@@ -73,7 +73,7 @@ class Gate:
         self._hosts = hosts
 
     def check_place(self, head: Head) -> Refusal | None:
-        """Checks only Origin and Host, for requests that don't require a token. Returns what ``check`` does."""
+        """Checks only Origin and Host, for requests that don't require a token. Returns the same as ``check``."""
         return check_place(head, self._hosts)
 
     def check(self, head: Head) -> Refusal | None:

@@ -20,7 +20,7 @@ from drawbridge.protocols.websocket import Message as Message
 from drawbridge.protocols.websocket import WebSocketConnection
 
 HEAD_LIMIT: Final = 16_384
-"""The maximum size of a request's head, in bytes; the real CLIs' are under 1 kB."""
+"""The maximum size of a request's head, in bytes; the heads that the real CLIs send are smaller than 1 kB."""
 
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 """The maximum size of one message or body, in bytes: openDiff contains whole files."""
@@ -199,7 +199,7 @@ class HttpConnection:
         if self.websocket is not None:
             self.websocket.close(code, reason)
 
-    # inside
+    # internals
 
     def _advance(self) -> Sequence[Event]:
         while True:

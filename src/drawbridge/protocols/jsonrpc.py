@@ -15,7 +15,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 Id: TypeAlias = int | str
-"""0 is an id like any other: the real CLI counts from 0."""
+"""The id of a request. 0 is a valid id: the real CLI counts from 0."""
 
 
 class Request(Struct, frozen=True):

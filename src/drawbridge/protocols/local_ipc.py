@@ -35,11 +35,10 @@ class Hook(Struct, tag="hook", frozen=True):
     name, empty from a hook of an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
-    answer. Before a tool that may write, the hook waits until the server closes the connection; one line before that
-    means that this may take a few seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
+    answer. Before a tool that may write, the hook waits until the server closes the connection; a line before that
+    announces that this may take a few seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
     outside the user's terminals. ``config``: the agent's directory for its own files, if its environment names one.
-    ``takes``: the hook waits up to 1 s for text to hand over to the agent, and sends an empty line when it has received
-    it.
+    ``takes``: the hook waits up to 1 s for text to pass to the agent, and sends an empty line when it has received it.
     """
 
     pid: int
@@ -269,8 +268,8 @@ class Welcome(Struct, tag="welcome", frozen=True):
 class ReviewAnswer(Struct, tag="review", frozen=True, kw_only=True):
     """The review of the session ``project`` in ``directory``: ``review`` is a ``Review`` of the client protocol.
 
-    If there is none, the reason: ``code``, ``text`` and ``details`` of an error of the client protocol. In that case,
-    nothing was changed.
+    If there is no review, ``code``, ``text`` and ``details`` are the reason, as in an error of the client protocol. In
+    that case, nothing was changed.
     """
 
     id: str
@@ -292,7 +291,7 @@ class ReviewList(Struct, tag="reviews", frozen=True):
 
 class ReviewChanged(Struct, tag="review_changed", frozen=True):
     """The review of ``project`` has changed: what is left to decide, or its comments. ``by``: the name of whoever
-    decided; empty if nobody did. ``directory``: that of the project, with links resolved."""
+    decided; empty if nobody did. ``directory``: the project's directory, with symbolic links resolved."""
 
     project: str
     by: str = ""

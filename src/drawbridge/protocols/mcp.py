@@ -1,6 +1,6 @@
 """An MCP server: the handshake, the lists, calls and their results. Pure: a message in, replies and events out.
 
-Written against the specification (2025-11-25) and what the real clients send (docs/internals/protocols/claude-ide.md).
+Based on the specification (2025-11-25) and on what the real clients send (docs/internals/protocols/claude-ide.md).
 """
 
 from __future__ import annotations

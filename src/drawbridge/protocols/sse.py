@@ -12,7 +12,7 @@ from msgspec import Struct
 
 CONTENT_TYPE: Final = "text/event-stream"
 COMMENT: Final = b": keep-alive\n\n"
-"""An empty message, so that proxies and clients do not close a silent connection."""
+"""A comment, which readers ignore. It keeps proxies and clients from closing a silent connection."""
 
 RETRY_LATER: Final = b"retry: 3000\n\n"
 """Asks a reader to reconnect after 3 s. A bridge takes up to 2 s to restart on a busy machine; Gemini CLI (0.61.0)
@@ -56,7 +56,7 @@ class Backlog:
         self._last_id = last_id
 
     def number(self) -> int:
-        """Takes the id of the next event, even if that event is not kept."""
+        """Assigns and returns the id of the next event, which need not be kept."""
         self._last_id += 1
         return self._last_id
 

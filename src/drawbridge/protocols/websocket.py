@@ -115,7 +115,7 @@ class WebSocketConnection:
             return []
         leaving = frames.close_sent is not None
         if self._compression is not None:
-            # A few bytes from a stranger must not be decompressed into many messages.
+            # A few bytes from an unauthenticated peer must not be decompressed into many messages.
             self._compression.left = None if self.unfinished_limit is None else self._message_limit
         if data:
             frames.receive_data(data)
@@ -131,7 +131,7 @@ class WebSocketConnection:
             self._parts += frame.data
             if frame.fin and not self._finish_message(events):
                 break
-        # Not if the same bytes contained a message, because that message may lift the limit.
+        # If the same bytes contained a message, the limit is not checked, because that message may lift it.
         if not events and self.unfinished_limit is not None and self._unfinished > self.unfinished_limit:
             self._refuse(1009, "the message is too large")
         self._flush()

@@ -1,5 +1,6 @@
-"""The owner's commands for devices, whether the server is running or not: ``drawbridge token`` creates, lists and revokes
-tokens, ``drawbridge pair`` shows a code that connects one device, as text and as a QR code for its camera.
+"""The owner's commands for devices. ``drawbridge token`` creates, lists and revokes tokens, whether the server is
+running or not; ``drawbridge pair`` shows a code that connects one device, as text and as a QR code for the device's
+camera.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _lifetime(given: str | None) -> timedelta | None:
 
 
 def show(data: Path, *, as_json: bool) -> int:
-    """Lists the devices: as a table, or as a JSON array."""
+    """Lists the devices, as a table or as a JSON array."""
     devices = Devices(data)
     now = datetime.now(UTC)
     terminal = Terminal(sys.stdout)
@@ -124,15 +125,15 @@ def _say(text: str) -> None:
 
 
 BLACK_ON_WHITE: Final = "\x1b[97;40m", "\x1b[0m"
-"""The sequences that set and reset the colors of the QR code, so that cameras can read it in any terminal. Its light
-squares are drawn in the foreground color."""
+"""The escape sequences that set and reset the colors of the QR code, so that cameras can read it in any terminal. Its
+light squares are drawn in the foreground color."""
 
 LIMITS: Final[Mapping[str, str]] = {
     "run": "It can use projects, but not add or remove them: for that, pair it with --scope admin.",
     "approve": "It can answer requests and stop runs, but not send prompts.",
     "view": "It can only watch.",
 }
-"""Scope → what its devices can and can't do."""
+"""Maps each limited scope to a sentence about what a device with this scope can and can't do."""
 
 ALONE: Final = (
     "The server listens on this machine only, so a phone can't reach it. A browser on this machine can use the code.",
@@ -155,7 +156,7 @@ def pair(data: Path, name: str | None, rights: Rights) -> int:
 
 
 def link(server: Running, code: str) -> str:
-    """The content of the QR code."""
+    """The link that the QR code contains."""
     return pairing_link(server.pages[0], code, server.fingerprint)
 
 
@@ -187,7 +188,7 @@ def _show_code(terminal: Terminal, server: Running, code: str, scope: str) -> No
 
 
 def _picture(text: str, terminal: Terminal) -> list[str]:
-    """Draws ``text`` as a QR code in half blocks, two squares per character."""
+    """``text`` as a QR code in half blocks, two squares per character; a hint if the terminal can't show it."""
     drawn = io.StringIO()
     segno.make(text, error="l", micro=False).terminal(drawn, compact=True)
     begin, end = BLACK_ON_WHITE if terminal.colour else ("", "")

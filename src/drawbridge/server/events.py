@@ -82,7 +82,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 class PromptAccepted(Struct, frozen=True):
     """A person's prompt. ``attachments``: the names of its attachments. ``uuid``: the id of its line in the agent's own
-    record, in terminal sessions.
+    transcript, in terminal sessions.
     """
 
     run_id: str
@@ -94,7 +94,7 @@ class PromptAccepted(Struct, frozen=True):
     steer: bool = False
     """Whether it was sent into the run ``run_id`` while that run was active."""
     images: tuple[PromptImage, ...] = ()
-    """Those attachments that are images and are stored."""
+    """The attachments that are images and are stored."""
     files: tuple[PromptFile, ...] = ()
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
@@ -102,8 +102,8 @@ class PromptAccepted(Struct, frozen=True):
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
-    """An agent waits for a person's decision. The fields are those of ``PermissionRequest``. ``known_as``: identifies
-    the request of a terminal session when its hook sends it again.
+    """An agent waits for a person's decision. The fields are as in ``PermissionRequest``. ``known_as`` identifies the
+    request of a terminal session when its hook sends it again.
     """
 
     approval_id: str
@@ -143,7 +143,7 @@ class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
-    """The complete decision, from which an agent that has not received it yet can still be answered.
+    """The complete decision, so that an agent that has not received it yet can still be answered from the history.
 
     ``client_id``, ``edited`` and ``new_text`` (at most ``SHOWN_TEXT`` characters) are as in ``PermissionResolved``.
     """
@@ -160,8 +160,8 @@ class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
 
     @property
     def shown(self) -> messages.PermissionResolved:
-        """The part for clients, in a frame of at most ``FRAME_BYTES``. An edit that does not fit beside the message is left
-        out; a message that does not fit is cut.
+        """The part for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an edit that
+        does not fit into the remaining space is left out.
         """
         message = shortened(_encode(self.message), messages.FRAME_BYTES - messages.ROOM)
         room = messages.FRAME_BYTES - messages.ROOM - len(message)
@@ -191,8 +191,8 @@ class StateChanged(Struct, frozen=True):
 
 
 class RunContinued(Struct, frozen=True):
-    """A run that a limit of the agent's account had stopped continues automatically. ``by``: the name of whoever sent
-    its prompt.
+    """A run that was stopped by a limit of the agent's account continues automatically. ``by``: the name of the client
+    that sent its prompt.
     """
 
     run_id: str
@@ -278,7 +278,7 @@ class Announced(Struct, frozen=True):
 
     ``asker``: the id of the client whose request caused the event; its reply reports the event, and it receives nothing
     else about it. ``quiet``: the event happened long ago, so only clients that have joined receive it. ``timestamp``:
-    that of a record that could not be written; otherwise None.
+    the time of a record that could not be written; None for other events.
     """
 
     project_id: str | None
@@ -297,7 +297,7 @@ class Stored(Announced, frozen=True, kw_only=True):
     message: bytes
 
 
-# In a history.
+# Events as records of a history.
 
 
 def written(event: Recorded) -> tuple[messages.Direction, bytes]:
@@ -310,7 +310,7 @@ def written(event: Recorded) -> tuple[messages.Direction, bytes]:
 
 
 def _prompt(event: PromptAccepted) -> bytes:
-    """The message of a prompt's record. The specification has the prompt in ``message.prompt``."""
+    """The message of a prompt's record. The specification requires the prompt in ``message.prompt``."""
     message: dict[str, Any] = {
         "type": "user",
         "message": {"prompt": event.prompt},
@@ -333,7 +333,7 @@ def _prompt(event: PromptAccepted) -> bytes:
 
 
 NOT_OURS: Final = (msgspec.MsgspecError, AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""The exceptions that reading a record raises if Drawbridge has not written it."""
+"""The exceptions that reading a record can raise if Drawbridge did not write it."""
 
 
 class Written(Struct):
@@ -353,7 +353,7 @@ class OfServer(Struct):
 
 
 class OfAgent(Struct):
-    """The id of the conversation in an agent's line, in Claude Code's format or that of the Agent Client Protocol."""
+    """The id of the conversation in an agent's line, in the format of Claude Code or of the Agent Client Protocol."""
 
     session_id: Any = None
     params: Any = None
@@ -419,7 +419,7 @@ _written: Final = msgspec.json.Decoder(Written)
 
 
 class Read(NamedTuple):
-    """A record that was read back. ``event``: None for one without an effect on the state, such as an agent's line."""
+    """A record that was read back. ``event``: None if it has no effect on the state, such as an agent's line."""
 
     seq: int
     moment: datetime
@@ -443,7 +443,7 @@ def agent_lines(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def read(line: bytes) -> Read:
-    """Reads a line of a history after a restart of the server. Raises one of ``NOT_OURS``."""
+    """Reads a line of a history, after a restart of the server. Raises one of ``NOT_OURS``."""
     found = _written.decode(line)
     return Read(found.seq, datetime.fromisoformat(found.timestamp), _event(found))
 

@@ -28,7 +28,7 @@ from drawbridge.settings.serve import ServeSettings
 
 
 class Plan:
-    """Created from settings for which ``problems`` returns nothing."""
+    """A server's settings in the form that it uses. ``problems`` must return an empty list for ``settings``."""
 
     def __init__(self, settings: ServeSettings) -> None:
         self.host: str = settings.host
@@ -92,8 +92,7 @@ def data_directory(settings: ServeSettings) -> Path:
 
 
 def problems(settings: ServeSettings) -> list[str]:
-    """Everything that prevents a server from starting with these settings, except what can only be found when it
-    starts."""
+    """The reasons why a server can't start with these settings, except reasons that are found only when it starts."""
     return [
         *_address(settings),
         *_certificate(settings),

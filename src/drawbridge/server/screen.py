@@ -76,8 +76,8 @@ def show(
     missing: Collection[str] = (),
     sign_in: str | None = None,
 ) -> None:
-    """Prints how to reach the server. ``missing``: those of ``agents`` that are not installed. ``sign_in``: a link that
-    signs in a browser on this machine."""
+    """Prints how to reach the server. ``missing``: the names in ``agents`` whose programs are not installed.
+    ``sign_in``: a link that signs in a browser on this machine; None to print none."""
     terminal = Terminal(sys.stdout)
     if plan.json:
         terminal.write(json.dumps(ready_line(plan, port, certificate, metrics)) + "\n")

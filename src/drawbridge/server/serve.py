@@ -49,18 +49,18 @@ from drawbridge.settings.serve import ServeSettings
 from drawbridge.transport.http_server import BACKLOG, HttpServer, ServerOptions
 
 ENDING_SECONDS: Final = 10.0
-"""The number of seconds that runs and their processes have to end after the signal. After that, clients are
-disconnected (1001)."""
+"""Seconds that runs and their processes have to end after the signal. After that, clients are disconnected (1001)."""
 
 RENEWAL_SECONDS: Final = 3600.0
 
 SPARE_CONNECTIONS: Final = 288
-"""Connections in addition to those of clients: those that have not sent a request or a token yet, and those for plain
-requests, such as for the web UI and /health."""
+"""The number of connections that are possible in addition to the clients: for peers that have not sent a request or a
+token yet, and for plain requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""The maximum number of connections without a complete request, from all addresses; those that have just been opened are
-not closed for it. Over TLS, each may take 120 kB."""
+"""The maximum number of connections without a complete request, from all addresses together. Above it, each new
+connection replaces an older one; recent ones are replaced only if their address has many. Over TLS, a connection may
+take 120 kB."""
 
 logger = logging.getLogger("drawbridge.server")
 

@@ -1,4 +1,4 @@
-"""Settings: defaults < file < environment < flags.
+"""Loads settings. Flags override environment variables, which override the settings file, which overrides the defaults.
 
 Each command that has settings declares them in one class, a ``NamedTuple`` in a module of this package. A field's type
 and default, with the ``Spec`` in its annotation, define the setting completely: the flags, the keys of the file, the
@@ -119,7 +119,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     check: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """The settings in force. Raises ``BadSetting`` with all problems at once; nothing is half-applied.
+    """The settings that apply. Raises ``BadSetting`` with all problems at once.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
     command itself can find; it gets the default in place of each invalid value.
@@ -238,4 +238,4 @@ def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> A
 def _help(setting: Setting) -> str:
     default = f" (default: {setting.shown_default})" if setting.shown_default else ""
     often = "; repeatable" if setting.kind == "list" else ""
-    return f"{setting.spec.help}{default}{often}".replace("%", "%%")  # argparse formats it
+    return f"{setting.spec.help}{default}{often}".replace("%", "%%")  # argparse formats it with the % operator

@@ -11,7 +11,8 @@ AGENTS: Final = tuple(row.name for row in catalog.ROWS if row.hooks)
 
 
 class HookSettings(NamedTuple):
-    """One guard. ``guard.settings.Settings`` has the same keys and types, since the guard can't import this class."""
+    """The settings of one guard. ``guard.settings.Settings`` has the same keys and types, since the guard can't import
+    this class."""
 
     agent: Annotated[str, Spec("the agent that runs the hook", choices=AGENTS)] = AGENTS[0]
     policy: Annotated[

@@ -16,7 +16,7 @@ Decide: TypeAlias = Literal["accept", "reject"]
 
 
 class IdeSettings(NamedTuple):
-    """One bridge: its editor, the agents that it serves, and what they may see."""
+    """The settings of one bridge: its editor, the agents that it serves, and what they may see."""
 
     nvim: Annotated[
         str | None, Spec("the Neovim to connect to: its socket, HOST:PORT, or stdio", metavar="ADDRESS")

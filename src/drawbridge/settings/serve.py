@@ -20,7 +20,7 @@ DOLLARS: Final = (0.01, 100_000)
 
 
 class ServeSettings(NamedTuple):
-    """One agent server. ``server.plan`` checks the values against this machine."""
+    """The settings of one agent server. ``server.plan`` checks the values against this machine."""
 
     host: Annotated[
         str, Spec("the address to listen on; 0.0.0.0 or :: for all", metavar="ADDRESS", heading="where it listens")

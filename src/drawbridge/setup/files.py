@@ -25,7 +25,7 @@ class Step(Protocol):
 
     @property
     def kind(self) -> str:
-        """create, modify or delete."""
+        """ "create", "modify" or "delete"."""
 
     def lines(self) -> list[str]: ...
 
@@ -55,7 +55,7 @@ class Change:
         return [line for lines in diff for line in lines.split("\n")]
 
     def check(self) -> None:
-        """Raises ``NotWritable`` if the file can't be written. A read-only file counts as such even for root."""
+        """Raises ``NotWritable`` if the file can't be written; a read-only file counts as such, even for root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
             raise NotWritable(f"{self.path} is read-only. Nothing was changed. Make it writable and run this again.")
@@ -117,7 +117,7 @@ def _mode(target: Path) -> int:
 
 
 def _keep(path: Path, content: bytes) -> Path:
-    """Writes a copy beside the path that only the user can read, and returns its path."""
+    """Writes a copy, which only the user can read, beside the path. Returns the path of the copy."""
     stem = f"{path.name}.drawbridge-{time.strftime('%Y%m%dT%H%M%S')}"
     for number in itertools.count(1):
         copy = path.with_name(f"{stem}{f'-{number}' if number > 1 else ''}.bak")
@@ -139,7 +139,7 @@ def _write(target: Path, content: bytes, mode: int) -> None:
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-        os.fchmod(file.fileno(), mode)  # whatever the umask
+        os.fchmod(file.fileno(), mode)  # regardless of the umask
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

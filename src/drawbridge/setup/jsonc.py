@@ -1,7 +1,7 @@
 """Edits a JSON text in place: comments, order, indentation and line endings are preserved. Pure.
 
 An insertion adds text, and deleting the inserted value removes exactly that text, so that the bytes are the same as
-before. The JSON is that of RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
+before. The accepted syntax is JSON as in RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from json.decoder import scanstring  # type: ignore[attr-defined]  # its C twin; what json.loads itself reads texts with
+from json.decoder import scanstring  # type: ignore[attr-defined]  # json.loads itself reads strings with it
 from typing import Any, NamedTuple, TypeAlias
 
 DEEPEST = 200
@@ -178,7 +178,7 @@ class Document:
         return ":" + self._space(":")
 
     def _is_spread(self, node: Node) -> bool:
-        """Whether a value's contents are on separate lines; if it is empty, whether those of the document are."""
+        """Whether a value's contents are on separate lines; for an empty value, whether the document's contents are."""
         if node.items:
             return "\n" in self.text[node.start : node.items[0].start]
         inside = self.text[node.start : node.end]

@@ -74,7 +74,7 @@ def _shown(numbers: tuple[int, ...]) -> str:
 
 
 def _settings(agent: AgentHooks) -> dict[Path, Document]:
-    """The settings files that apply here and can be read, those with the lowest precedence first."""
+    """The settings files that apply here and can be read, from the lowest precedence to the highest."""
     found = {}
     for path in agent.settings_files(Path.cwd()):
         with contextlib.suppress(OSError, ValueError):

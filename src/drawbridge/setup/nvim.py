@@ -103,7 +103,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Places:
-    """The directories of one Neovim."""
+    """The program of one Neovim, and its directories."""
 
     nvim: str
     data: Path
@@ -250,7 +250,7 @@ def _configuration(folder: Path) -> dict[Path, str]:
 
 
 def _tidy(places: Places, directories: Iterable[Path]) -> None:
-    """Removes copies that the link does not point to, and those of ``directories`` that are empty."""
+    """Removes copies that the link does not point to, and each of the ``directories`` that is empty."""
     copies.remove_unused(_copies(), lambda copy: _leads_to(places.link) == str(copy))
     for directory in directories:
         with contextlib.suppress(OSError):

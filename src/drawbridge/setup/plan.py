@@ -12,8 +12,8 @@ from drawbridge.setup.files import Step
 @dataclass(frozen=True)
 class Plan:
     """``steps``: in order; empty if there is nothing to change. ``notes``: further sentences for the user. ``about``:
-    a step's path → a few words about its content. ``finish`` is called after the steps. ``command``: the command that
-    will start the guard or the server; empty for other targets."""
+    for the path of a step, a few words about its content. ``finish`` is called after the steps. ``command``: the
+    command that will start the guard or the server; empty for other targets."""
 
     steps: list[Step]
     done: str

@@ -1,8 +1,8 @@
 """``drawbridge setup serve``: runs the agent server as a user service (a systemd unit or, on macOS, a launchd agent).
 
-The service runs ``drawbridge serve`` with the settings file, and with those environment variables of this command that
-``passed_on`` selects. Secrets are never written into the unit: an API key belongs in ``serve.env`` beside the settings
-file, unless the agent itself is logged in.
+The service runs ``drawbridge serve`` with the settings file, and with the environment variables that ``passed_on``
+selects from this command's environment. Secrets are never written into the unit: an API key belongs in ``serve.env``
+beside the settings file, unless the agent itself is logged in.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def split(text: str) -> Split:
         text = text[1:]
     if not text:
         return Split([], Format(bom=bom))
-    # The search for one character is 40 times faster than the count of two, and most texts contain no "\r".
+    # Searching for one character is 40 times faster than counting two, and most texts contain no "\r".
     eol = "\r\n" if "\r" in text and text.count("\r\n") == text.count("\n") > 0 else "\n"
     lines = text.split(eol)
     final_newline = not lines[-1]
@@ -62,7 +62,8 @@ def join(lines: Sequence[str], form: Format) -> str:
 
 
 def utf16_length(text: str) -> int:
-    """Length in UTF-16 code units: the agents' column unit. Undecodable bytes (lone surrogates here) count one each."""
+    """The length in UTF-16 code units, in which agents count columns. Undecodable bytes (lone surrogates here) count
+    one each."""
     if text.isascii():
         return len(text)
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
@@ -72,7 +73,8 @@ def format_changes(old: Format, new: Format) -> list[str]:
     """The changes to a file's format, in short clauses for the user: a list of lines can't show them."""
     changes = []
     if old.eol != new.eol:
-        # Not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF anyway (2.1.329).
+        # The wording is not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF anyway
+        # (2.1.329).
         changes.append("proposed with CRLF line endings" if new.eol == "\r\n" else "proposed with LF line endings")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 def counted(number: float, unit: str) -> str:
-    """ "1 second", "0.5 seconds", "2,000 files". ``unit``: a singular noun whose plural ends in "s"."""
+    """A number with its unit, such as "1 second", "0.5 seconds" or "2,000 files". ``unit``: a singular noun whose
+    plural ends in "s"."""
     figure = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{figure} {unit}" if number == 1 else f"{figure} {unit}s"
 

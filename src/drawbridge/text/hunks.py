@@ -1,4 +1,4 @@
-"""Diffs of texts, by lines: hunks, and the merge of two changes to one text. Pure."""
+"""Line-based diffs of texts: hunks, and the merge of two changes to one text. Pure."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _span(start: int, end: int) -> str:
 
 
 def _regions(ours: Sequence[Hunk], theirs: Sequence[Hunk]) -> Iterator[tuple[list[Hunk], list[Hunk]]]:
-    """The hunks of both sides in order; those that touch or overlap across the sides form one group."""
+    """The hunks of both sides in order. Hunks of the two sides that touch or overlap form one group."""
     our_at = their_at = 0
     while our_at < len(ours) or their_at < len(theirs):
         our_from, their_from = our_at, their_at
@@ -221,7 +221,8 @@ def _best_shift(lines: list[str], start: int, size: int, up: int, down: int) -> 
 
 
 def _break_cost(lines: list[str], at: int) -> int:
-    """The cost of a cut before line ``at``: low before a line with little indentation, lower after a blank line."""
+    """The cost of a cut before line ``at``: lower before a line with little indentation, and lower after a blank
+    line."""
     if at >= len(lines):
         return 0
     after_blank = at == 0 or not lines[at - 1].strip()

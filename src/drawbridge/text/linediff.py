@@ -1,10 +1,11 @@
 """Finds the lines that two texts do not share, for ``hunks.diff``. Pure.
 
-It serves two cases: a few lines, where the result should look as if a person had drawn it, and 5 MB, which must not
-take long. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines that only
-one side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have exactly once,
-in the longest sequence of them with the same order (patience diff). The part between two cuts is compared by Myers'
-algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is still correct, only less precise.
+It serves two cases: a few lines, where the result should look as if a person had made it, and texts of 5 MB, which must
+be compared quickly. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines
+that only one side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have
+exactly once, in the longest sequence of them with the same order (patience diff). The part between two cuts is compared
+by Myers' algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is still correct, only less
+precise.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from operator import lt, ne, not_
 from typing import TypeAlias
 
 LARGE = 5_000
-"""The number of lines from which texts are first compared side by side, which is fast but less precise."""
+"""From this number of lines in both texts together, they are first compared side by side, which is fast but less
+precise."""
 
 # In that comparison: how many lines ahead the other side is searched for a line, and how many equal lines in a row are
 # a match.
@@ -66,7 +68,8 @@ def _walk_side_by_side(old: list[str], new: list[str]) -> Iterator[Gap]:
 
 
 def _skip_to_common(left: list[str], right: list[str]) -> tuple[int, int] | None:
-    """The number of lines to skip on each side until both are equal again; None if they are not within the limits."""
+    """The number of lines to skip on each side until both are equal again; None if no match is found within the
+    limits."""
     for at, line in enumerate(left):
         if line in right:
             place = right.index(line)

@@ -65,7 +65,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def end_words(removed: str, added: str) -> str:
-    """A change to the end of the last line, in words; empty if there is none."""
+    """Describes a change to the newline at the end of a file; empty if that has not changed."""
     ends = removed.endswith("\n"), added.endswith("\n")
     if not removed or not added or ends[0] == ends[1]:
         return ""
@@ -85,7 +85,7 @@ def title(hunk: Hunk) -> str:
 
 
 def file_words(file: File) -> str:
-    """The label beside a file's path, such as "new" or "renamed · binary"; empty if there is none."""
+    """The label beside a file's path, such as "new" or "renamed · binary"; empty if the file needs no label."""
     change = "renamed" if file.get("old_path") else {"added": "new", "deleted": "deleted"}.get(file["change"], "")
     tags = [change, "binary" if file.get("binary") else ""]
     return " · ".join(filter(None, tags))
@@ -150,7 +150,7 @@ def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, 
 
 
 def changes(count: int) -> str:
-    """ "7 changes" """
+    """A number of changes, such as "7 changes"."""
     return counted(count, "change")
 
 
@@ -182,13 +182,13 @@ Side: TypeAlias = Literal["new", "old"]
 
 STATES: Final = {"draft": "Draft", "waiting": "Waiting", "sent": "Sent", "resolved": "Resolved"}
 LONGEST_SHORT: Final = 40
-"""The maximum number of characters of a comment that are shown in place of all of it."""
+"""The maximum number of characters of a comment that ``short_words`` shows."""
 
 LONGEST_SUBJECT: Final = 72
 """The maximum number of characters in the first line of a commit message."""
 
 SHORTEST_SUBJECT: Final = 20
-"""The minimum number of characters that are left when a subject is cut at a word."""
+"""A subject is cut at a word only if more than this number of characters are left."""
 
 CHANGED: Final = "The comments have changed since you saw them, so they were not sent. Read them, then send them again."
 NOT_AS_SHOWN: Final = (
@@ -197,7 +197,7 @@ NOT_AS_SHOWN: Final = (
 )
 NOT_A_DRAFT: Final = "This comment was already sent or removed. You can add what you wrote as a new comment."
 UNFINISHED: Final = "First add or discard the comment that you are writing."
-MAY_NOT_SEND: Final = "This device can't send drafts. Use a device that may start runs."
+MAY_NOT_SEND: Final = "This device can’t send comments. Use a device that can start runs."
 NO_COMMENTS: Final = "There are no comments."
 AFTER_WORK: Final = "The agent will get them when it finishes its current work."
 WAITING: Final = "The agent will get the comments when it next stops, or with the next prompt in its terminal."
@@ -228,7 +228,7 @@ PUSH_LOST: Final = (
 
 
 def state_of(comment: Comment) -> str:
-    """ "draft", "waiting", "sent" or "resolved"; the protocol omits "draft"."""
+    """The state of a comment: "draft", "waiting", "sent" or "resolved". The protocol omits "draft"."""
     return str(comment.get("state", "draft"))
 
 
@@ -237,7 +237,7 @@ def is_draft(comment: Comment) -> bool:
 
 
 def lines_words(side: Side, first: int, last: int) -> str:
-    """ "line 5", "lines 5–7 (removed)" """
+    """A range of lines, such as "line 5" or "lines 5–7 (removed)"."""
     lines = f"line {first}" if first == last else f"lines {first}–{last}"
     return f"{lines} (removed)" if side == "old" else lines
 

@@ -1,5 +1,4 @@
-"""The interface between the HTTP server and its applications: each job has its own application, and tests have others.
-Pure."""
+"""The interface between the HTTP server and its applications, such as the bridge's and the agent server's. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from drawbridge.protocols.http import MESSAGE_LIMIT, Fields
 
 
 class ServerOptions(Struct, frozen=True):
-    """The limits of an HTTP server. The defaults are those of a bridge."""
+    """The limits of an HTTP server. The bridge uses the defaults."""
 
     connections: int = 64
     """The maximum number of simultaneous connections, far more than one person's agents need. Waiting connections are
@@ -21,7 +20,8 @@ class ServerOptions(Struct, frozen=True):
 
     waiting: int = 64
     """How many of these connections may wait for their peer: for the rest of a request, the next request, or the end of
-    a closing handshake. New connections are not closed for this limit while their first requests may still arrive."""
+    a closing handshake. New connections are not closed because of this limit while their first requests may still
+    arrive."""
 
     message_bytes: int = MESSAGE_LIMIT
     """The maximum size of one message or body from a peer, in bytes; a longer message ends its WebSocket with 1009."""
@@ -41,7 +41,7 @@ class ServerOptions(Struct, frozen=True):
     since the previous ping.
 
     If None, WebSockets are never pinged: a suspended agent (Ctrl-Z) keeps its connection and its diffs, and the kernel
-    notices a dead one.
+    detects dead connections.
     """
 
     farewell: str = "the editor is closing"
@@ -52,7 +52,7 @@ class WebSocket(Protocol):
     """An open WebSocket, as the application uses it."""
 
     address: str
-    """The IP address of the peer, or "" if there is none."""
+    """The IP address of the peer, or "" if it has none."""
 
     def send(self, data: bytes) -> None:
         """Sends one text message (valid UTF-8). On a closed connection, the message is dropped."""
@@ -124,14 +124,14 @@ class Exchange(Protocol):
 
 
 class HttpApp(Protocol):
-    """What a job does with requests and WebSockets."""
+    """An application, which handles requests and WebSockets."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
         """Checks the origin, host and token. Returns None if the request is accepted."""
         ...
 
     def subprotocol(self, head: Head) -> str | None:
-        """The WebSocket subprotocol to confirm, one of those offered; None for none."""
+        """The WebSocket subprotocol to confirm, which must be one that the client offers; None to confirm none."""
         ...
 
     def compresses(self, head: Head) -> bool:

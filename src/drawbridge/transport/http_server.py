@@ -1,7 +1,7 @@
-"""The HTTP server of every job: the asyncio shell of ``protocols.http``.
+"""The HTTP server of the bridge, the agent server and its metrics: runs ``protocols.http`` on asyncio.
 
-Each job supplies an ``HttpApp``, which admits or refuses each request based on its head, before the rest of the request
-is read. Heads and handshakes are limited in size, number and time.
+Each of them supplies an ``HttpApp``, which admits or refuses each request based on its head, before the rest of the
+request is read. Heads and handshakes are limited in size, number and time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ clients reconnect at the same moment after the server restarts, some over a slow
 """
 
 GRACE_PLACES: Final = 64
-"""The maximum number of connections from one place (``core.addresses``) that can have these seconds simultaneously; if
-there are more, the oldest may be closed earlier."""
+"""The maximum number of connections from one place (``core.addresses``) that have ``GRACE_SECONDS`` at the same time.
+If there are more, the oldest may be closed earlier."""
 
 BODY_SECONDS: Final = 60.0
 """Seconds that an accepted request may take from the end of its head to the end of its body."""
@@ -115,8 +115,8 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. Returns False if all are open WebSockets, requests that are being
-        answered, or new connections from many places whose first requests may still arrive.
+        """Makes room for one more connection. Returns False if no connection may be closed: all are open WebSockets,
+        requests that are being answered, or new connections from many places whose first requests may still arrive.
         """
         while True:
             waiting = [connection for connection in self.connections if connection.waits_for_peer]
@@ -193,12 +193,12 @@ class _Connection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports do the same but are not a subclass.
+        # uvloop's transports behave the same but are not a subclass.
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
         self.place = place(self.address)
-        self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake is over by now
+        self._made_at = asyncio.get_running_loop().time()  # over TLS, the handshake is complete by now
         if not self._server.make_room():
             transport.abort()
             return
@@ -226,7 +226,7 @@ class _Connection(asyncio.Protocol):
         self._server.connections.pop(self, None)
         self._stop_timer()
         self._handle(self._http.receive(b""))
-        # Without a reference cycle its buffers are freed now, not at the next garbage collection.
+        # Breaks the reference cycle, so that the buffers are freed now, not at the next garbage collection.
         self._transport, self._drained, self.send_framed = None, _nothing, _dropped
         if not self.lost.done():
             self.lost.set_result(None)
@@ -346,7 +346,7 @@ class _Connection(asyncio.Protocol):
     # events of the protocol: handle each, then flush
 
     def _handle(self, events: Sequence[Event]) -> None:
-        """Handles events. Those that an answer causes are queued, so that a thousand pipelined requests do not
+        """Handles events. Events that an answer causes are queued, so that a thousand pipelined requests do not
         recurse."""
         self._events += events
         if self._handling:

@@ -46,7 +46,7 @@ def listening() -> Iterator[socket.socket]:
             listener.bind(unfinished)
             os.chmod(unfinished, PRIVATE_FILE)
             listener.listen(128)
-            os.rename(unfinished, path)  # it is found only once it listens
+            os.rename(unfinished, path)  # clients can't find it until it listens
         except (OSError, ValueError) as error:
             why = (getattr(error, "strerror", None) or str(error)).lower()
             raise NotPrivate(f"{path} can't be created: {why}.") from None

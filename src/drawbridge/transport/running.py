@@ -1,4 +1,4 @@
-"""How other commands find this user's running agent servers: ``server.json`` (0600) in the data directory, and a copy
+"""Lets other commands find this user's running agent servers: ``server.json`` (0600) in the data directory, and a copy
 beside the server's private socket, so that servers with other data directories are found, too. Both files exist while
 the server runs.
 """
@@ -28,8 +28,8 @@ ANSWER_SECONDS: Final = 0.5
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """``pages``: addresses of its web UI, the best one for other devices first; ``loopback``: whether only this machine
-    can reach them.
+    """What a server has announced. ``pages``: addresses of its web UI, the best one for other devices first;
+    ``loopback``: whether only this machine can reach them.
 
     ``began``: when its process started (seconds since 1970), to distinguish it from a later process with the same PID.
     """
@@ -92,12 +92,13 @@ def announced(
 
 
 def find(directory: Path) -> Running | None:
-    """The server that uses this data directory; None if there is none. Files of a killed server are ignored."""
+    """The running server that uses this data directory; None if no server does. Files of a killed server are
+    ignored."""
     return _read(directory / FILE)
 
 
 def servers() -> list[Server]:
-    """All of this user's running servers, by process id."""
+    """All of this user's running servers, ordered by process id."""
     return [
         Server(
             pid=one.pid,
@@ -111,7 +112,7 @@ def servers() -> list[Server]:
 
 
 def announcements() -> list[Running]:
-    """What this user's running servers have announced, by process id. The servers are not contacted."""
+    """What this user's running servers have announced, ordered by process id. The servers are not contacted."""
     found = {one.pid: one for one in map(_read, _copies()) if one is not None}
     return [one for _, one in sorted(found.items())]
 

@@ -115,7 +115,7 @@ class TlsAcceptor:
 
     async def _make_room(self, of: str) -> bool:
         """Makes room for one more handshake: if there are too many, ends one whose time is up. Returns False if the
-        place ``of`` has reached ``PLACE_LIMIT`` and the time of none of its handshakes is up. If ``HANDSHAKE_LIMIT`` is
+        place ``of`` has reached ``PLACE_LIMIT`` and all its handshakes still have time left. If ``HANDSHAKE_LIMIT`` is
         reached, waits until the oldest one ends or its time is up; meanwhile, further connections wait in the kernel's
         queue.
         """
@@ -153,6 +153,6 @@ class TlsAcceptor:
                 ssl_handshake_timeout=self._seconds[0],
                 ssl_shutdown_timeout=self._seconds[1],
             )
-        except OSError:  # not TLS, or not in time
+        except OSError:  # the peer did not use TLS, or was too slow
             with contextlib.suppress(OSError):
                 peer.close()

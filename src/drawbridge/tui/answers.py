@@ -9,7 +9,7 @@ from drawbridge.core.terminal_text import harmless
 from drawbridge.text import BOM, join, split
 
 Request = Mapping[str, Any]
-"""A ``permission_request``."""
+"""The data of a ``permission_request`` message."""
 
 
 LONGEST_PIECE: Final = 100
@@ -67,7 +67,8 @@ def is_plain(text: str) -> bool:
 def edited_input(request: Request, text: str) -> dict[str, Any]:
     """The tool's input with ``text`` (an edited draft) as the edited field or as the whole file.
 
-    An edit gets the whole file as its old and its new string, so that what was seen is what will be written.
+    An Edit or MultiEdit call gets the whole file as its old and its new string, so that exactly what the user has seen
+    is written.
     """
     found = _edited(request, text)
     assert found is not None, "asked for a tool whose text can't be edited"
@@ -96,7 +97,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
 
 
 def only_accepts_edits(request: Request) -> bool:
-    """Whether ``remember`` only switches to the mode that accepts edits."""
+    """Whether the only effect of ``remember`` is to switch to the mode that accepts edits."""
     told = request.get("suggestions")
     modes = [one.get("mode") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
     return len(request.get("always") or ()) == 1 and modes == ["acceptEdits"]
@@ -116,9 +117,9 @@ def piece(request: Request, risk: Mapping[str, Any]) -> str:
 
 
 def questions(request: Request) -> list[dict[str, Any]]:
-    """The questions of AskUserQuestion. Empty for any other tool, for a call of the Agent Client Protocol, which takes no
-    answers, for a preview, which has only a part of them, and if one of them has no text: a form would leave that one
-    out, and the answer would still contain it."""
+    """The questions of an AskUserQuestion call. Empty for any other tool, for a call over the Agent Client Protocol,
+    which accepts no answers, and for a preview, which may lack some of the questions. Also empty if a question has no
+    text: the form would leave it out, although the answer contains it."""
     given = request["input"]
     asked = given.get("questions") if isinstance(given, dict) else None
     if request["tool_name"] != "AskUserQuestion" or request.get("form") == "acp" or request.get("truncated"):

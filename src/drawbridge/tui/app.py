@@ -35,7 +35,7 @@ class StartView(NamedTuple):
 
 
 class AttachApp(App[None]):
-    """``client`` is connected; ``first``: the view to start with."""
+    """The application. ``client``: a connected client. ``first``: the view to start with."""
 
     CSS_PATH = "attach.tcss"
     TITLE = "Drawbridge"
@@ -91,7 +91,7 @@ class AttachApp(App[None]):
             except RequestError as error:
                 if error.code == "PROJECT_NOT_FOUND":
                     await self._gone()
-                elif error.code != "OFFLINE":  # the next connection repeats it
+                elif error.code != "OFFLINE":  # ``begin`` is called again on the next connection
                     self.notify(block(str(error)), severity="error", markup=False)
 
         self.run_worker(begin())
@@ -109,7 +109,7 @@ class AttachApp(App[None]):
             self.notify(block(words), severity="warning", markup=False)
 
     def action_help_quit(self) -> None:
-        """Ctrl-C, outside of text fields."""
+        """Handles Ctrl-C outside text fields: shows which keys quit."""
         self.notify("q or Ctrl-Q quits; the agent continues to work.", markup=False)
 
     def _refused(self, unsent: Unsent, error: RequestError) -> None:

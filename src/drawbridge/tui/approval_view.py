@@ -37,8 +37,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Keys and buttons do not answer a request for this long after it has appeared, nor does a button that has just moved:
-they may be meant for something else."""
+"""Seconds after a request has appeared during which keys and buttons do not answer it, and after a button has moved
+during which it does nothing: the user may have meant what was there before."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -163,7 +163,8 @@ class ApprovalView(Vertical, can_focus=True):
 
     @property
     def _body(self) -> LinesView | QuestionForm:
-        """What the request says, which must have been on the screen before it can be accepted."""
+        """The widget with the content of the request, which must have been on the screen before the request can be
+        accepted."""
         return self.query_one(QuestionForm) if answers.questions(self.request) else self.query_one(LinesView)
 
     # Called from outside.
@@ -175,13 +176,13 @@ class ApprovalView(Vertical, can_focus=True):
             self._draw()
 
     def uncover(self) -> None:
-        """Shows the request although the user did not ask for it: ``READING_SECONDS`` start now."""
+        """Moves the focus to the request although the user did not ask for it, and restarts ``READING_SECONDS``."""
         self._shown_at = time.monotonic()
         self.look()
 
     def decide(self, how: Literal["accept", "always", "edit", "reject"]) -> None:
-        """Does what a key means, unless the request has only just appeared: then the key may be meant for what was
-        there before, and the user is notified instead."""
+        """Performs the action of a key, unless the request has only just appeared: then the key may have been meant for
+        what was there before, and the user is notified instead."""
         if self.is_ready:
             getattr(self, how)()
         elif self._can_be_answered:
@@ -193,9 +194,9 @@ class ApprovalView(Vertical, can_focus=True):
         self._body.look()
 
     def look(self) -> None:
-        """Takes the focus."""
+        """Moves the focus to the request."""
         first = next(iter(self.query("RadioSet, Checkbox, .own, LinesView")), self)
-        # A question is read from its top, which the focus of a tall list of options would scroll away.
+        # Scrolling to a tall list of options would hide the beginning of the question.
         (first if first.display else self).focus(scroll_visible=not answers.questions(self.request))
 
     def fit(self, height: int) -> None:
@@ -255,7 +256,7 @@ class ApprovalView(Vertical, can_focus=True):
             self._give(Answer(allow=True, remember=True))
 
     def _shows_always(self) -> bool:
-        """Whether the button that says what ``remember`` would change is on the screen, all of it."""
+        """Whether all of the button that describes what ``remember`` would change is on the screen."""
         button = self.query_one("Button.always")
         shown = on_screen(button, button.region)
         return bool(
@@ -401,7 +402,7 @@ class ApprovalView(Vertical, can_focus=True):
             self._answer_questions()
 
     def _note_places(self, _: Screen[Any]) -> None:
-        """Records which buttons have moved."""
+        """Records where each button is, and since when."""
         for button in self.query(Button):
             place, name = button.region, button.name
             if name not in self._places or self._places[name][0] != place:
@@ -433,7 +434,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._draw()
 
     def _redraw(self) -> None:
-        """Draws the change again after the text has changed."""
+        """Draws the proposed change again after the user's text or the request has changed."""
         self._found = self._difference()
         self.query_one(LinesView).redraw(self._lines)
         self._draw()

@@ -1,4 +1,4 @@
-"""The texts around a request's change: its title, the ways to answer it, a notice."""
+"""The texts around the content of an approval request: its title, the labels of its buttons, and a notice."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from drawbridge.tui.difference import Difference
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
 LONGEST_LABEL: Final = 120
-"""The maximum length of the label of ``always`` in characters. What a longer one says is shown in the request instead,
-where it scrolls."""
+"""The maximum length of the label of ``always`` in characters. A longer text is shown in the request instead, where it
+can be scrolled."""
 
 WAYS = ("accept", "edit", "reject", "undo", "back")
 """The possible buttons, in order; ``more`` and ``always`` have their own lines."""
@@ -152,7 +152,7 @@ def circumstances(request: answers.Request) -> list[Part]:
 
 
 def risks(request: answers.Request) -> list[Part]:
-    """The parts of the input to look at twice: one line for each kind of risk."""
+    """The risky parts of the input: one part for each kind of risk."""
     marked: dict[str, list[str]] = {}
     for one in request.get("risks") or ():
         pieces = marked.setdefault(str(one["text"]), [])

@@ -33,7 +33,7 @@ ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 """Fields of an ACP tool call → the protocol's own values, which need not be shown. Any other value is shown."""
 
 ACP_ID: Final = re.compile(r"[\w.:/-]{1,100}", re.ASCII)
-"""A ``toolCallId`` that need not be shown."""
+"""Matches a ``toolCallId`` that need not be shown."""
 
 DRAWN_BY_DIFF: Final = (
     *("path", "file_path", "filePath", "abs_path", "absolute_path"),
@@ -45,11 +45,11 @@ Kind: TypeAlias = Literal["words", "warning", "command", "json", "markdown", "di
 
 
 WRITTEN: Final[frozenset[Kind]] = frozenset({"diff", "markdown"})
-"""The kinds of parts that will be written to a file, or that are a plan."""
+"""The kinds of parts that show what is written to a file, or a plan."""
 
 
 class Part(NamedTuple):
-    """``name``: the name of a field, or the path of a diff. ``old``: the old text of a diff."""
+    """A part of a tool call. ``name``: the name of a field, or the path of a diff. ``old``: the old text of a diff."""
 
     kind: Kind
     text: str
@@ -80,7 +80,7 @@ def parts(
 
 
 def is_said(part: Part) -> bool:
-    """Whether a part is what the agent says about its call. It comes last, since it may be long."""
+    """Whether a part is the agent's own description of its call. Such parts come last, because they may be long."""
     return part.kind == "words" or (part.kind == "field" and part.name == "description")
 
 
@@ -106,8 +106,7 @@ def _of_tool(tool: str, given: Mapping[str, Any], proposal: Mapping[str, Any] | 
 
 
 def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
-    """Whether a proposal's diff shows this field of ``given``. A value that does not change the file is not in the
-    diff."""
+    """Whether a proposal's diff shows this field of ``given``. False for a value that has no effect on the file."""
     match name, given.get(name):
         case "replace_all", value:
             return isinstance(value, bool)
@@ -122,7 +121,7 @@ def _is_in_diff(name: str, given: Mapping[str, Any]) -> bool:
 
 
 def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> Iterator[Part]:
-    """What runs or is written comes first."""
+    """The parts of an ACP tool call. What runs or is written comes first."""
     raw = call.get("rawInput")
     fields = raw if isinstance(raw, Mapping) else {}
     diffs = [*_diffs(call)]

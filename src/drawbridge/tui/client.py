@@ -8,7 +8,7 @@ import getpass
 import json
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +22,8 @@ PAGE: Final = 120
 """The number of records in one page of history."""
 
 TOO_FAR: Final = 1_000
-"""A client that is more than this number of records behind reloads the end of the conversation instead of all that it
-missed."""
+"""A client that is more than this number of records behind reloads the end of the conversation instead of everything
+that it missed."""
 
 MESSAGE_BYTES: Final = 900_000
 PIECE_BYTES: Final = 300_000
@@ -43,9 +43,9 @@ class Unsent(NamedTuple):
 
 
 class Client:
-    """The state that the screens draw, and the requests. No callback blocks. ``on_change``: some state has changed.
-    ``on_refused``: a prompt that was refused, and the reason. ``on_project_removed``: the shown project was removed.
-    ``on_warning``: a message for the user.
+    """The state that the screens draw, and the requests to the server. Callbacks must not block. ``on_change`` is
+    called when any state has changed; ``on_refused`` with a refused prompt and the reason; ``on_project_removed`` when
+    the shown project was removed; ``on_warning`` with a message for the user.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str | None = None) -> None:
@@ -59,6 +59,8 @@ class Client:
         """The message types that the server accepts from this client; None until it has reported them."""
         self.modes: frozenset[str] | None = None
         """The permission modes that this server accepts; None until it has reported them, or if it reports none."""
+        self.mode_offers: Sequence[Mapping[str, Any]] = ()
+        """The modes that the server describes: each with a ``name`` and, if it has one, a ``title``."""
         self._ids: set[str] = set()
         """The ids that the server has given this client: a new one on every connection."""
         self.scope = ""
@@ -100,6 +102,7 @@ class Client:
         hello = (await ask("hello", {"client": self.connection.name}))["data"]
         self.features = frozenset(hello["features"])
         self.modes = frozenset(hello["modes"]) if "modes" in hello else None
+        self.mode_offers = hello.get("mode_offers", ())
         self.agents = list(hello["agents"])
         self.name = hello["device"]["name"] or self.name
         self.scope = str(hello["device"].get("scope", ""))
@@ -147,7 +150,7 @@ class Client:
         input: Message | None = None,
         remember: bool = False,
     ) -> None:
-        """Sends one answer to an open approval request. Raises ``RequestError``."""
+        """Sends a decision on an open approval request. Raises ``RequestError``."""
         data: Message = {"approval_id": approval_id, "decision": "allow" if allow else "deny"}
         data |= {"message": message} if message else {}
         data |= {"remember": True} if remember else {}
@@ -156,17 +159,18 @@ class Client:
         try:
             await self.connection.ask("permission_response", data, project=project, lasting=True)
         except RequestError as error:
-            # After a lost connection the answer is sent again: the recorded one may be the first copy.
+            # After a lost connection the decision is sent again. The server may have recorded the first copy.
             mine = self.is_mine(error.details) and error.details.get("decision") == data["decision"]
             if error.code != "APPROVAL_RESOLVED" or not mine:
                 raise
 
     def is_mine(self, answer: Mapping[str, Any]) -> bool:
-        """Whether an approval request was answered from this terminal; another client may have the same name."""
+        """Whether an approval request was answered from this terminal. The name alone does not show that, because
+        another client may have the same one."""
         return answer.get("client_id") in self._ids and answer.get("by") == self.name
 
     def called(self, answer: Mapping[str, Any]) -> str:
-        """The name of the other client that gave ``answer``, for people."""
+        """The name, for people, of the other client that gave ``answer``."""
         by = str(answer.get("by"))
         return f"Another client ({by})" if by == self.name else by
 

@@ -82,8 +82,9 @@ def _folded(text: str, width: int) -> list[str]:
 class DiffLines:
     """A diff at one width: its number of lines, and each line when it is needed.
 
-    ``above``: how many lines of the whole old text and of the whole new text precede the two texts. ``highest``: a line
-    number that has to fit, so that several diffs are aligned.
+    ``proposal``: the path, the old text and the new text. ``width``: in columns. ``above``: how many lines of the whole
+    old file and of the whole new file precede the two texts. ``highest``: the highest line number that has to fit, so
+    that several diffs are aligned.
     """
 
     def __init__(

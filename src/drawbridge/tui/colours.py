@@ -114,7 +114,7 @@ def theme(palette: Palette) -> Theme:
 
 
 class CodeColours(SyntaxTheme):
-    """Colors comments, strings, numbers and keywords; the rest is plain."""
+    """Colors comments, strings, numbers, keywords, and added and removed lines of diffs; the rest is plain."""
 
     def __init__(self, palette: Palette) -> None:
         self._styles = {
@@ -147,7 +147,8 @@ def of_terminal() -> Palette:
 
 
 def background_brightness(answer: bytes) -> float | None:
-    """0 (black) to 1 (white), from a terminal's answer such as ``11;rgb:ffff/ffff/ffff``; None if it has no color."""
+    """The brightness, from 0 (black) to 1 (white), of the color in a terminal's answer such as
+    ``11;rgb:ffff/ffff/ffff``; None if the answer contains no color."""
     found = re.search(rb"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})", answer)
     if found is None:
         return None

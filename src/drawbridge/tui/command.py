@@ -20,8 +20,8 @@ from drawbridge.tui.server_address import Finder, is_here
 
 
 class NoReview(Exception):
-    """Raised if no review can be shown. The text gives the reason, for people. ``is_failure``: the server could not read
-    the review."""
+    """Raised if no review can be shown. The text gives the reason, for people. ``is_failure``: whether the server could
+    not read the review."""
 
     def __init__(self, text: str, *, is_failure: bool = False) -> None:
         super().__init__(text)
@@ -29,8 +29,8 @@ class NoReview(Exception):
 
 
 def run(project: str | None, settings: AttachSettings) -> int:
-    """Blocks until the user leaves, and returns the exit code. ``project``: a project's name, path or id. Raises
-    ``NoServer`` or ``BadSetting``."""
+    """Runs ``drawbridge attach`` until the user leaves, and returns the exit code. ``project``: a project's name, path
+    or id. Raises ``NoServer`` or ``BadSetting``."""
     finder = _finder(settings)
     directory = os.path.realpath(project) if project and os.path.isdir(project) else ""
     asyncio.run(attach(finder, project, directory, of_terminal()))
@@ -105,7 +105,7 @@ async def begin_review(client: Client, directory: str) -> StartView:
         for project in reviews.values():
             found = await client.connection.first("review_get", project)
             if found["type"] != "review":
-                # A nearer review was read: an error above it does not concern this directory.
+                # If a nearer review was read, an error above it does not concern this directory.
                 problem = problem or ("" if is_known else str(found["data"]["message"]))
             elif numbers(found["data"]).files:
                 return StartView(project=project, review=True)

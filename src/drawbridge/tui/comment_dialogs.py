@@ -37,10 +37,10 @@ UNSHOWABLE: Final = (
 
 
 class CommentDialog(ModalScreen[None]):
-    """``one`` always contains what was typed. The text is kept when the dialog is closed and when the server refuses
-    the comment.
+    """The dialog to write the comment ``one``, which always contains what was typed. The text is kept when the dialog
+    is closed and when the server refuses the comment.
 
-    ``save`` stores ``one`` in the background; ``show`` is called after every change.
+    ``save``: stores ``one`` in the background. ``show`` must be called after every change.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -158,8 +158,8 @@ def _beginning(quote: str) -> str:
 
 
 class CommentsDialog(ModalScreen[None]):
-    """All comments of the review; ``first``: the one that is selected first. ``edit``, ``go`` and ``send`` are the
-    screen's: they open a draft for editing, go to the comment's change, and send all drafts."""
+    """The dialog that lists all comments of the review. ``first``: the id of the comment that is selected first.
+    ``edit``: opens a draft for editing. ``go``: goes to the comment's change. ``send``: sends all drafts."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False),

@@ -13,11 +13,12 @@ from drawbridge.tui.review_comments import Place, Remarks, Writing
 from drawbridge.tui.review_parts import Part
 
 REREAD = frozenset({"HUNK_GONE", "COMMENT_GONE"})
-"""Refusals after which the review is requested again: it is no longer the one that the user has seen."""
+"""The codes of errors after which the review is requested again, because it has changed since the user saw it."""
 
 
 class Commenting:
-    """``changed`` is called after every change; ``load`` requests the review as it is now. Neither blocks."""
+    """The comments of one review. ``changed``: called after every change. ``load``: requests the review as it is now.
+    Neither may block."""
 
     def __init__(
         self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]
@@ -89,14 +90,14 @@ class Commenting:
         return review_comments.part_of(comment, self.parts)
 
     def card(self, comment: Comment) -> review_comments.Card:
-        """A comment in full, with its lines."""
+        """The card of a comment in full, with a copy of its lines."""
         answering = review_comments.answers(self.parts).get(comment["comment_id"], ())
         return review_comments.card(comment, answering, self._client.name, apart=True, is_open=True)
 
     # Writing.
 
     def draft_of(self, one: Writing) -> Comment | None:
-        """The draft that a text changes; None if the comment is new, or if the draft has been sent or removed since."""
+        """The draft that ``one`` changes; None if the comment is new, or if the draft was sent or removed meanwhile."""
         return next((draft for draft in self.drafts if draft["comment_id"] == one.comment_id), None)
 
     def is_unsaved(self, one: Writing) -> bool:
@@ -145,8 +146,8 @@ class Commenting:
         return one.place(self.hunk_of(one))
 
     async def save(self, one: Writing) -> None:
-        """Stores a text as a draft and removes it from ``writings``. If that fails, its ``note`` contains the
-        reason."""
+        """Stores a text as a draft on the server and removes it from ``writings``. If that fails, its ``note`` contains
+        the reason."""
         if one.is_busy or not one.is_complete:
             return
         wish = one.wish(self.place_of(one), self.draft_of(one))
@@ -191,7 +192,8 @@ class Commenting:
             self._changed()
 
     async def send(self, version: str, count: int) -> str:
-        """Sends all drafts, but only if they are still those of this version. Returns a message about the result."""
+        """Sends all drafts, unless they have changed since ``version``. ``count``: their number. Returns a message for
+        the user about the result."""
         try:
             accepted = await self._client.submit_comments(self._project, version)
         except RequestError as error:

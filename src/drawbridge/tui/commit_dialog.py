@@ -29,8 +29,8 @@ LOW: Final = 24
 
 
 class Committing:
-    """The commit of one review, which continues when its dialog is closed. ``changed`` is called after every change;
-    ``load`` requests the review as it is now. Neither blocks."""
+    """The commit of one review, which continues when its dialog is closed. ``changed``: called after every change.
+    ``load``: requests the review as it is now. Neither may block."""
 
     def __init__(self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]) -> None:
         self._client = client
@@ -70,7 +70,7 @@ class Committing:
 
     @property
     def obstacle(self) -> str:
-        """Why nobody can commit here; empty if somebody can."""
+        """Why commits are not possible in this directory; empty if they are."""
         return str(self.offer.get("problem", ""))
 
     def begin(self) -> None:
@@ -125,8 +125,8 @@ PARTS: Final = ".draft, .path, #branches, #files, .count, .notice, .output, .ide
 
 
 class CommitDialog(ModalScreen[None]):
-    """``run`` commits in the background, ``push`` opens the push dialog; ``show`` is called after every change. Input
-    is kept when the dialog is closed."""
+    """``run``: commits in the background. ``push``: opens the push dialog. ``show`` must be called after every change.
+    Input is kept when the dialog is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "commit", show=False, priority=True),

@@ -17,7 +17,7 @@ from drawbridge.core.errors import BadSetting, DrawbridgeError, NoServer
 from drawbridge.tui.server_address import ServerAddress, fingerprint_of
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds before the first, second, … retry; the last one repeats."""
+"""Seconds before the first, second, … retry. All later retries use the last value."""
 
 OPENING_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 1.0
@@ -30,8 +30,8 @@ REFUSALS: Final = ("UNAUTHORIZED", "TOKEN_REVOKED", "TOKEN_EXPIRED")
 Message: TypeAlias = dict[str, Any]
 
 State: TypeAlias = Literal["connecting", "open", "waiting", "refused"]
-"""``open``: the token was accepted. ``waiting``: for the next attempt. ``refused``: the token was refused; there are no
-more attempts."""
+"""``open``: the token was accepted. ``waiting``: the next attempt has not begun yet. ``refused``: the token was
+refused; there are no more attempts."""
 
 
 class RequestError(Exception):
@@ -51,14 +51,15 @@ class _PendingRequest(NamedTuple):
 
 
 class _Refused(Exception):
-    """The server refused the token; the text is the server's."""
+    """Raised if the server refused the token, with the server's message as the text."""
 
 
 class Connection:
-    """``find`` returns the server's address, and is called for each attempt; ``name``: the name that other clients see
-    for decisions from here.
+    """A connection that reconnects automatically. ``find``: returns the server's address; called for each attempt.
+    ``name``: the name that other clients see for decisions from here.
 
-    ``on_open`` is called once the token has been accepted, before lasting requests are sent again. No callback blocks.
+    ``on_open`` is called once the token has been accepted, before lasting requests are sent again. Callbacks must not
+    block.
     """
 
     def __init__(self, find: Callable[[], ServerAddress], name: str) -> None:
@@ -219,8 +220,8 @@ class Connection:
         asked.answer.set_exception(RequestError(error["code"], error["message"], error.get("details")))
 
     async def _say(self, text: str) -> None:
-        """Sends a message. The message is lost without an open connection; lasting requests are sent again on the next
-        one."""
+        """Sends a message. Without an open connection the message is lost; lasting requests are sent again on the next
+        connection."""
         if self._socket is not None and self.state == "open":
             with contextlib.suppress(ConnectionClosed):
                 await self._socket.send(text)

@@ -26,7 +26,7 @@ Json: TypeAlias = Mapping[str, Any]
 
 
 class Record(NamedTuple):
-    """An entry of the history. ``truncated``: the message is a preview."""
+    """A record of the history. ``truncated``: set if the message is a preview; describes the complete record."""
 
     seq: int
     timestamp: str
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a tool."""
+    """The result of a tool call. ``error``: whether the call failed. ``truncated``: as in ``Record``."""
 
     text: str
     error: bool
@@ -47,7 +47,8 @@ class Result(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """``version`` counts the item's changes. ``Conversation`` defines what ``data`` contains for each ``kind``."""
+    """One item of a conversation. ``version`` counts its changes. ``Conversation`` defines what ``data`` contains for
+    each ``kind``. ``nested``: whether it belongs to a subagent."""
 
     key: int
     seq: int
@@ -121,7 +122,7 @@ class Conversation:
         return self.last >= self.cursor
 
     def join(self, snapshot: Json, *, restart: bool) -> None:
-        """Applies the snapshot of ``project_joined``. ``restart``: what was known before is dropped."""
+        """Applies the snapshot in ``project_joined``. ``restart``: whether to drop what was known before."""
         if restart:
             self.cursor = self.last = snapshot["last_seq"]
             self.first = snapshot["last_seq"] + 1
@@ -137,7 +138,7 @@ class Conversation:
         self._drain()
 
     def take(self, record: Record) -> None:
-        """Applies a live record. A repeated one changes nothing; one that is early waits for those before it."""
+        """Applies a live record. A repeated record changes nothing; an early record waits for the records before it."""
         if record.seq > self.cursor:
             self._early[record.seq] = record
             if self.joined:
@@ -172,7 +173,8 @@ class Conversation:
             self.last = cut - 1
 
     def jump(self, last: int) -> None:
-        """Releases everything in memory: what ``prepend`` adds next ends with the record ``last``."""
+        """Releases everything in memory, so that the records that ``prepend`` adds next end with the record
+        ``last``."""
         self._release([])
         self._results.clear()
         self.first, self.last = last + 1, last
@@ -408,8 +410,8 @@ def _is_denied(message: Json, id: str) -> bool:
 
 
 def _run_of(record: Record) -> str | None:
-    """The run that begins with this prompt; None for a record without a prompt, or if the prompt was sent into a
-    run."""
+    """The id of the run that begins with this prompt; None for a record without a prompt, or if the prompt was added to
+    the current run."""
     message = record.message if record.direction == "client" and isinstance(record.message, dict) else {}
     run = message.get("run_id")
     return run if isinstance(run, str) and not message.get("steer") else None
@@ -422,7 +424,7 @@ def _prompt_in(message: Any) -> str:
 
 
 def result_text(content: Any) -> str:
-    """The text in a tool's result, whichever shape it has."""
+    """The text in a tool's result, which may be a string or a list of content blocks."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()

@@ -13,23 +13,23 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from drawbridge.tui.wording import MODES, mode, one_line
+from drawbridge.tui.wording import mode, one_line
 
 KEYS: Final = (
     ("a", "accept"),
     ("e", "edit it first: what you see is what is written"),
     ("r", "reject it with a reason"),
     ("w", "always: the agent's own suggestion, in words"),
-    ("Ctrl-S", "accept with your edits; answer"),
+    ("Ctrl-S", "accept with your edits; send your answers"),
     ("/", "go to the prompt box; Enter sends, Ctrl-J starts a new line"),
     ("Esc", "leave a field; go back"),
     ("j  k", "to the next item; to the previous one"),
     ("Enter", "expand an item; show all of a truncated text"),
     ("Space", "the next page of the request"),
-    ("g  G", "up, and to the end"),
+    ("g  G", "to the beginning; to the end"),
     ("v", "review: keep, undo or edit what the runs have changed"),
     ("f", "search this project's history"),
-    ("s  S", "stop the run, or cancel what it waits for; also remove queued prompts"),
+    ("s  S", "stop the run, or cancel what is scheduled; also remove queued prompts"),
     ("t", "the queue: edit, move or remove a prompt, or send it now"),
     ("m", "permission mode: what the agent asks about"),
     ("p", "all projects (n adds one)"),
@@ -51,6 +51,7 @@ REVIEW_KEYS: Final = (
     ("S", "send all comments that have not been sent yet to the agent"),
     ("C", "all comments: edit, remove, resolve or reopen one"),
     ("M", "commit what was kept, where the server allows that"),
+    ("P", "push the branch, where the server allows that"),
     ("g  G", "to the first change, and to the last"),
     ("Esc", "leave a field; go back"),
     ("?", "these keys"),
@@ -63,19 +64,26 @@ class ModeDialog(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
-    def __init__(self, current: str, project: Mapping[str, Any], allowed: frozenset[str] | None) -> None:
-        """``allowed``: the modes that the server accepts, as far as it has reported them. An agent with its own modes
-        lists them in ``project``."""
+    def __init__(
+        self,
+        current: str,
+        project: Mapping[str, Any],
+        allowed: frozenset[str] | None,
+        offers: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """``allowed``: the modes that the server accepts; None if it has not reported them. ``offers``: the modes that
+        the server describes. If the agent has its own modes, ``project`` lists them, and they are offered instead."""
         super().__init__()
         self._current = current or "default"
         self._project = project
-        of_agent = project.get("modes")
-        self._modes = [str(one) for one in of_agent or MODES if of_agent or allowed is None or one in allowed]
+        self._offers = offers
+        described = [one["name"] for one in offers if allowed is None or one["name"] in allowed]
+        self._modes = [str(one) for one in project.get("modes") or described or [self._current]]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content("Permission mode"), classes="title")
-            words = [one_line(mode(self._project, name)) for name in self._modes]
+            words = [one_line(mode(self._project, name, self._offers)) for name in self._modes]
             yield OptionList(*map(Content, words))
 
     def on_mount(self) -> None:
@@ -132,7 +140,7 @@ class ProjectDialog(ModalScreen[NewProject | None]):
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks the user to confirm an action. ``yes``: what ``y`` does, in a word."""
+    """Asks the user to confirm an action. ``yes``: the label of the key ``y``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", show=False),

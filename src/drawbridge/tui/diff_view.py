@@ -24,8 +24,8 @@ report."""
 
 
 def on_screen(widget: Widget, region: Region) -> Region | None:
-    """The part of ``region``, an area of ``widget``, that no container and no edge of the terminal cuts off. None if the
-    widget is not drawn, or if another screen is in front."""
+    """The part of ``region``, an area of ``widget``, that is not cut off by a container or the edge of the terminal.
+    None if the widget is not drawn, or if another screen is in front."""
     try:
         place = widget.screen.find_widget(widget)
     except (NoScreen, NoWidget):
@@ -60,7 +60,8 @@ Lines: TypeAlias = Sequence[Strip] | DiffLines | Joined
 
 
 class LinesView(ScrollView, can_focus=True):
-    """``draw`` returns the lines for a width."""
+    """A scrolling view that records which of its lines have been on the screen. ``draw``: returns the lines for a width
+    in columns."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll_down", show=False),
@@ -68,7 +69,7 @@ class LinesView(ScrollView, can_focus=True):
     ]
 
     class Seen(Message):
-        """More lines have been on the screen, or are still to be seen."""
+        """The number of unseen lines has changed."""
 
     def __init__(self, draw: Callable[[int], Lines]) -> None:
         super().__init__(classes="asked")
@@ -91,7 +92,7 @@ class LinesView(ScrollView, can_focus=True):
         first line that a notice covers."""
         shown = on_screen(self, self.content_region)
         if shown is None or self.app.animator.is_being_animated(self, "scroll_y"):
-            return  # what an animation passes was not read
+            return  # lines that an animation scrolls past do not count as seen
         top = self.scroll_offset.y + shown.y - self.content_region.y
         # A resize may change the lines a moment before the view has its new position.
         if not shown.width or shown.width < self._width or top > self._seen:
@@ -117,13 +118,13 @@ class LinesView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def redraw(self, draw: Callable[[int], Lines]) -> None:
-        """Shows the lines that another ``draw`` returns."""
+        """Replaces ``draw``, and shows the lines that it returns."""
         self._draw, self._width, self._seen = draw, 0, 0
         self._lay_out()
         self.call_after_refresh(self.look)
 
     def grow(self) -> None:
-        """Shows what ``draw`` returns now: the same lines, and others below them."""
+        """Calls ``draw`` again, which must return the same lines with others below them."""
         if self._width:
             self._lines = self._draw(self._width)
             self._lay_out()

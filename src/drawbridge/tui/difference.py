@@ -20,7 +20,8 @@ Mark: TypeAlias = tuple[int, int]
 
 
 class Line(NamedTuple):
-    """``number`` counts from 1 on the line's own side; for ``skipped`` it is the number of unchanged lines left out.
+    """A line of a diff. ``number``: its number from 1, in the old text if it was removed, otherwise in the new text;
+    for ``skipped``, the number of unchanged lines that are left out.
 
     ``marks``: the ranges in which the line differs from the one that it replaces, or that replaces it; empty if there
     is no such line, or if they are not compared word by word.
@@ -33,7 +34,8 @@ class Line(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """``notes``: what changes besides lines, in clauses for the user."""
+    """A diff. ``added``, ``removed``: the numbers of these lines. ``notes``: what changes besides lines, in clauses for
+    the user."""
 
     lines: list[Line]
     added: int

@@ -165,7 +165,8 @@ class Painter:
         return self._field(part, width)
 
     def _field(self, part: Part, width: int) -> list[Strip]:
-        """A long value begins on its own line and is indented, so that it can't look like another field."""
+        """The lines of a field. A long value begins on its own line and is indented, so that it can't look like another
+        field."""
         name, danger = f"{wording.one_line(part.name)}: ", part.kind == "danger"
         color = self.palette.no if danger else self.palette.ink
         label = Style(color=self.palette.no if danger else self.palette.soft)
@@ -350,7 +351,7 @@ it would be drawn twice (see ``is_drawn_by``)."""
 
 
 _NUMBER: Final = re.compile(r"^[ \t>*+-]*\d{1,9}[.)](?=\s)", re.MULTILINE)
-"""The number of a list item: the numbers that are drawn count up from the first item's."""
+"""The number of a list item. It may differ from the drawn number, which counts up from the first item's number."""
 
 _REFERENCE: Final = re.compile(r"&#?\w+;")
 _CODE: Final = {"code_inline", "code_block", "fence"}

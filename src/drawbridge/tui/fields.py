@@ -44,7 +44,8 @@ class PlainTextArea(TextArea):
 
 
 class PromptBox(PlainTextArea):
-    """Enter sends; Up on the first line recalls the previous prompt, and Down on the last line the next one."""
+    """The field in which prompts are written. Enter sends; Up on the first line recalls the previous prompt, and Down
+    on the last line the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "send"),
@@ -66,7 +67,7 @@ class PromptBox(PlainTextArea):
         self._unfinished = ""
 
     def remember(self, prompts: Sequence[str]) -> None:
-        """Sets the project's earlier prompts, the latest last, unless the user is recalling one. Repeated prompts are
+        """Sets the project's earlier prompts, latest last, unless the user is recalling one. Repeated prompts are
         listed once."""
         found = list(dict.fromkeys(reversed(prompts)))[::-1]
         if found != self._earlier and self._place == len(self._earlier):

@@ -37,7 +37,8 @@ class _Block(NamedTuple):
 
 
 class History(ScrollView, can_focus=True):
-    """``show`` updates the list. The reader's position stays the same; a reader at the end stays at the end."""
+    """The list of items. When ``show`` updates it, the reader's position stays the same; a reader at the end stays at
+    the end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "step(1)", "next", show=False),
@@ -149,8 +150,8 @@ class History(ScrollView, can_focus=True):
         self._want()
 
     def _height(self, at: int) -> int:
-        """The number of lines of a block, including the empty line after it. Consecutive folded items have none between
-        them."""
+        """The number of lines of a block, including the empty line after it. There is no empty line between two folded
+        items."""
         block = self._blocks[at]
         following = self._blocks[at + 1] if at + 1 < len(self._blocks) else None
         close = following is not None and _is_folded_line(block) and _is_folded_line(following)

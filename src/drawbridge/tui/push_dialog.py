@@ -1,4 +1,4 @@
-"""The dialog that pushes the current branch and, if the user wants it, creates a pull request."""
+"""The dialog that pushes the current branch and, on request, creates a pull request."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LOW: Final = 24
 
 
 class Pushing:
-    """The push of one project's branch, which continues when its dialog is closed. ``changed`` is called after every
-    change; ``load`` requests the review as it is now. Neither blocks."""
+    """The push of one project's branch, which continues when its dialog is closed. ``changed``: called after every
+    change. ``load``: requests the review as it is now. Neither may block."""
 
     def __init__(self, client: Client, project: str, changed: Callable[[], None], load: Callable[[], None]) -> None:
         self._client = client
@@ -113,7 +113,7 @@ PARTS: Final = ".where, #request, .path, .draft, .none, .notice, .output, .ident
 
 
 class PushDialog(ModalScreen[None]):
-    """``run`` pushes in the background; ``show`` is called after every change. Input is kept when the dialog is
+    """``run``: pushes in the background. ``show`` must be called after every change. Input is kept when the dialog is
     closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

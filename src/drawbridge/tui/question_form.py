@@ -27,14 +27,15 @@ OF_QUESTION: Final[Mapping[str, type]] = {"question": str, "header": str, "multi
 
 
 class QuestionForm(VerticalScroll):
-    """``asked``: the questions, each ``{question, header, multiSelect, options: [{label, description}]}``."""
+    """The form for the questions of one call, which shows one question at a time. ``asked``: the questions, each
+    ``{question, header, multiSelect, options: [{label, description}]}``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(str(number), f"choose({number})", show=False) for number in range(1, 10)
     ]
 
     class Seen(Message):
-        """Other lines than before are still to be seen."""
+        """The number of unseen lines has changed."""
 
     def __init__(
         self, asked: Sequence[Mapping[str, Any]], given: Mapping[str, Any], above: Sequence[Part] = ()
@@ -84,7 +85,7 @@ class QuestionForm(VerticalScroll):
         return sum(self._left(widget) for widget in self._needed())
 
     def _needed(self) -> list[Widget]:
-        """What must have been on the screen before the question that is shown can be answered."""
+        """The widgets that must have been on the screen before the question that is shown can be answered."""
         group = self._groups[self._step]
         return [*self._above, *group.texts, *group.pressed()]
 
@@ -94,7 +95,7 @@ class QuestionForm(VerticalScroll):
 
     def look(self) -> None:
         """Records which lines are on the screen now."""
-        if not self.app.animator.is_being_animated(self, "scroll_y"):  # what an animation passes was not read
+        if not self.app.animator.is_being_animated(self, "scroll_y"):  # lines that scroll past do not count as seen
             covered = [self._look_at(widget) for widget in (*self._needed(), *self._groups[self._step].buttons)]
             if self._again is not None:
                 (self._again.resume if any(covered) else self._again.pause)()
@@ -110,7 +111,7 @@ class QuestionForm(VerticalScroll):
             return False
         rows = self._rows.get(widget)
         if rows is None or rows.size != region.size:
-            # Lines that are wrapped differently are not the ones that were seen, unless all of them were.
+            # At another width, the lines are wrapped differently: they count as unseen unless all of them were seen.
             rows = self._rows[widget] = _Rows(
                 region.size, set(range(region.height)) if rows and not rows.left else set()
             )
@@ -144,7 +145,7 @@ class QuestionForm(VerticalScroll):
             (self.scroll_page_down if by > 0 else self.scroll_page_up)(animate=False)
 
     def _places(self, widget: Widget) -> Iterator[int]:
-        """Where the lines of a widget that have not been seen are on the screen, or would be if it were tall enough."""
+        """The rows of a widget's unseen lines, in the coordinates of the screen; they may be outside it."""
         rows = self._rows.get(widget)
         for row in range(widget.region.height):
             if rows is None or row not in rows.seen:
@@ -192,7 +193,8 @@ def _words(text: str) -> Static:
 
 
 def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, str]]:
-    """The fields that Drawbridge does not know, except empty ones, with their values as text: they are shown, too."""
+    """The fields that Drawbridge does not know, with their values as text, so that they are shown, too. Empty fields
+    are left out."""
     for name, value in given.items():
         if name not in known and value not in (None, ""):
             yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -237,8 +239,9 @@ class _Check(Checkbox, _Option):
 
 class _Radios(RadioSet):
     def _scroll_to_selected(self) -> None:
-        """RadioSet itself would scroll only within the set, which is as tall as its buttons. Without the focus, the first
-        button has just been selected by itself, and the question is read from its top."""
+        """Scrolls the form to the selected option: RadioSet would scroll only within itself, and it is as tall as its
+        options. Without the focus, this does nothing: Textual has selected the first option, but the user still reads
+        the question from its top."""
         if self._selected is not None and self.has_focus:
             button = self.children[self._selected]
             assert isinstance(button, _Radio)
@@ -266,7 +269,7 @@ class _Group(Vertical):
         kind = _Check if self._many else _Radio
         self.buttons = [kind(content, compact=True) for content in self._labels()]
         self.texts = [*self._texts()]
-        """All that is above the options."""
+        """The widgets above the options."""
 
     def _texts(self) -> Iterator[Static]:
         header = f"{one_line(self._header)}  " if self._header else ""
@@ -286,8 +289,8 @@ class _Group(Vertical):
         yield self._own
 
     def look(self) -> None:
-        """Takes the focus."""
-        # A question is read from its top, which the focus of a tall list of options would scroll away.
+        """Moves the focus to the options or, if there are none, to the line for a free answer."""
+        # Scrolling to a tall list of options would hide the beginning of the question.
         next(iter(self.query("RadioSet, Checkbox, .own"))).focus(scroll_visible=False)
 
     def choose(self, number: int) -> None:
@@ -298,7 +301,7 @@ class _Group(Vertical):
             button.bring()
 
     def pressed(self) -> list[_Option]:
-        """The options that are a part of the answer: a free answer replaces the only one."""
+        """The selected options that are part of the answer. If only one can be selected, a free answer replaces it."""
         return [button for button in self.buttons if button.value and (self._many or not self._free)]
 
     @property

@@ -83,7 +83,7 @@ class Questions(Vertical):
             card.uncover()
 
     def _settle(self, card: ApprovalView, answer: Mapping[str, Any]) -> None:
-        """Closes a request that was resolved elsewhere or withdrawn; it stays if the user has written something."""
+        """Closes a request that was resolved elsewhere or withdrawn, unless the user has written something."""
         if card.is_dirty:
             card.settle({**answer, "by": self._client.called(answer)} if answer.get("by") else answer)
         else:
@@ -126,7 +126,7 @@ class Questions(Vertical):
         whole.pop("truncated", None)
         if not answers.questions(whole):
             view.show_whole(whole)
-        elif view is self.card:  # a form takes the place of the text
+        elif view is self.card:  # a form replaces the text
             self._close(view)
             self._open(whole)
 

@@ -1,6 +1,6 @@
 """Comments on lines of a review: the lines that can be chosen, where a comment is shown, and its text. Pure.
 
-The web UI does the same (``web/src/review/comments.ts``).
+The web UI follows the same rules (``web/src/review/comments.ts``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ FARTHEST: Final = 10**9
 
 
 class Row(NamedTuple):
-    """A line of a part as it is in the file, without the line feed. ``number`` counts from 1 on its side."""
+    """A line of a part as it is in the file, without the line feed. ``number``: its number in the old or the new file,
+    depending on ``side``, from 1."""
 
     side: Side
     number: int
@@ -47,8 +48,8 @@ def start_of(hunk: Hunk, side: Side) -> int:
 
 
 def rows(hunk: Hunk, around: Context = Context()) -> list[Row]:  # noqa: B008  # immutable
-    """The lines of a hunk and those around it, in the order in which they are shown. Unchanged lines are listed on the
-    new side."""
+    """The lines of a hunk and the lines around it, in the order in which they are shown. Unchanged lines are listed on
+    the new side."""
     if hunk["kind"] in review_words.ASIDE:
         return []
     old, new = start_of(hunk, "old"), start_of(hunk, "new")
@@ -103,7 +104,8 @@ def chosen(part: Part) -> Choice | None:
 
 
 def stepped(choice: Choice, shown: Sequence[Row], by: int) -> Choice:
-    """The choice of the next line (``by`` is 1) or the previous one (-1); at first, the hunk's first or last line."""
+    """The choice of the next line (``by`` is 1) or the previous one (-1); from the initial choice, of the hunk's first
+    line (1) or its last one (-1)."""
     at = {(row.side, row.number): index for index, row in enumerate(shown)}
     if choice.is_whole:
         number = choice.anchor if by > 0 else choice.end
@@ -170,8 +172,8 @@ class Writing:
         return {**where, "quote": self.quote, **words}
 
     def request_id(self, wish: Mapping[str, Any]) -> str:
-        """The same id for the same text: if the reply was lost, sending the text again does not create a second
-        draft."""
+        """The id of the request that stores the text. It is the same for the same text, so that sending the text again
+        after a lost reply does not create a second draft."""
         return str(uuid.uuid5(uuid.UUID(self.id), json.dumps(wish, sort_keys=True)))
 
 
@@ -278,7 +280,7 @@ def arranged(
 
 
 def answers(parts: Iterable[Part]) -> dict[str, list[Part]]:
-    """The parts that answer a comment, by its id."""
+    """The parts that answer each comment, by the comment's id."""
     found: defaultdict[str, list[Part]] = defaultdict(list)
     for part in parts:
         for id in (part.hunk or {}).get("answers", ()):
@@ -306,8 +308,8 @@ def _written(one: Writing, place: Place, *, apart: bool) -> Card:
 
 
 def card(comment: Comment, answering: Sequence[Part], me: str, *, apart: bool = False, is_open: bool = False) -> Card:
-    """A comment as it is shown. ``apart``: without its lines next to it. A resolved comment is one line unless
-    ``is_open``."""
+    """A comment as it is shown. ``apart``: whether it is not next to its lines, so that it contains a copy of them. A
+    resolved comment is one line unless ``is_open``."""
     state = review_words.state_of(comment)
     if state == "resolved" and not is_open:
         by = "you" if comment.get("resolved_by") == me else comment.get("resolved_by") or "somebody"

@@ -1,4 +1,4 @@
-"""The parts of a review that are decided on, as numbered lines and with the web UI's wording. Pure."""
+"""The parts of a review that the user decides on, as numbered lines and with the web UI's wording. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMENTS_ONLY: Final = "You can comment here. Decide from another device."
 
 
 class Part(NamedTuple):
-    """A unit that is decided on: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
+    """A unit that the user decides on: a hunk, or a file whose hunks were too large for the message (``hunk`` is None).
 
     ``draft``: the user's own text if the hunk is no longer in the review; the text is still shown. It is empty if the
     user has only begun a comment there.
@@ -50,7 +50,7 @@ class Context(NamedTuple):
 
 class HunkLines(NamedTuple):
     """A hunk with the lines around it. ``texts``: the old and the new text, as far as they are shown. ``above``: how
-    many lines of the old and the new file precede them. ``end``: a change of the last line's end, in words.
+    many lines of the old and the new file precede them. ``end``: how the end of the last line changes, in words.
     """
 
     lines: list[Line]
@@ -110,7 +110,8 @@ def contexts(text: str, file: File, count: int = CONTEXT) -> dict[str, Context]:
 
 
 def hunk_lines(hunk: Hunk, file: File, around: Context = Context(), *, marked: bool = True) -> HunkLines:  # noqa: B008  # immutable
-    """Removed lines first, as in ``git diff``. "\\r" is shown only if the line ends are mixed or changed.
+    """The lines of a hunk with the lines around it. Removed lines come first, as in ``git diff``. "\\r" is shown only
+    if the line ends are mixed or changed.
 
     ``marked``: whether to find the words in which lines differ, which takes longer than everything else.
     """
@@ -151,7 +152,7 @@ def _is_crlf(text: str) -> bool:
 
 
 def difference(found: HunkLines) -> Difference:
-    """A hunk's lines in the form that ``DiffLines`` takes."""
+    """A hunk's lines in the form that ``DiffLines`` accepts."""
     return Difference(found.lines, added=0, removed=0, notes=[])
 
 

@@ -13,18 +13,18 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.dom import NoScreen
-from textual.errors import NoWidget
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.timer import Timer
 
 from drawbridge.core.terminal_text import harmless
 from drawbridge.text import review_words
 from drawbridge.text.review_words import File
 from drawbridge.tui import review_cards, review_comments, review_parts
 from drawbridge.tui.code import DiffLines
+from drawbridge.tui.diff_view import LOOK_SECONDS, is_covered, on_screen
 from drawbridge.tui.drawing import Painter
 from drawbridge.tui.review_comments import Choice, Remarks, Row
 from drawbridge.tui.review_parts import Part
@@ -37,7 +37,7 @@ GUTTER: Final = 2
 class _Lines:
     """The lines of a hunk, with comments below them. Words that differ are not searched for until a line is drawn.
 
-    ``remarks``: the comments on the part; ``rest`` contains those whose lines are not shown here.
+    ``remarks``: the comments on the part. ``rest``: the drawn comments whose lines are not shown here.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class _Lines:
         self._plain = plain
         lead, end = len(around.before), len(found.lines) - len(around.after)
         self.body = plain.start(lead), plain.start(end)
-        """The lines that are decided on, without the context lines: the first one, and the one after the last."""
+        """The range of the hunk's own lines, without the context lines: the first line, and the line after the last."""
         self.end = found.end
         self.rest: list[Strip] = []
         self._cards: list[tuple[int, list[Strip]]] = []
@@ -181,7 +181,8 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Which lines of a part have been on the screen. ``layout``: the layout that their numbers refer to."""
+    """Which lines of a part have been on the screen. ``layout``: the width, and the line number that had to fit, when
+    the part was laid out; ``lines`` refers to that layout."""
 
     layout: tuple[int, int]
     lines: set[int]
@@ -193,7 +194,7 @@ class _Seen(NamedTuple):
 
 
 class ReviewView(ScrollView, can_focus=True):
-    """``show`` updates the list; the current change stays where it is on the screen."""
+    """The list of a review's changes. When ``show`` updates it, the current change stays where it is on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "step(1)", show=False),
@@ -204,11 +205,12 @@ class ReviewView(ScrollView, can_focus=True):
     ]
 
     class Looked(Message):
-        """Other lines are on the screen, or another change is the current one."""
+        """The lines on the screen, the current change or the chosen lines may have changed."""
 
     def __init__(self, painter: Painter) -> None:
         super().__init__(id="review")
         self.painter = painter
+        self._again: Timer | None = None
         self.current: str | None = None
         """The key of the part that the user's keys decide on."""
         self.choice: Choice | None = None
@@ -223,10 +225,14 @@ class ReviewView(ScrollView, can_focus=True):
         self._seen: dict[str, _Seen] = {}
         self._width = 0
 
+    def on_mount(self) -> None:
+        self._again = self.set_interval(LOOK_SECONDS, self.look, pause=True)
+
     # What is shown.
 
     def show(self, parts: Sequence[Part], words: str = "", remarks: Mapping[str, Remarks] | None = None) -> None:
-        """``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if unchanged."""
+        """Shows these parts. ``words``: the text below the last part. ``remarks``: the parts' comments, by key; None if
+        unchanged."""
         before = [part.key for part in self._parts]
         self._parts, self._words = parts, words
         self._remarks = self._remarks if remarks is None else remarks
@@ -337,7 +343,8 @@ class ReviewView(ScrollView, can_focus=True):
         self._lay_out(self._place(self.current))
 
     def _lay_out(self, place: int | None) -> None:
-        """``place``: the line of the screen at which the current part was; None if it was not on the screen."""
+        """Lays out all parts. ``place``: the line of the screen at which the current part was; None if it was not on
+        the screen."""
         width = self.scrollable_content_region.width - GUTTER
         if width < 1:
             return
@@ -355,7 +362,8 @@ class ReviewView(ScrollView, can_focus=True):
         self.call_after_refresh(self.look)
 
     def _lay_out_file(self, path: str, parts: Sequence[Part], known: Mapping[Hashable, _Block]) -> None:
-        """``known``: the blocks of the previous layout, which are reused if they are unchanged."""
+        """Adds the blocks of a file. ``known``: the blocks of the previous layout, which are reused if they are
+        unchanged."""
         file, width, text = parts[0].file, self._width, self._texts.get(path)
         highest, around = review_parts.highest(file), {} if text is None else review_parts.contexts(text, file)
         self._add(known, ("file", *_numbers(file), width), partial(self._heading, file))
@@ -412,25 +420,24 @@ class ReviewView(ScrollView, can_focus=True):
     # What has been seen.
 
     def look(self) -> None:
-        """Records which lines are on the screen now. If the current part is off the screen, a part that is on it
-        becomes the current one."""
-        try:
-            place = self.screen.find_widget(self)
-        except (NoScreen, NoWidget):
-            return
-        shown = self.content_region.intersection(place.clip)
-        if not shown.width or shown.width < self._width or not self.screen.is_active:
+        """Records which lines are on the screen now, without those that a notice covers. If the current part is off the
+        screen, a part that is on it becomes the current one."""
+        shown = on_screen(self, self.content_region)
+        if shown is None or not shown.width or shown.width < self._width:
             return
         if self.app.animator.is_being_animated(self, "scroll_y"):
-            return  # what an animation passes was not read
+            return  # lines that an animation scrolls past do not count as seen
         top = self.scroll_offset.y + shown.y - self.content_region.y
         indices = self._indices(top, top + shown.height)
+        covered = {top + row for row in range(shown.height) if is_covered(self, shown, row)}
+        if self._again is not None:
+            (self._again.resume if covered else self._again.pause)()
         for at in indices:
             block = self._blocks[at]
             if block.part is not None:
                 start = self._starts[at]
                 lines = range(max(0, top - start), min(block.height, top + shown.height - start))
-                own = (block.own(line) for line in lines)
+                own = (block.own(line) for line in lines if start + line not in covered)
                 seen = (line - block.body.start for line in own if line is not None and line in block.body)
                 self._seen[block.part.key].lines.update(seen)
         if not self.is_in_view:

@@ -1,4 +1,4 @@
-"""What the server's messages have reported about the reviews of all projects, and what the user wrote. Pure."""
+"""What the server has reported about the reviews of all projects, and what the user has written. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drawbridge.text.review_words import Numbers, numbers
 from drawbridge.tui.review_comments import Writing
 
 REMEMBERED: Final = 100
-"""The maximum number of changes that are kept for a review that nobody is looking at."""
+"""The maximum number of changes that are kept for a review that is not on the screen."""
 
 
 NEWS: Final = frozenset(
@@ -62,13 +62,13 @@ class Push:
 class Reviews:
     def __init__(self) -> None:
         self.drafts: defaultdict[str, dict[str, Draft]] = defaultdict(dict)
-        """By project and hunk."""
+        """The user's edits, by project and hunk."""
         self.writings: defaultdict[str, list[Writing]] = defaultdict(list)
-        """By project: the comments that the user has begun and that the server does not have."""
+        """The comments that the user has begun and that the server does not have, by project."""
         self.commits: defaultdict[str, Commit] = defaultdict(Commit)
-        """By project."""
+        """The user's input for a commit, and its result, by project."""
         self.pushes: defaultdict[str, Push] = defaultdict(Push)
-        """By project."""
+        """The user's input for a push, and its result, by project."""
         self._stale: set[str] = set()
         self.connections = 0
         """The number of connections so far: changes between two of them were not reported."""

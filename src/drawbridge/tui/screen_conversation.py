@@ -72,7 +72,7 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """Since when the stop key cancels what is scheduled (``time.monotonic``); None if it stops the run."""
+        """When the stop key began to cancel what is scheduled (``time.monotonic``); None if it stops the run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -100,7 +100,7 @@ class ConversationScreen(Screen[None]):
     # Drawing.
 
     def show(self) -> None:
-        """Draws what is known now."""
+        """Draws the client's current state."""
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or not self._is_there:
             return
@@ -126,12 +126,12 @@ class ConversationScreen(Screen[None]):
         card = self.card
         waits = wording.waits_until(self._client.project or {})
         keys = (conversation.run is None, waits, card and (card.approval_id, card.is_begun), self._client.features)
-        if keys != self._keys:  # the line of keys is only rebuilt when the keys change
+        if keys != self._keys:  # the footer is rebuilt only when the keys change
             self._keys = keys
             self.refresh_bindings()
 
     def tick(self) -> None:
-        """Updates what changes over time."""
+        """Updates the status line, which shows how long the run has taken."""
         conversation, project = self._client.conversation, self._client.project
         if conversation is None or project is None or not self._is_there:
             return
@@ -145,7 +145,7 @@ class ConversationScreen(Screen[None]):
         cost = project.get("cost_usd") or conversation.cost
         parts.append(wording.money(cost) if cost else "")
         parts.append(wording.context_words(conversation.agent))
-        mode = wording.mode(project, _mode(project))
+        mode = wording.mode(project, _mode(project), self._client.mode_offers)
         below = "" if self.query_one(History).follows and conversation.at_end else "  ↓ G: latest"
         review = self._client.reviews.open(conversation.id)
         self.query_one("#status", Static).update(
@@ -155,7 +155,7 @@ class ConversationScreen(Screen[None]):
                 ("".join(f" · {part}" for part in parts if part), color),
                 (
                     f"  {wording.one_line(mode)}",
-                    "$no" if mode == wording.MODES["bypassPermissions"] or project.get("asks") is False else "$soft",
+                    "$no" if _mode(project) == "bypassPermissions" or project.get("asks") is False else "$soft",
                 ),
                 (below, "$accent"),
             )
@@ -331,12 +331,15 @@ class ConversationScreen(Screen[None]):
     def action_mode(self) -> None:
         project = self._client.project
         if project is not None:
-            self.app.push_screen(ModeDialog(_mode(project), project, self._client.modes), self._set_mode)
+            self.app.push_screen(
+                ModeDialog(_mode(project), project, self._client.modes, self._client.mode_offers), self._set_mode
+            )
 
     def _set_mode(self, mode: str | None) -> None:
         async def set_it() -> None:
             await self._client.command("set_mode", {"mode": mode})
-            self.notify(f"Permission mode: {wording.mode(self._client.project or {}, mode or '')}.", markup=False)
+            words = wording.mode(self._client.project or {}, mode or "", self._client.mode_offers)
+            self.notify(f"Permission mode: {words}.", markup=False)
             self.tick()
 
         if mode is not None:

@@ -33,8 +33,8 @@ from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.reviews import Draft
 
 READING_SECONDS: Final = 0.5
-"""Letters decide nothing for this long after another change has automatically become the current one: they may be meant
-for the previous one."""
+"""Seconds after another change has automatically become the current one during which keys do not decide on it: they may
+be meant for the previous one."""
 
 REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
@@ -85,7 +85,7 @@ class ReviewScreen(Screen[None]):
         self._parts: Sequence[Part] = ()
         self._more = 0
         self._version: str | None = None
-        """The version that is shown; None until there is one."""
+        """The version of the review that is shown; None if no review is shown."""
         self._problem = ""
         self._note = ""
         """The result of the last decision, or why a key has no effect."""
@@ -148,7 +148,7 @@ class ReviewScreen(Screen[None]):
     # Drawing.
 
     def show(self) -> None:
-        """Draws what is known now, and loads the review if it may have changed."""
+        """Draws the current state, and loads the review if it may have changed."""
         if not self._is_there:
             return
         client = self._client
@@ -251,7 +251,7 @@ class ReviewScreen(Screen[None]):
     # Loading the review.
 
     def load(self) -> None:
-        """Requests the review as it is now. Many calls in a row lead to one request after the current one."""
+        """Requests the review as it is now. All calls during a request lead to only one more request after it."""
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True
@@ -298,7 +298,7 @@ class ReviewScreen(Screen[None]):
         self._committing.take(found)
         self._pushing.take(found)
         has_comments = self._commenting.take(found)
-        # Which hunks answer a comment is not part of the version.
+        # The version stays the same if only the comments that a hunk answers have changed.
         if found["version"] == self._version and not has_comments and found["files"] == self._files:
             self._redraw()
             return
@@ -326,7 +326,8 @@ class ReviewScreen(Screen[None]):
         return f"{counted(self._more, 'more file')} will follow. Decide on these changes first."
 
     def _with_gone_parts(self, parts: Sequence[Part], now: set[str]) -> list[Part]:
-        """The parts. The user's texts for hunks that are no longer in the review follow the parts of their file."""
+        """``parts`` with the user's texts for hunks that are no longer in the review, each after the parts of its file.
+        ``now``: the keys of ``parts``."""
         found = list(parts)
         gone = {key: (draft.path, draft.text) for key, draft in self._drafts.items() if key not in now}
         for one in self._commenting.writings:
@@ -414,7 +415,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_ready(self) -> bool:
-        """Whether a letter decides now. A key that is held down decides on only one change."""
+        """Whether keys decide now. A key that is held down decides on only one change."""
         now = time.monotonic()
         if self._is_sending or now - self._shown_at < READING_SECONDS:
             self._shown_at = max(self._shown_at, now - READING_SECONDS + REPEAT_SECONDS)

@@ -29,7 +29,7 @@ HINT: Final = "Enter searches, and shows a result · Esc closes"
 
 
 class SearchDialog(ModalScreen[int | None]):
-    """Returns the number of the record that the user chose, or None."""
+    """Returns the ``seq`` of the record that the user chose; None if the dialog is canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
@@ -76,7 +76,7 @@ class SearchDialog(ModalScreen[int | None]):
 
 
 def _line(found: Mapping[str, Any]) -> Content:
-    """The time, the kind, and the text with its matches in bold."""
+    """A result: its time, its kind, and its text with the matches in bold."""
     head = f"{wording.day(found['created_at'])} {KINDS.get(found['kind'], '')} "
     pieces = [(wording.one_line(text), "bold" if at % 2 else "") for at, text in enumerate(found["snippet"])]
     return Content.assemble((head, "$soft"), *pieces)

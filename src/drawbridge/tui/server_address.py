@@ -26,7 +26,8 @@ RUNNING: Final = "server.json"
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """``fingerprint``: SHA-256 of the expected certificate, which then does not need a trusted signature.
+    """What is needed to connect to a server. ``fingerprint``: SHA-256 of the expected certificate, which then does not
+    need a trusted signature; None if it is verified in the usual way.
 
     ``token``: empty if there is no token file, since a server may not need one. ``token_file``: for error texts.
     """
@@ -39,8 +40,8 @@ class ServerAddress:
 
 
 class Finder:
-    """Finds a server according to the flags. ``find`` searches each time: a restarted server may have moved. Raises
-    ``BadSetting`` if the flags can't be used."""
+    """Finds a server according to the flags. ``find`` searches each time, because a restarted server may have another
+    address. Raises ``BadSetting`` if the flags can't be used."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ def fingerprint_of(certificate: bytes) -> str:
 
 
 def _checked_url(url: str) -> str:
-    """The address of the WebSocket; the web UI's address is accepted as well. Raises ``BadSetting``."""
+    """The address of the WebSocket. ``url`` may also be the web UI's address. Raises ``BadSetting``."""
     found = urlsplit(url if "//" in url else f"wss://{url}")
     scheme = {"https": "wss", "http": "ws"}.get(found.scheme, found.scheme)
     try:
@@ -126,7 +127,7 @@ def is_here(url: str) -> bool:
 
 
 def _running(path: Path) -> dict[str, str]:
-    """The text values of ``server.json``; empty if it is missing or was not written by a server."""
+    """The text values of ``server.json``; empty if the file is missing or is not valid."""
     try:
         said = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -13,7 +13,7 @@ class Projects:
     def __init__(self) -> None:
         self.all: dict[str, Project] = {}
         self.known = False
-        """False until the list has been received once."""
+        """Whether the list of projects has been received."""
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Applies one message of any type."""
@@ -53,13 +53,13 @@ class Projects:
             project["last_seq"] = max(seq, project["last_seq"])
 
     def sorted(self) -> list[Project]:
-        """All projects: those that wait for a person first, then by their last activity, the latest first."""
+        """All projects: those that wait for a person first, then by their last activity, latest first."""
         latest = sorted(self.all.values(), key=lambda one: str(one["last_active"]), reverse=True)
         return sorted(latest, key=lambda one: not one["approvals"])
 
     @property
     def waiting(self) -> int:
-        """The number of open requests in all projects."""
+        """The number of open approval requests in all projects."""
         return sum(len(project["approvals"]) for project in self.all.values())
 
     def named(self, name: str, directory: str) -> list[Project]:

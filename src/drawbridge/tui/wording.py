@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,13 +13,6 @@ from drawbridge.text.counts import counted
 
 TAB: Final = 4
 
-MODES: Final = {
-    "default": "Ask first",
-    "acceptEdits": "Auto-accept edits",
-    "plan": "Plan",
-    "bypassPermissions": "Bypass permissions",
-    "auto": "Auto",
-}
 OUTCOMES: Final = {
     "completed": "Finished",
     "failed": "Failed",
@@ -39,21 +32,22 @@ QUESTIONS: Final = "AskUserQuestion"
 """The tool with which an agent asks the user its own questions."""
 
 IN_TERMINAL: Final = ("answered elsewhere", "asked in the terminal", "overruled")
-"""How the reason for a withdrawal begins if the agent's own dialog in the terminal decided on the request, or still
-does: such a request is not shown as withdrawn."""
+"""How the reason for a withdrawal begins if the user decided in the agent's own dialog in the terminal, or still has to
+decide there: such a request is not shown as withdrawn."""
 
 
-def mode(project: Mapping[str, Any], name: str) -> str:
-    """A permission mode in words. An agent that can't ask doesn't, whatever its mode is called."""
+def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
+    """A permission mode in words. If the project's agent never asks, the words say so, whatever the mode. ``offers``:
+    the modes that the server describes."""
     if project.get("asks") is False:
         return f"{name} · doesn’t ask"
-    own = {one["name"]: one.get("title") for one in project.get("own_modes", ())}
-    return MODES.get(name) or own.get(name) or name
+    titles = {one["name"]: one.get("title") for one in (*project.get("own_modes", ()), *offers)}
+    return titles.get(name) or name
 
 
 def one_line(text: object) -> str:
-    """Anything as one line that is harmless after a blank or a sign, with which an accent at its start would
-    combine."""
+    """``text`` as one line of harmless text that can be drawn after a blank or a sign: an accent at its start, which
+    would combine with that character, is written out."""
     return harmless(f" {text}")[1:]
 
 
@@ -63,7 +57,7 @@ def lines(text: str) -> list[str]:
 
 
 def block(text: str) -> str:
-    """A text of several lines, harmless."""
+    """A text of several lines as harmless text."""
     return "\n".join(lines(text))
 
 
@@ -72,7 +66,7 @@ def base_name(path: str) -> str:
 
 
 def shown_path(path: str, root: str) -> str:
-    """ "notes.md" for a file in the project, otherwise the whole path."""
+    """A path as it is shown: relative to the project's directory ``root`` if it is in there, otherwise whole."""
     return path.removeprefix(f"{root}/") if root else path
 
 
@@ -101,13 +95,13 @@ def when(timestamp: str) -> datetime | None:
 
 
 def clock(timestamp: str) -> str:
-    """ "09:41", in the local time zone; empty if the time is not valid."""
+    """The time of day in the local time zone, such as 09:41; empty if the time is not valid."""
     found = when(timestamp)
     return found.astimezone().strftime("%H:%M") if found else ""
 
 
 def day(timestamp: str) -> str:
-    """ "21 Nov 09:41", in the local time zone; empty if the time is not valid."""
+    """The date and time in the local time zone, such as 21 Nov 09:41; empty if the time is not valid."""
     found = when(timestamp)
     if found is None:
         return ""
@@ -116,7 +110,7 @@ def day(timestamp: str) -> str:
 
 
 def clock_or_day(timestamp: str) -> str:
-    """ "09:41" for today, "21 Nov 09:41" for another day, in the local time zone."""
+    """Like ``clock`` if the time is today, otherwise like ``day``."""
     found = when(timestamp)
     is_today = found is not None and found.astimezone().date() == datetime.now().astimezone().date()
     return clock(timestamp) if is_today else day(timestamp)
@@ -193,8 +187,8 @@ def lifted(until: str, now: datetime) -> str:
 
 
 def agent_words(agent: Mapping[str, Any]) -> str:
-    """What the agent does instead of working, on one line: it waits for its API, or compacts its conversation. Empty if
-    it does neither."""
+    """What the agent does instead of working, on one line: it retries a request to its API, or compacts its
+    conversation. Empty if it does neither."""
     if retry := agent.get("retry"):
         why = f"{retry.get('status') or ''} {str(retry['reason']).replace('_', ' ')}".strip()
         return one_line(f"Retrying {retry['attempt']} of {retry['attempts']}: {why}")

@@ -54,7 +54,7 @@ class Official:
         return schema.NewSessionResponse(session_id=id, modes=modes)
 
     async def list_sessions(self, cursor: str | None = None, cwd: str | None = None, **_: Any) -> Any:
-        """Returns one conversation per page, the oldest first."""
+        """Returns one conversation per page, oldest first."""
         at, kept = int(cursor or 0), list(self._conversations().items())
         page = [
             schema.SessionInfo(

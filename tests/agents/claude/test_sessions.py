@@ -89,7 +89,7 @@ def test_the_directories_with_the_latest_conversations_are_known(tmp_path: Path)
         conversation(tmp_path / name, ONE, lines(tmp_path / name))
         os.utime(sessions.directory_of(tmp_path / name) / f"{ONE}.jsonl", (number, number))
     conversation(tmp_path / "nowhere", TWO, lines(None))
-    os.utime(sessions.directory_of(tmp_path / "nowhere") / f"{TWO}.jsonl", (1, 1))
+    os.utime(sessions.directory_of(tmp_path / "nowhere") / f"{TWO}.jsonl", (9, 9))
     assert sessions.directories(2) == [(tmp_path / "poems", 3), (tmp_path / "blog", 2)]
     assert sessions.directories(9) == [(tmp_path / "poems", 3), (tmp_path / "blog", 2), (tmp_path / "site", 1)]
 

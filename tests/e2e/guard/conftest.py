@@ -1,4 +1,4 @@
-"""The workstation of the end-to-end tests of the guard."""
+"""The workstation for the guard's end-to-end tests."""
 
 from __future__ import annotations
 

@@ -6,14 +6,14 @@ const { ansi, withoutAnsi } = await import('../../../web/src/text/ansi.ts');
 const ESC = '\x1b';
 const styles = (text) => ansi(text).map(({ text: part, style }) => `${style}|${part}`);
 
-test('colours and weights become classes', () => {
+test('colors and weights become classes', () => {
   assert.deepEqual(styles(`a${ESC}[32mb${ESC}[1mc${ESC}[0md`), ['|a', 'ansi-green|b', 'ansi-green ansi-bold|c', '|d']);
   assert.deepEqual(styles(`${ESC}[91ma${ESC}[39mb`), ['ansi-red|a', '|b']);
   assert.deepEqual(styles(`${ESC}[38;5;196ma${ESC}[38;2;0;0;255mb${ESC}[mc`), ['ansi-red|a', 'ansi-blue|b', '|c']);
   assert.deepEqual(styles(`${ESC}[41ma${ESC}[7mb`), ['ansi-on-red|a', 'ansi-red ansi-on-ink|b']);
 });
 
-test('text is never hidden by its colours', () => {
+test('colors never hide text', () => {
   assert.deepEqual(styles(`${ESC}[30;40ma${ESC}[37;47mb${ESC}[8mc`), ['|abc']);
 });
 

@@ -1,4 +1,4 @@
-// What the cards of approvals are made of, without a page.
+// The modules behind the cards of approval requests, without a browser.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
@@ -41,6 +41,36 @@ test('a notebook whose cells do not show all of the change is not shown by cells
   assert.equal(cellsOf('', before), undefined);
   assert.equal(cellsOf(before, '{"cells": [1]}'), undefined);
   assert.equal(cellsOf(before, 'null'), undefined);
+  for (const more of [{ evil: 'x' }, { id: 'not an id' }, { id: ['evil'] }, { metadata: null, cell_type: { evil: 1 } }])
+    assert.equal(cellsOf(before, book([cell('a'), cell('b', more)])), undefined, JSON.stringify(more));
+  for (const source of [['b', { evil: 1 }], [['b']], { evil: 1 }, 1])
+    assert.equal(cellsOf(before, book([cell(source)])), undefined, JSON.stringify(source));
+});
+
+test('a notebook with text that parsing drops is not shown by cells', () => {
+  const before = book([cell('a')]);
+  const after = book([cell('b')], { more: { size: 1 } });
+  const old = book([cell('a')], { more: { size: 1 } });
+  assert.notEqual(cellsOf(old, after), undefined);
+  const changes = {
+    'a field of a cell twice': ['"source":', '"source":["evil"],"source":'],
+    'the same name in other letters': ['"source":', '"sourc\\u0065":["evil"],"source":'],
+    'the cells twice': ['{"cells":', '{"cells":[{"evil":1}],"cells":'],
+    'a field of the notebook twice': ['"nbformat":', '"nbformat":"evil","nbformat":'],
+    'a field inside twice': ['"size":', '"size":"evil","size":'],
+    'a name that every object has': ['"size":1', '"size":1,"__proto__":"evil","__proto__":1'],
+    'a number that is too large': ['"size":1', '"size":1e999'],
+    'a number with too many digits': ['"size":1', '"size":1.00000000000000000666'],
+    'a number that is too small': ['"size":1', '"size":1e-999'],
+  };
+  for (const [name, [part, other]] of Object.entries(changes)) {
+    assert.ok(after.includes(part), name);
+    assert.equal(cellsOf(old, after.replace(part, other)), undefined, name);
+    assert.equal(cellsOf(old.replace(part, other), after), undefined, name);
+  }
+  assert.notEqual(cellsOf(before, book([cell('"source": \\ {"a": 1, "a": 1e999}')])), undefined);
+  for (const size of ['1.0', '1e-05', '0.30000000000000004', '1E+22', '-0.0', '5e-324', '1000000'])
+    assert.notEqual(cellsOf(...[old, after].map((one) => one.replace('"size":1', `"size":${size}`))), undefined, size);
 });
 
 test('comments are in the order of the lines', () => {
@@ -80,7 +110,7 @@ test('all questions have to be answered', () => {
   assert.deepEqual(questions.submit().answers, { 'One?': 'B', 'Many?': 'C, D, and E' });
 });
 
-test('an option takes the place of words, and words that of an option', () => {
+test('an option replaces a typed answer, and a typed answer replaces an option', () => {
   const [question] = new Questions(asked(), undefined, () => {}).all;
   question.write('mine');
   question.pick('A');
@@ -89,7 +119,7 @@ test('an option takes the place of words, and words that of an option', () => {
   assert.equal(question.answer, 'mine again');
 });
 
-test('what was begun is taken over if the options are the same', () => {
+test('a draft is restored if the options are the same', () => {
   const begun = [{ chosen: ['A', 'gone'], own: '' }];
   const questions = new Questions(asked(), begun, () => {});
   assert.deepEqual(questions.all[0].chosen.value, ['A']);
@@ -101,7 +131,7 @@ test('a part of the questions is not answered', () => {
   assert.equal(asksQuestions({ ...request, truncated: { blob_id: 'b', bytes: 5_000_000 } }), false);
 });
 
-test('only texts of the input can be edited', () => {
+test('only text fields of the input can be edited', () => {
   const request = { tool_name: 'Bash', input: { command: 'ls', n: 1 }, editable: ['command', 'n', 'toString'] };
   assert.deepEqual(editableFields(request), ['command']);
   assert.deepEqual(editableFields({ ...request, truncated: { bytes: 1 } }), []);
@@ -117,7 +147,7 @@ test('a risk without a place marks nothing', () => {
   assert.deepEqual(risksIn({ risks }, 'command'), [risks[0]]);
 });
 
-test('a title of the server is used unless a name in it was shortened', () => {
+test('the server’s title is used unless it shortens a name', () => {
   const request = { tool_name: 'Edit', input: {}, title: { text: 'Claude wants to edit', path: 'a.py' } };
   assert.deepEqual(titleOf(request, 'Claude', '/p'), ['Claude wants to edit', 'a.py']);
   const long = 'x'.repeat(300);
@@ -136,7 +166,7 @@ test('a common reason is added to the message, and removed again', () => {
   assert.equal(toggled(wrong.text, wrong), '');
 });
 
-/** A replacement, as CodeMirror maps positions through it. */
+/** A replacement that maps positions as CodeMirror does. */
 const replaced = (from, to, length) => ({
   mapPos: (at, side) => {
     if (at < from || (at === from && side < 0)) return at;
@@ -154,7 +184,7 @@ test('all of a text has to be in sight, in any order', () => {
   assert.equal(unseen.isEmpty, true);
 });
 
-test('what was removed is a place that has to be in sight', () => {
+test('the position of removed text has to be in sight', () => {
   const unseen = new Unseen([[50, 50]]);
   unseen.see(0, 40);
   assert.equal(unseen.isEmpty, false);
@@ -162,7 +192,7 @@ test('what was removed is a place that has to be in sight', () => {
   assert.equal(unseen.isEmpty, true);
 });
 
-test('what was not in sight moves with the text, and is gone when a person replaces it', () => {
+test('unseen text moves with edits, and replaced text need not be seen', () => {
   const unseen = new Unseen([
     [10, 20],
     [50, 60],

@@ -28,7 +28,7 @@ Object.assign(globalThis.document, {
 const { Board } = await import('../../../web/src/review/board.ts');
 const kept = await import('../../../web/src/state/kept.ts');
 
-/** An element at a place on a screen whose view is 500 pixels high. */
+/** An element at a position in a view that is 500 pixels tall. */
 function place(top, height) {
   const classes = new Set();
   return {
@@ -47,6 +47,7 @@ function place(top, height) {
     getBoundingClientRect() {
       return { top: this.top, bottom: this.top + this.height, left: 0, right: 800 };
     },
+    children: [],
     querySelector: () => null,
     querySelectorAll: () => [],
     getElementsByTagName: () => [],
@@ -63,7 +64,7 @@ function place(top, height) {
   };
 }
 
-/** A board with parts at these places, and what was decided by keys. */
+/** A board with parts at these positions, and the decisions that were made by keys. */
 function made(places) {
   const decided = [];
   const parts = places.map((_, n) => ({ key: `p${n}`, path: 'f', hunk: { id: `p${n}` } }));
@@ -104,7 +105,7 @@ test('a key decides what has been in view for half a second', async () => {
   assert.deepEqual(decided, ['keep p0']);
 });
 
-test('a key decides nothing that is partly out of view', async () => {
+test('a key does not decide a part that is partly out of view', async () => {
   const { decided, elements, press, wait } = made([[10, 200]]);
   await wait(600);
   elements[0].top = 400;
@@ -112,7 +113,7 @@ test('a key decides nothing that is partly out of view', async () => {
   assert.deepEqual(decided, []);
 });
 
-test('a part that is higher than the screen is decided once it was scrolled through', async () => {
+test('a part that is taller than the screen can be decided after scrolling through it', async () => {
   const { decided, elements, press, wait } = made([[0, 1200]]);
   await wait(600);
   press('a');
@@ -126,7 +127,7 @@ test('a part that is higher than the screen is decided once it was scrolled thro
   assert.deepEqual(decided, ['keep p0']);
 });
 
-test('typing and switched off keys decide nothing', async () => {
+test('keys decide nothing while the user types or keys are off', async () => {
   const { decided, press, wait, target } = made([[10, 200]]);
   await wait(600);
   target.matches = (css) => css.startsWith('textarea');

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { Client } from '../../../web/src/protocol/client.ts';
 import * as kept from '../../../web/src/state/kept.ts';
 
-globalThis.navigator ??= { userAgent: '' }; // as a browser has them, and older Nodes have not
+globalThis.navigator ??= { userAgent: '' }; // older versions of Node.js do not have these globals
 globalThis.CustomEvent ??= class extends Event {
   constructor(type, { detail } = {}) {
     super(type);
@@ -45,7 +45,7 @@ const said = (seq) => ({
 });
 const rest = () => new Promise((later) => setImmediate(later));
 
-/** A client whose server is the test: `answers` says for each type what its answer's data are. */
+/** A client whose server is the test. `answers`: by type, a function that returns the answer to a request. */
 function world(answers) {
   const sockets = [];
   const asked = [];
@@ -86,7 +86,7 @@ const server = (projects, last) => ({
   get_messages: () => ({ type: 'message_history', data: { messages: [] } }),
 });
 
-test('after a break it joins behind what it has; where that is no longer kept, it is opened at its end', async () => {
+test('after a reconnect, a conversation continues at its cursor, or opens at its end if records are missing', async () => {
   let [last, first] = [0, 1];
   const { client, asked, hear, breaks } = world(
     server(
@@ -112,7 +112,7 @@ test('after a break it joins behind what it has; where that is no longer kept, i
   );
 });
 
-test('an answer that was said again after a break is no failure where the first one was this very one', async () => {
+test('an answer that is resent after a reconnect does not fail if it was already recorded', async () => {
   const taken = {
     code: 'APPROVAL_RESOLVED',
     message: 'Ada has answered already.',
@@ -139,7 +139,7 @@ test('an answer that was said again after a break is no failure where the first 
   );
 });
 
-test('a smaller device is told what it may, and a new code makes it another one', async () => {
+test('a device knows what it may do, and a new code gives it another scope', async () => {
   const device = { name: 'Ada’s phone', scope: 'approve', projects: null };
   const hello = { ...HELLO, device, features: ['permission_response'] };
   const answers = {
@@ -159,7 +159,7 @@ test('a smaller device is told what it may, and a new code makes it another one'
   assert.ok(client.isNamed);
 });
 
-test('a long answer goes to the project that it was given in, wherever the person has gone meanwhile', async () => {
+test('a long answer goes to its project even if the user has left it', async () => {
   let stored = () => {};
   const answers = {
     ...server(
@@ -183,7 +183,7 @@ test('a long answer goes to the project that it was given in, wherever the perso
   assert.equal(asked.find(({ type }) => type === 'permission_response').project_id, 'p');
 });
 
-test('before the list has come no project is gone', async () => {
+test('no project counts as removed before the list has arrived', async () => {
   const { client, asked, hear } = world({
     ...server(
       () => [project()],
@@ -207,7 +207,7 @@ test('before the list has come no project is gone', async () => {
   assert.ok(client.conversation.joined);
 });
 
-test('a prompt that is refused while another project is shown waits in the box of its own', async () => {
+test('a prompt that is refused after the user left goes back to its project’s box', async () => {
   const refusal = { code: 'RATE_LIMITED', message: 'Too many prompts.' };
   const { client, hear, asked } = world({
     ...server(
@@ -227,7 +227,7 @@ test('a prompt that is refused while another project is shown waits in the box o
   assert.equal(kept.draft('p'), 'Write a poem');
 });
 
-test('who removes a project is not told that somebody did', async () => {
+test('the user who removes a project gets no notice about it', async () => {
   const { client, hear } = world({
     ...server(
       () => [project()],
@@ -251,7 +251,7 @@ test('who removes a project is not told that somebody did', async () => {
   assert.ok(!told.includes('gone'));
 });
 
-test('a conversation whose session was not known at a break is joined as a whole', async () => {
+test('a conversation whose session was not known when the connection was lost is loaded again', async () => {
   const answers = server(
     () => [project({ last_seq: 20, session_id: '' })],
     () => 20,
@@ -286,7 +286,7 @@ test('it is known whether the server has refused a prompt', async () => {
   assert.equal(await client.execute('yes'), true);
 });
 
-test('of two records that were asked for one after the other the later one is shown, whichever comes first', async () => {
+test('of two requested records, the one that was requested last is shown', async () => {
   const { client, asked, hear } = world({
     ...server(
       () => [project({ last_seq: 1000 })],
@@ -311,7 +311,7 @@ test('of two records that were asked for one after the other the later one is sh
   assert.equal(client.conversation.first, 500);
 });
 
-test('a record behind what is shown is asked for, too', async () => {
+test('a record after the loaded ones is requested, too', async () => {
   const { client } = world({
     ...server(
       () => [project({ last_seq: 1000 })],
@@ -337,7 +337,7 @@ const FAR = server(
 );
 const page = (...seqs) => ({ type: 'message_history', data: { messages: seqs.map((seq) => said(seq)) } });
 
-test('a record is reached although those before it fill a message', async () => {
+test('a record is reached even if earlier records fill a message', async () => {
   const { client, asked } = world({
     ...FAR,
     get_messages: ({ data }) => page(data.after_seq === undefined ? 1000 : data.after_seq + 1),
@@ -351,7 +351,7 @@ test('a record is reached although those before it fill a message', async () => 
   assert.equal(asks.length, 2);
 });
 
-test('older records that come once a jump has led elsewhere are dropped: they would leave a gap', async () => {
+test('older records that arrive after a jump are dropped', async () => {
   let holds = false;
   const { client, asked, hear } = world({
     ...FAR,
@@ -392,7 +392,7 @@ test('going to the end stops a jump', async () => {
   assert.notEqual(client.conversation.first, 500);
 });
 
-/** A project with a session `s` of 200 records. @param answers for each type, in place of the server's */
+/** A project with a session `s` of 200 records. @param answers by type, in place of the server's answers */
 const withSession = (answers = {}) =>
   world({
     ...server(
@@ -409,7 +409,7 @@ const pageOf = (session_id, seqs, before) => ({
 });
 const pagesAsked = (asked) => asked.filter(({ type }) => type === 'session_messages');
 
-test('a session that is known is requested in the same turn as the project is joined, with a small first page', async () => {
+test('a known session is requested while the project is joined, with a small first page', async () => {
   const { client, asked, hear } = withSession({
     project_join: () => undefined,
     session_messages: ({ data }) => (data.before ? undefined : pageOf('s', [199, 200], '0.199')),
@@ -495,7 +495,7 @@ const event = (seq, subtype, message) => ({
   message: { type: 'system', subtype, message },
 });
 
-/** Sends a prompt into the queue of `p`, as `run_2`, whose record is the seventh. */
+/** Adds a prompt to the queue of `p`, as `run_2`. Its record has the number 7. */
 async function queues(more = {}) {
   const one = world({
     ...server(
@@ -518,7 +518,7 @@ async function queues(more = {}) {
   return { ...one, accepts };
 }
 
-/** Opens another window, with a history of 300 records. @param records the records after the prompt's */
+/** Opens another window, with a history of 300 records. @param records the records after the prompt's record */
 async function returns(records, queue = []) {
   const one = world({
     ...server(
@@ -542,7 +542,7 @@ async function returns(records, queue = []) {
 }
 const told = ({ removed }) => removed.map(({ by, prompt, project }) => ({ by, prompt, project }));
 
-test('a prompt that was removed while the page was closed is known to the next window until its author has seen it', async () => {
+test('the removal of a prompt while the web UI was closed is shown until it is dismissed', async () => {
   const { accepts } = await queues();
   await accepts();
   const records = [...Array(200).keys()].map((number) => event(8 + number, 'prompt_edited', { run_id: 'run_1' }));

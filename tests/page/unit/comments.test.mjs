@@ -57,7 +57,7 @@ test('the lines of a hunk have their numbers on both sides', () => {
   assert.deepEqual([...model.linesOn({ ...HUNK, kind: 'mode' }, CONTEXT).new], []);
 });
 
-test('an empty side begins behind the line that it names', () => {
+test('an empty side begins after the line that it names', () => {
   const removed = { ...HUNK, added: '', new_start: 4 };
   assert.deepEqual([...model.linesOn(removed, CONTEXT).new.keys()], [4, 5]);
   assert.equal(model.startOf({ ...HUNK, removed: '', old_start: 4 }, 'old'), 5);
@@ -84,13 +84,13 @@ test('a comment is shown at its lines, or at the nearest change of its file', ()
   assert.equal(at({ path: 'gone' }), undefined);
 });
 
-test('a suggestion consists of whole lines with the line ends of the file', () => {
+test('a suggestion consists of whole lines with the file’s line endings', () => {
   assert.equal(model.suggestedField('a\r\nb\r\n'), 'a\nb');
   assert.equal(model.suggestedText('a\r\nb\r\n', 'c\nd'), 'c\r\nd\r\n');
   assert.equal(model.suggestedText('a\n', ''), '');
 });
 
-// With a server
+// With a server.
 
 class Server {
   constructor(scope = 'admin') {
@@ -121,7 +121,7 @@ class Server {
 const LINES = model.linesOn(HUNK, CONTEXT);
 const PART = { key: 'h', path: 'f', hunk: HUNK };
 
-/** @param load what the server has when the review is requested again */
+/** @param load is called with the comments when the review is requested again */
 function made(project, { load = () => {}, server = new Server(), files = [shown('f', HUNK)] } = {}) {
   const comments = new Comments(server, project, signal(files), async () => load(comments));
   return { server, comments };
@@ -147,7 +147,7 @@ test('a comment is sent with the lines as they were shown', async () => {
   assert.deepEqual(kept.reviewDrafts('sent.comments'), {});
 });
 
-test('what is half typed is there after a reload, at its lines', () => {
+test('an unfinished comment is at its lines after a reload', () => {
   const { comments } = made('half');
   comments.begin(PART, LINES, '−5');
   comments.begin(PART, LINES, '−6', true);
@@ -155,7 +155,7 @@ test('what is half typed is there after a reload, at its lines', () => {
   const { comments: again } = made('half');
   const [one] = again.writings.value;
   assert.deepEqual([one.text.value, one.quote], ['Half', 'old 5\nold 6\n']);
-  // The hunk is three lines below now.
+  // The hunk is now three lines further down.
   const moved = { ...HUNK, old_start: 8 };
   const place = placeOf(one, moved);
   assert.deepEqual(place, { side: 'old', line: 8, end: 9 });
@@ -165,7 +165,7 @@ test('what is half typed is there after a reload, at its lines', () => {
   assert.deepEqual(kept.reviewDrafts('half.comments'), {});
 });
 
-test('the drafts of a project that is there are not removed from the browser', () => {
+test('the drafts of an existing project stay in the browser', () => {
   kept.keepReviewDrafts('there.comments', { a: { path: 'f', text: 'x' } });
   kept.keepReviewDrafts('gone.comments', { a: { path: 'f', text: 'x' } });
   kept.prune([{ id: 'there' }]);
@@ -200,7 +200,7 @@ test('a comment whose reply was lost is not added twice', async () => {
   assert.deepEqual(comments.writings.value, []);
 });
 
-test('a draft that was sent meanwhile becomes another comment', async () => {
+test('an edit of a draft that was sent meanwhile becomes a new comment', async () => {
   const { server, comments } = made('meanwhile');
   comments.show({ comments: [comment('a')], drafts: 'v' });
   comments.edit(comment('a'), PART);
@@ -316,7 +316,7 @@ test('a commit that failed keeps the message, and says why', async () => {
   assert.deepEqual([commit.message.value, commit.done.value.branch], ['', 'main']);
 });
 
-test('a push is of what was shown, and words of the person are kept', async () => {
+test('a push contains what was shown, and the user’s title and body are kept', async () => {
   const server = new Server();
   const push = new Push(server, 'p', async () => {});
   push.offer.value = { version: 'v1', remote: 'origin', branch: 'b', pull_request: 'gh', title: 'One', body: 'Body' };

@@ -1,4 +1,5 @@
-// The examples of the CommonMark specification. What must not be as they have it is in a list, with the reason.
+// The examples of the CommonMark specification. Examples that are drawn differently on purpose are listed with the
+// reason.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
@@ -12,22 +13,22 @@ await load();
 
 const SPEC = new URL('../../web/node_modules/commonmark-spec/spec.txt', import.meta.url);
 
-/** HTML is a text here, on purpose. */
+/** Sections of the specification about HTML, which is plain text here. */
 const HTML = new Set(['HTML blocks', 'Raw HTML']);
 
-/** Other examples whose Markdown contains a tag. */
+/** Examples in other sections whose Markdown contains a tag. */
 const TAGS = [21, 31, 201, 308, 309, 344, 475, 476, 477, 491, 494, 524, 536, 642, 643];
 
 /**
- * Links that are a text, because of a protocol that is not known to be harmless, an empty address, or one in the page itself;
- * and links without words, which show their address.
+ * Links that are plain text, because their protocol is not known to be harmless, or because their address is empty or
+ * leads to the web UI itself; and links without words, which show their address.
  */
 const ADDRESSES = [200, 484, 485, 486, 487, 501, 567, 581, 596, 598, 599, 601];
 
-/** Of the names of characters, the page knows those that agents write. */
+/** Character references that agents do not use are not decoded. */
 const REFERENCES = [25];
 
-/** In GitHub's Markdown, which agents write, an address is a link without brackets too. */
+/** In GitHub's Markdown, which agents write, an address is a link even without brackets. */
 const GFM = [602, 608, 611, 612];
 
 function examples() {
@@ -44,7 +45,7 @@ function examples() {
 
 const BLOCKS = /\s*(<\/?(?:p|h\d|ul|ol|li|blockquote|pre|hr)>)\s*/g;
 
-/** HTML without what the page draws in another way: the levels of headings, images, white space, paragraphs of items. */
+/** HTML without the parts that are drawn differently: heading levels, images, white space, paragraphs in list items. */
 function expected(html) {
   return tidy(
     html
@@ -85,7 +86,7 @@ const differs = ({ markdown, html }) => {
   return tidy(element.childNodes.map(actual).join('')) !== expected(html);
 };
 
-test('the examples of CommonMark are drawn, but for those that are listed', () => {
+test('the examples of CommonMark are drawn, except the listed ones', () => {
   const all = examples();
   assert.equal(all.length, 652);
   const failed = all.filter((one) => !HTML.has(one.section) && differs(one)).map(({ number }) => number);

@@ -23,7 +23,7 @@ test('a slash at the beginning is a command, an at sign before a word a file', (
   assert.equal(at('/review @no|'), 'file no');
 });
 
-test('a megabyte without a space is looked at in no time', () => {
+test('a megabyte without a space takes no time to search', () => {
   const text = '@'.repeat(1_000_000);
   const began = performance.now();
   tokenAt(text, text.length);
@@ -48,7 +48,7 @@ test('commands that begin with the query come first', () => {
   assert.equal(commandsFor('c', many).length, 50);
 });
 
-test('a choice replaces the token, and the caret is behind it', () => {
+test('a choice replaces the token, and the caret is after it', () => {
   const put = (text, value, kind) => {
     const caret = text.indexOf('|');
     const plain = text.replace('|', '');

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Connection } from '../../../web/src/protocol/connection.ts';
 
-/** A world of sockets that a test holds in its hands. */
+/** A connection whose sockets and timers the test controls. */
 function world() {
   const sockets = [];
   const timers = [];
@@ -27,7 +27,7 @@ function world() {
   return { connection, sockets, timers, hear, open, drop: (code = 1006) => sockets.at(-1).onclose({ code }) };
 }
 
-test('the token is the first thing that is said, and nothing else before it was taken', async () => {
+test('the token is sent first, and nothing else before it is accepted', async () => {
   const { connection, sockets, open } = world();
   connection.start('secret', 'Ada');
   const asked = connection.ask('project_list');
@@ -58,7 +58,7 @@ test('a token that was not read in time is sent again', () => {
   assert.equal(sockets.at(-1).sent[0].data.token, 'secret');
 });
 
-test('a device that is paired keeps its token when the server closes for now', () => {
+test('a paired device keeps its token when the server closes the connection', () => {
   const { connection, sockets, timers, hear, open, drop } = world();
   connection.pair('ABCD-EFGH', 'Phone');
   sockets[0].onopen();
@@ -69,7 +69,7 @@ test('a device that is paired keeps its token when the server closes for now', (
   assert.equal(sockets.at(-1).sent[0].data.token, 'mine');
 });
 
-test('after a break it waits longer each time, and starts over once it was open', () => {
+test('the pauses between attempts grow, and start over after a connection', () => {
   const { connection, timers, open, drop } = world();
   connection.start('secret', 'Ada');
   for (let n = 0; n < 7; n++) {
@@ -85,7 +85,7 @@ test('after a break it waits longer each time, and starts over once it was open'
   assert.equal(timers.at(-1).ms, 500);
 });
 
-test('a lasting request is said again under its id after what was asked at the opening; another one fails', async () => {
+test('after a reconnect, lasting requests are resent with their ids, and others fail', async () => {
   const { connection, sockets, timers, open, drop, hear } = world();
   connection.onopen = () => void connection.ask('project_list').catch(() => {});
   connection.start('secret', 'Ada');
@@ -104,7 +104,7 @@ test('a lasting request is said again under its id after what was asked at the o
   assert.equal((await lasting).data.run_id, 'r');
 });
 
-test('a silent server is connected to again', () => {
+test('the client reconnects to a server that does not answer', () => {
   const { connection, sockets, timers, open, hear } = world();
   connection.check();
   assert.equal(timers.length, 0, 'there is nothing to doubt');
@@ -127,7 +127,7 @@ test('a silent server is connected to again', () => {
   assert.equal(connection.state, 'open');
 });
 
-test('an old socket is not listened to', () => {
+test('messages on an old socket are ignored', () => {
   const { connection, sockets, timers, open, drop } = world();
   const heard = [];
   connection.onmessage = (message) => heard.push(message);
@@ -144,7 +144,7 @@ test('an old socket is not listened to', () => {
   assert.equal(connection.state, 'connecting');
 });
 
-test('an error is the answer of who asked', async () => {
+test('an error rejects the request that it answers', async () => {
   const { connection, open, hear } = world();
   connection.start('secret', 'Ada');
   open();
@@ -153,7 +153,7 @@ test('an error is the answer of who asked', async () => {
   await assert.rejects(asked, { code: 'INVALID_PATH', message: 'No.' });
 });
 
-test('a request that the server can not read is refused, and not waited for', async () => {
+test('a request that the server can’t read is rejected immediately', async () => {
   const { connection, sockets, timers, hear, open } = world();
   connection.start('secret', 'Ada');
   open();

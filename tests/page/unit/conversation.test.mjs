@@ -25,14 +25,14 @@ function joined(last = 0, more = {}) {
   return conversation;
 }
 
-test('each record is taken once and in its order, however they come', () => {
+test('each record is applied once and in order', () => {
   const conversation = joined();
   for (const seq of [2, 1, 1, 3, 2]) conversation.take(said(seq));
   assert.deepEqual(texts(conversation), ['m1', 'm2', 'm3']);
   assert.equal(conversation.cursor, 3);
 });
 
-test('a run that was stopped is said to be once, at its end', () => {
+test('the interruption of a run is shown once, at its end', () => {
   const interruption = (seq) => ({
     ...said(seq),
     message: { type: 'user', message: { content: '[Request interrupted by user]' } },
@@ -47,7 +47,7 @@ test('a run that was stopped is said to be once, at its end', () => {
   assert.deepEqual(kinds('completed'), ['text', 'aside', 'finished'], 'as in a terminal, where the agent continues');
 });
 
-test('what a person has decided in a review is said', () => {
+test('decisions in a review are shown', () => {
   const conversation = joined();
   const decided = (seq, more) => event(seq, 'review_decided', { files: 1, hunks: 2, left: 0, ...more });
   conversation.take(decided(1, { by: 'Ada', decision: 'undo' }));
@@ -58,7 +58,7 @@ test('what a person has decided in a review is said', () => {
   );
 });
 
-test('a prompt that has waited is where its run began, also for a search', () => {
+test('a queued prompt is shown where its run begins, also for a search', () => {
   const conversation = joined();
   const prompt = (seq, run_id) => ({
     seq,
@@ -80,7 +80,7 @@ test('a prompt that has waited is where its run began, also for a search', () =>
   ]);
 });
 
-test('what comes before the answer to the join is not lost', () => {
+test('records that arrive before the reply to the join are not lost', () => {
   const conversation = new Conversation('p');
   conversation.take(said(6));
   conversation.join(snapshot(5), true);
@@ -89,7 +89,7 @@ test('what comes before the answer to the join is not lost', () => {
   assert.deepEqual(texts(conversation), ['m4', 'm5', 'm6']);
 });
 
-test('a result finds its call, also where the call comes later from the history', () => {
+test('a result finds its call even if the call is loaded later', () => {
   const call = (seq) => ({
     ...said(seq),
     message: { type: 'assistant', message: { content: [{ type: 'tool_use', id: 't', name: 'Edit', input: {} }] } },
@@ -109,7 +109,7 @@ test('a result finds its call, also where the call comes later from the history'
   assert.equal(late.items[0].result.text, 'ok');
 });
 
-test('a question that was settled before the snapshot is not open again after a replay', () => {
+test('a request that was resolved before the snapshot stays resolved after a replay', () => {
   const conversation = joined();
   conversation.join(snapshot(2), false);
   conversation.take(event(1, 'permission_request', { approval_id: 'a' }));
@@ -120,7 +120,7 @@ test('a question that was settled before the snapshot is not open again after a 
   assert.deepEqual([...conversation.open.keys()], ['b']);
 });
 
-test('what is far away is let go by whole records, and comes back without a gap', () => {
+test('distant records are dropped as a whole, and are loaded again without a gap', () => {
   const conversation = joined(10_000);
   conversation.prepend(Array.from({ length: KEPT }, (_, n) => said(10_000 - KEPT + 1 + n)));
   conversation.prepend(Array.from({ length: 100 }, (_, n) => said(10_000 - KEPT - 99 + n)));
@@ -138,7 +138,7 @@ test('what is far away is let go by whole records, and comes back without a gap'
   assert.ok(conversation.atEnd);
 });
 
-test('partial text goes when the whole of it has come', () => {
+test('partial text is removed when the complete message arrives', () => {
   const conversation = joined();
   conversation.hear({ type: 'stream_event', event: { type: 'content_block_start', content_block: { type: 'text' } } });
   conversation.hear({
@@ -183,7 +183,7 @@ test('projects that wait come first, and are counted', () => {
   assert.equal(projects.waiting, 0);
 });
 
-test('an edited proposal goes as the whole file, with the line ends that the file has', () => {
+test('an edited proposal is sent as the whole file, with its line endings', () => {
   const proposal = { path: '/f', old_text: 'a\r\nb\r\n', new_text: 'a\r\nc\r\n' };
   const edit = editedInput(
     { tool_name: 'Edit', input: { file_path: '/f', old_string: 'b', new_string: 'c' }, proposal },
@@ -197,7 +197,7 @@ test('an edited proposal goes as the whole file, with the line ends that the fil
   assert.equal(editedInput({ tool_name: 'NotebookEdit', input: {}, proposal }, 'x'), undefined);
 });
 
-test('what “always” means is said', () => {
+test('“always” is described in words', () => {
   assert.equal(
     alwaysWords([{ type: 'setMode', mode: 'acceptEdits', destination: 'session' }]),
     'accept all edits for this session',
@@ -222,7 +222,7 @@ test('what “always” means is said', () => {
   assert.equal(alwaysWords(null), '');
 });
 
-test('records that only the agent has stored keep their place between their neighbours', () => {
+test('records that only the agent has stored stay between their neighbors', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 9, run: null, queue: [], open_approvals: [] }, true);
   const text = (seq, words) => ({

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { common, compare, difference, hasGaps } from '../../../web/src/diff/lines.ts';
 import { blocksOf, linesIn, STEP } from '../../../web/src/diff/rows.ts';
 
-/** The texts that the rows of a difference tell, with all context. */
+/** The text of one side of a diff, from its rows with all context. */
 function told({ hunks }, side) {
   return hunks
     .flatMap(({ rows }) => rows)
@@ -12,13 +12,13 @@ function told({ hunks }, side) {
     .map((row) => row[side].text);
 }
 
-test('what is common is the longest that there is', () => {
+test('the common subsequence is the longest', () => {
   const pairs = common([...'abcabba'], [...'cbabac']);
   assert.equal(pairs.length, 4);
   for (const [i, j] of pairs) assert.equal('abcabba'[i], 'cbabac'[j]);
 });
 
-test('pairs go up on both sides, whatever the texts', () => {
+test('pairs of common lines are in ascending order on both sides', () => {
   let state = 7;
   const random = (below) => (state = (state * 1103515245 + 12345) % 2147483648) % below;
   for (let round = 0; round < 300; round++) {
@@ -117,7 +117,7 @@ test('many changes in a long text are found separately', () => {
   const random = (below) => (state = (state * 1103515245 + 12345) % 2147483648) % below;
   const old = Array.from({ length: 8000 }, (_, n) => (random(10) ? `line ${n}` : 'end'));
   const fresh = old.flatMap((line) => [[line], [line], [line], [line], [], [`${line}!`], [line, 'more']][random(7)]);
-  // A part that has moved is removed in one place and added in the other.
+  // A part that was moved is removed in one place and added in the other.
   fresh.splice(500, 0, ...fresh.splice(3000, 50));
   const found = compare(`${old.join('\n')}\n`, `${fresh.join('\n')}\n`);
   assert.equal(found.rough, false);
@@ -129,7 +129,7 @@ test('many changes in a long text are found separately', () => {
   assert.ok(rows.every((row) => row.kind === 'changed' || row.old.text === row.new.text));
 });
 
-test('texts that have nothing in common do not keep the page busy', () => {
+test('texts that have nothing in common are compared quickly', () => {
   const a = Array.from({ length: 20_000 }, (_, n) => `a${n}`).join('\n');
   const b = Array.from({ length: 20_000 }, (_, n) => `b${n}`).join('\n');
   const began = performance.now();

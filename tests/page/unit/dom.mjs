@@ -1,5 +1,5 @@
-// The part of a document that Preact needs to draw, and the page's modules to be loaded, without a browser.
-// Import it before the page's modules.
+// The parts of the DOM that Preact needs to draw, and that the web UI's modules need to be loaded, without a browser.
+// Has to be imported before the web UI's modules.
 
 class Node {
   constructor() {
@@ -79,7 +79,7 @@ class Element extends Node {
   }
   addEventListener() {}
   removeEventListener() {}
-  /** As a browser would write it, without attributes. */
+  /** The HTML of the element, without attributes and without escaping. */
   get markup() {
     const inside = this.childNodes.map((node) => node.markup).join('');
     return `<${this.localName}>${inside}</${this.localName}>`;
@@ -95,19 +95,19 @@ Object.assign(globalThis, {
     createTextNode: (data) => new Text(String(data)),
   },
   matchMedia: () => ({ matches: false, addEventListener() {}, removeEventListener() {} }),
-  // Effects are no part of what is drawn first.
+  // Never runs the callback, so that effects do not run: tests see only the first render.
   requestAnimationFrame: () => 0,
   cancelAnimationFrame: () => {},
 });
 
 const { createElement, render } = await import('preact');
 
-/** An element with what a component draws at first in it. */
+/** An element that contains the first render of a component. */
 export function drawn(component, props) {
   const host = new Element('div');
   render(createElement(component, props), host);
   return host;
 }
 
-/** The markup of what is in an element. */
+/** The markup of an element's content. */
 export const markup = (element) => element.childNodes.map((node) => node.markup).join('');

@@ -28,7 +28,7 @@ test('a changed file has two sides, a new and a deleted one have one', () => {
   assert.deepEqual(counts({ status: 'D', old: 'a\nb' }), { added: 0, removed: 2, both: false, end: '' });
 });
 
-test('a file of which there is only a diff has its lines and numbers', () => {
+test('a file with only a diff has its lines and numbers', () => {
   const found = differenceOf({ path: 'a', status: 'M', diff: '@@ -9,2 +9,2 @@\n same\n-old\n+new\n' });
   assert.deepEqual([found.added, found.removed, found.hunks[0].skipped], [1, 1, 8]);
   assert.equal(found.hunks[0].rows[1].new.number, 10);

@@ -5,13 +5,13 @@ import './dom.mjs';
 
 const { highlight, isColoured, languageOf } = await import('../../../web/src/text/highlight.ts');
 
-/** What has a kind in each line, as `kind:text`. */
+/** The parts of each line that have a kind, as `kind:text`. */
 const kinds = async (code, language) =>
   (await highlight(code, language)).map((line) =>
     line.filter(({ kind }) => kind).map(({ kind, text }) => `${kind}:${text}`),
   );
 
-test('colours go on over lines', async () => {
+test('colors continue on the next line', async () => {
   const python = await kinds('def f():\n  """a\n  it\'s b\n  """\n  return 1', 'py');
   assert.deepEqual(python[0].slice(0, 2), ['word:def', 'name:f']);
   assert.deepEqual(python.slice(1, 4), [['string:"""a'], ["string:  it's b"], ['string:  """']]);
@@ -23,7 +23,7 @@ test('colours go on over lines', async () => {
   );
 });
 
-test('the findings about colours are mended', async () => {
+test('code that was colored wrongly is colored correctly', async () => {
   assert.ok((await kinds("fn f<'a>(x: &'a str) -> u8 { 1 }", 'rs'))[0].includes('number:1'));
   assert.ok((await kinds('SELECT a FROM b', 'sql'))[0].includes('word:SELECT'));
   assert.deepEqual(await kinds('-a\n+b\n c', 'diff'), [['deleted:-a'], ['inserted:+b'], []]);
@@ -85,7 +85,7 @@ test('languages are known by the names of files', () => {
   assert.equal(languageOf('notes'), '');
 });
 
-test('no text keeps the grammars busy', async () => {
+test('no text takes long to highlight', async () => {
   const long = 'a'.repeat(300_001);
   assert.ok(!isColoured(long, 'js'));
   const texts = {
@@ -96,7 +96,7 @@ test('no text keeps the grammars busy', async () => {
     md: '> '.repeat(500),
     json: '['.repeat(50_000),
   };
-  // Of the processor: others may use it at the same time.
+  // CPU time of this process, because other processes may run at the same time.
   const milliseconds = () => {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1000;

@@ -1,4 +1,4 @@
-// Browser storage: it may be full, and nothing is kept longer than needed.
+// The browser's storage, which may be full, and from which data is removed when it is no longer needed.
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 

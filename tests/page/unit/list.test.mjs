@@ -15,7 +15,7 @@ const session = (project_id, session_id, more) => ({
   ...more,
 });
 
-test('sessions of one directory are one group, terminals and earlier ones too', () => {
+test('all sessions of a directory are one group', () => {
   const found = groups(
     [project('p', '/home/ada/blog'), project('d', '/home/ada/blog', { desk: { state: 'finished' } })],
     [session('p', 'now', { current: true, added: 3 }), session('p', 'before'), session('gone', 'other')],
@@ -33,7 +33,7 @@ test('sessions of one directory are one group, terminals and earlier ones too', 
   assert.equal(found[0].rows[2].href, '#/p/p/s/before');
 });
 
-test('what waits for a person comes first, then the latest', () => {
+test('sessions that wait for a person come first, then the latest', () => {
   const found = groups(
     [
       project('a', '/a', { last_active: '2026-01-03' }),
@@ -63,7 +63,7 @@ test('the filter looks at title, directory, agent and preview', () => {
   assert.deepEqual(names('nothing'), []);
 });
 
-test('a session that does nothing says how much there is to review', () => {
+test('an idle session shows how much there is to review', () => {
   const words = (more) =>
     groups([project('a', '/a', { state: 'IDLE', review: { files: 7 }, ...more })], [])[0].rows[0].words;
   assert.equal(words(), '7 files to review');
@@ -101,7 +101,7 @@ test('letters in their order find a name, better ones first', () => {
   );
 });
 
-test('the next one that waits is another session than the one that is shown', () => {
+test('the next waiting session is not the one that is shown', () => {
   const world = (shown, waiting) => ({
     client: { projects: { sorted: () => waiting.map((id) => ({ id, approvals: [{}] })) } },
     place: { value: shown ? { view: 'project', project: shown } : { view: 'home' } },

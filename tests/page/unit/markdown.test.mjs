@@ -58,7 +58,7 @@ test('quotes and lists end at a depth', () => {
   assert.equal(depth(`${'* - '.repeat(10)}a`, 'ul'), 9);
 });
 
-/** Where a text like this took long: `[name, text]`, of about 100,000 characters. */
+/** The approximate length of the texts below, in characters: parsing them used to take long. */
 const LONG = 100_000;
 const of = (piece) => piece.repeat(Math.ceil(LONG / piece.length));
 const growing = () => Array.from({ length: 440 }, (_, n) => '`'.repeat(n + 1)).join(' ');
@@ -103,7 +103,7 @@ const HOSTILE = [
 const MEGABYTE = 1_000_000;
 const megabyte = (text) => text.repeat(Math.ceil(MEGABYTE / text.length)).slice(0, MEGABYTE);
 
-/** CPU milliseconds of this process for what `act` does. */
+/** The CPU time that `act` takes in this process, in milliseconds. */
 function cost(act) {
   const before = process.cpuUsage();
   act();
@@ -111,7 +111,7 @@ function cost(act) {
   return (user + system) / 1000;
 }
 
-/** A fixed amount of work: how fast the machine is at the moment. An idle one takes about 34 ms. */
+/** Measures the current speed of the machine: milliseconds for a fixed amount of work, about 34 on an idle machine. */
 function pace() {
   let sum = 0;
   for (let n = 0; n < 3e7; n++) sum += n % 7;
@@ -122,7 +122,7 @@ const fixed = cost(pace);
 
 for (const [name, text] of HOSTILE) {
   test(`a message of a megabyte takes 100 ms at most: ${name}`, () => {
-    // As one block, and as blocks that are just short enough to be looked into.
+    // As one block, and as blocks that are just short enough to be parsed.
     for (const long of [megabyte(text), megabyte(`${text.slice(0, 19_900)}\n\n`)]) {
       const tries = [cost(() => drawn(Message, { text: long })) / fixed];
       while (tries.at(-1) > 3 && tries.length < 5) tries.push(cost(() => drawn(Message, { text: long })) / cost(pace));
@@ -131,7 +131,7 @@ for (const [name, text] of HOSTILE) {
   });
 }
 
-test('emphasis that has no end is looked for in a bounded part', () => {
+test('the search for the end of emphasis is bounded', () => {
   const search = Tokenizer.prototype.emStrong;
   let searched = 0;
   Tokenizer.prototype.emStrong = function (text, ...rest) {
@@ -140,7 +140,7 @@ test('emphasis that has no end is looked for in a bounded part', () => {
   };
   blocksOf(of('_a _b_').slice(0, 19_900));
   Tokenizer.prototype.emStrong = search;
-  assert.ok(searched <= 1_000_000, `${searched} characters`); // 60 million, for each of nine depths, without a bound
+  assert.ok(searched <= 1_000_000, `${searched} characters`); // without a limit: 60 million for each of nine depths
 });
 
 test('a long text between two signs is not emphasis', () => {
@@ -152,11 +152,11 @@ test('a long text between two signs is not emphasis', () => {
 });
 
 test('a long text without Markdown is drawn a part at a time', () => {
-  const text = 'a\u202e'.repeat(30_000); // each second character is an element
+  const text = 'a\u202e'.repeat(30_000); // every second character becomes an element
   assert.ok(drawn(Message, { text }).textContent.length < 8_000 * 4);
 });
 
-test('what looks like HTML is a text', () => {
+test('HTML is plain text', () => {
   assert.equal(made('<b onclick="x">a</b> *c*'), '<p><b onclick="x">a</b> <em>c</em></p>'); // `markup` does not escape
   assert.equal(element('<script>a</script>').childNodes[0].childNodes.length, 1);
   assert.equal(made('<details>\n\n**a**\n\n</details>'), '<p><details></p><p><strong>a</strong></p><p></details></p>');
@@ -201,7 +201,7 @@ test('tables have alignment, and lists have tasks', () => {
   assert.equal(made('- [x] a\n- [ ] b'), '<ul><li><input></input>a</li><li><input></input>b</li></ul>');
 });
 
-test('what an agent writes is read as it means it', () => {
+test('Markdown is read as agents mean it', () => {
   assert.equal(made('*a **b** c*'), '<p><em>a <strong>b</strong> c</em></p>');
   assert.equal(made('in the year\n1986. It was'), '<p>in the year\n1986. It was</p>');
   assert.equal(made('a &lt; b &rarr; &#8594; &unknown;'), '<p>a < b → → &unknown;</p>');
@@ -209,7 +209,7 @@ test('what an agent writes is read as it means it', () => {
   assert.equal(made('see https://a/x_(y)).'), '<p>see <a>https://a/x_(y)</a>).</p>');
 });
 
-test('a text that grows is drawn as the whole of it', () => {
+test('a growing text is drawn like the complete one', () => {
   const text = [
     '# A',
     'a *b*',
@@ -270,5 +270,5 @@ test('a long text that grows is read in a time proportional to its length', () =
   const text = `${'word '.repeat(40)}\n\n`.repeat(250);
   for (let end = 0; end <= text.length; end += 100) growing.update(text.slice(0, end));
   Lexer.prototype.blockTokens = read;
-  assert.ok(count < text.length * 6, `${count} of ${text.length}`); // the whole each time: 250 times
+  assert.ok(count < text.length * 6, `${count} of ${text.length}`); // 250 times, if all of it were parsed each time
 });

@@ -1,6 +1,6 @@
-// What tests in Python ask of the page's own modules.
+// The functions of the web UI that tests in Python use.
 export { settledWords } from '../../../web/src/conversation/settled.ts';
-export { agentName, liftedWords, MODES, standing } from '../../../web/src/projects/words.ts';
+export { agentName, liftedWords, standing } from '../../../web/src/projects/words.ts';
 export { harmless } from '../../../web/src/text/harmless.ts';
 export {
   goneWords,

@@ -1,4 +1,4 @@
-// The notification of a run's end, with what there is to review.
+// The notification about a run's end, with the numbers of the review.
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, mock, test } from 'node:test';
@@ -10,7 +10,7 @@ const { Reviews } = await import('../../../web/src/state/reviews.ts');
 
 const NUMBERS = { files: 7, hunks: 9, added: 120, removed: 34 };
 
-test('a run that leaves something to review says how much, and leads there', () => {
+test('the notification about a run with changes has their number and leads to the review', () => {
   assert.deepEqual(endNotice('completed', 'p', 'blog', NUMBERS), {
     title: 'blog: 7 files to review',
     body: 'Run finished · +120 −34',
@@ -56,7 +56,7 @@ function define(name, value) {
   Object.defineProperty(globalThis, name, { configurable: true, writable: true, value });
 }
 
-/** After what was promised. */
+/** Resolves after all pending promises have been settled. */
 const settled = () => new Promise((later) => setImmediate(later));
 
 function watched() {
@@ -74,7 +74,7 @@ function watched() {
   };
 }
 
-test('the notification waits for the review, and is one', async () => {
+test('one notification is sent, after the review is known', async () => {
   const { ends, review } = watched();
   ends('completed');
   await settled();

@@ -41,7 +41,7 @@ test('an address names the review of a project', () => {
   assert.deepEqual(placeIn('#/p/proj_1/reviews'), { view: 'home' });
 });
 
-// The lines
+// Lines.
 
 const TEXT = Array.from({ length: 20 }, (_, n) => `line ${n + 1}\n`).join('');
 const rowsOf = (difference) => difference.hunks[0].rows.map(({ old, new: fresh }) => [old?.number, fresh?.number]);
@@ -85,14 +85,14 @@ test('the lines around a hunk end at the next hunk and at the ends of the file',
   assert.deepEqual(model.contextOf(TEXT, both, second, 100).after.length, 15);
 });
 
-test('a file that is another one by now gives no lines around a hunk', () => {
+test('a file that has changed since gives no lines around a hunk', () => {
   const one = hunk('a', { new_start: 5, added: 'something else\n' });
   assert.deepEqual(model.contextOf(TEXT, file('f', [one]), one, 3), model.NO_CONTEXT);
   const behind = hunk('b', { new_start: 40, added: '' });
   assert.deepEqual(model.contextOf(TEXT, file('f', [behind]), behind, 3), model.NO_CONTEXT);
 });
 
-test('line ends are shown where they are mixed or changed, and a missing last one is reported', () => {
+test('mixed or changed line endings are shown, and a missing last one is reported', () => {
   const textsOf = (one) => model.differenceOf(one, true).hunks[0].rows.flatMap((row) => [row.old?.text, row.new?.text]);
   assert.deepEqual(textsOf(hunk('a', { removed: 'x\r\n', added: 'y\r\n' })), ['x', 'y']);
   assert.deepEqual(textsOf(hunk('a', { removed: 'x\r\n', added: 'x\n' })), ['x\r', 'x']);
@@ -107,9 +107,9 @@ test('long hunks and long lines are cut', () => {
   assert.equal(model.isCut(hunk('a', { added: `${'x'.repeat(3000)}\n` })), true);
 });
 
-// Words
+// Words.
 
-test('what has no lines is said in words', () => {
+test('changes without lines are described in words', () => {
   const mode = hunk('m', { kind: 'mode', removed: '', added: '' });
   const whole = hunk('w', { kind: 'file', removed: '', added: '' });
   const words = (one, more) => model.wordsOf(file('f', [one], more), one);
@@ -123,7 +123,7 @@ test('what has no lines is said in words', () => {
   assert.equal(model.titleOf(hunk('a', { old_start: 3, added: '' })), 'Line 3 (removed)');
 });
 
-test('an edit has the line ends of the file and of the last line', () => {
+test('an edit has the file’s line endings, also on the last line', () => {
   const crlf = hunk('a', { removed: 'x\r\n', added: 'a\r\nb\r\n' });
   assert.equal(model.fieldOf(crlf), 'a\nb');
   assert.equal(model.editedText(crlf, 'a\nc'), 'a\r\nc\r\n');
@@ -134,7 +134,7 @@ test('an edit has the line ends of the file and of the last line', () => {
   assert.equal(model.canEdit(file('f', [], { change: 'added' }), hunk('a', { kind: 'file' })), true);
 });
 
-// The order of the parts
+// The order of the parts.
 
 test('the next part that is left follows, at the end the last one', () => {
   assert.equal(model.follow([], ['a', 'b'], undefined), 'a');
@@ -164,7 +164,7 @@ test('a part that is gone stays in its place, and files that are the same stay t
   );
 });
 
-// With a server
+// With a server.
 
 const B = hunk('b', { new_start: 9 });
 
@@ -238,7 +238,7 @@ test('an answer that is older than what is shown is not shown', async () => {
   assert.deepEqual(keysOf(found), ['b']);
 });
 
-test('an answer that is older than a comment does not take it away', async () => {
+test('an answer that is older than a comment does not remove it', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   const comment = { comment_id: 'c', by: 'me', path: 'f', side: 'new', line: 6, end_line: 6, quote: 'x', text: 'Why?' };
   const texts = () => found.comments.all.value.map(({ text }) => text);
@@ -263,7 +263,7 @@ test('an answer that is older than a comment does not take it away', async () =>
   assert.deepEqual(texts(), [], 'later answers count again');
 });
 
-test('who waits for the review does not wait for the changes after it', async () => {
+test('loading the review does not wait for later changes', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   let isThere = false;
   server.hears(changed('Phone'));
@@ -279,7 +279,7 @@ test('who waits for the review does not wait for the changes after it', async ()
   assert.deepEqual(keysOf(found), []);
 });
 
-test('who decided a hunk first is said where it was', async () => {
+test('the hunk’s place shows who decided on it first', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decide(found.parts.value[0], 'keep');
   await server.refuses(1, 'HUNK_GONE', { gone: 'a', by: 'Phone', decision: 'undo' });
@@ -290,7 +290,7 @@ test('who decided a hunk first is said where it was', async () => {
   assert.deepEqual(keysOf(found), ['b']);
 });
 
-test('news that comes before the refusal leave the hunk in its place', async () => {
+test('an update that arrives before the refusal leaves the hunk in its place', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decide(found.parts.value[0], 'keep');
   server.hears(changed('Phone'));
@@ -300,7 +300,7 @@ test('news that comes before the refusal leave the hunk in its place', async () 
   assert.equal(found.of('a').note.value, 'Phone already edited this change.');
 });
 
-test('news of the own decision remove the hunk', async () => {
+test('an update about the user’s own decision removes the hunk', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decide(found.parts.value[0], 'keep');
   server.hears(changed(null));
@@ -318,7 +318,7 @@ test('a clash names the files', async () => {
   assert.deepEqual(keysOf(found), ['a', 'b']);
 });
 
-test('what is being typed outlives a decision of somebody else, and the page', async () => {
+test('a draft survives somebody else’s decision and a reload', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])], 'p');
   const [part] = found.parts.value;
   found.edit(part);
@@ -359,7 +359,7 @@ test('an edit that changes nothing is not kept', async () => {
   assert.deepEqual([found.of('a').draft.value, found.back(part)], [undefined, false]);
 });
 
-test('a review that has changed is loaded again, and said at its buttons', async () => {
+test('a review that has changed is loaded again, and its buttons show it', async () => {
   const { server, found } = await opened([file('f', [hunk('a'), B])]);
   void found.decideAll('keep');
   await server.refuses(1, 'HUNK_GONE');
@@ -408,7 +408,7 @@ test('a review that the server can’t read now stays as it was', async () => {
 
 const BOARD = { add: () => () => {} };
 
-/** What a part draws first. */
+/** The first render of a part. */
 const lookOf = async (found, number = 0, rights = { mayDecide: true, whyNot: '' }) => {
   const [{ file: of }] = found.files.value;
   const props = { file: of, part: found.parts.value[number], place: '', review: found, board: BOARD, rights, acts: {} };
@@ -417,7 +417,7 @@ const lookOf = async (found, number = 0, rights = { mayDecide: true, whyNot: '' 
   return look;
 };
 
-/** Those with words: not the numbers of the lines. */
+/** The buttons with words; line numbers are left out. */
 const buttonsOf = (element) => {
   const found = [];
   const visit = (one) => {
@@ -446,7 +446,7 @@ test('during a run a hunk can only be kept', async () => {
   assert.deepEqual(buttonsOf(look), ['Keepa', 'Undou (off)', 'Edite (off)']);
 });
 
-test('what is cut has to be shown before it is decided', async () => {
+test('a cut hunk has to be expanded before it is decided', async () => {
   const { found } = await opened([file('f', [hunk('a', { added: 'x\n'.repeat(500) })])], 'drawn');
   const look = await lookOf(found);
   assert.equal(found.of('a').unopened.value, 1);
@@ -454,9 +454,9 @@ test('what is cut has to be shown before it is decided', async () => {
   assert.deepEqual(buttonsOf(look).slice(1), ['Keepa (off)', 'Undou (off)', 'Edite']);
 });
 
-// The numbers of the buttons that lead here
+// The numbers on the buttons that open the review.
 
-test('the numbers of a review are those of the last message about it', () => {
+test('the numbers of a review are from the last message about it', () => {
   const server = new Server();
   const reviews = new Reviews(server);
   reviews.look('p');
@@ -475,7 +475,7 @@ test('the numbers of a review are those of the last message about it', () => {
   });
 });
 
-test('what was kept can be committed until the review says otherwise', () => {
+test('kept changes can be committed until the review reports otherwise', () => {
   const server = new Server();
   const reviews = new Reviews(server);
   const kept = (paths, offer = { message: 'one' }) =>

@@ -10,7 +10,7 @@ const { groupWords, nowWords, subject, verb } = await import('../../../web/src/c
 
 const ROOT = '/work/blog';
 
-/** Items of a conversation of these messages, each a record. */
+/** The items of a conversation in which each of these messages is a record. */
 function itemsOf(...messages) {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 0, run: null, queue: [], open_approvals: [] }, true);
@@ -39,7 +39,7 @@ const asked = (id, tool_name, input) => event('permission_request', { approval_i
 const resolved = (id, more = {}) =>
   event('permission_resolved', { approval_id: id, by: 'a', decision: 'allow', ...more });
 
-/** Rows in short: a group as a list, a call by its state. */
+/** Rows in a short form: a group as a list, a call as its state. */
 const shape = (rows) =>
   rows.map((row) =>
     row.kind === 'group'
@@ -64,7 +64,7 @@ test('calls without a text between them are one group', () => {
   assert.deepEqual(shape(rowsOf(items, false)), ['text', ['1 done', 'thinking', '2 failed'], 'text', '3 done']);
 });
 
-test('running, waiting, rejected, failed and stopped calls are told apart', () => {
+test('running, waiting, rejected, failed and stopped calls are distinguished', () => {
   const input = { command: 'x' };
   const items = itemsOf(
     call('1', 'Bash', { command: 'a' }),
@@ -299,7 +299,7 @@ test('days have a rule, but not today', () => {
   assert.equal(days[3], 'Today');
 });
 
-test('a record that has no row of its own is found by the one before it', () => {
+test('a record without its own row leads to the previous row', () => {
   const rows = [{ seq: 2 }, { seq: 5 }];
   assert.deepEqual(
     [1, 2, 4, 5, 9].map((seq) => rowAt(rows, seq).seq),
@@ -307,7 +307,7 @@ test('a record that has no row of its own is found by the one before it', () => 
   );
 });
 
-test('calls are told by verbs and by what they are done to', () => {
+test('calls are described by a verb and an object', () => {
   const words = (name, input, state = 'done') =>
     `${verb({ name, input }, state)} ${subject({ name, input }, ROOT).words}`.trim();
   assert.equal(words('Read', { file_path: `${ROOT}/a.md`, offset: 5, limit: 10 }), 'Read a.md:5–14');
@@ -320,7 +320,7 @@ test('calls are told by verbs and by what they are done to', () => {
   assert.equal(words('constructor', {}), 'Used constructor');
 });
 
-test('a group is told in one line', () => {
+test('a group is described in one line', () => {
   const tool = (name, input, state = 'done') => ({ name, input, state });
   const reads = ['a', 'b', 'a'].map((file_path) => tool('Read', { file_path }));
   assert.equal(

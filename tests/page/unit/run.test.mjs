@@ -5,7 +5,7 @@ import { contextWords, doing, retryWords, running } from '../../../web/src/run/d
 import { problemOf } from '../../../web/src/run/problem.ts';
 import { duration } from '../../../web/src/ui/dom.ts';
 
-test('what runs is told by a verb', () => {
+test('a running call is described by a verb', () => {
   const words = (name, input) => doing({ name, input });
   assert.equal(words('Bash', { command: 'cd web && npm test -- --watch' }), 'Running tests');
   assert.equal(words('Bash', { command: '.venv/bin/python -m pytest -q' }), 'Running tests');
@@ -28,7 +28,7 @@ test('only calls of the latest run that have no result are running', () => {
   );
 });
 
-test('retries and the context are told in a few words', () => {
+test('retries and the context are described in a few words', () => {
   const retry = { attempt: 3, attempts: 10, reason: 'authentication_failed', status: 401 };
   assert.equal(retryWords(retry), 'Retrying 3 of 10: 401 authentication');
   assert.equal(retryWords({ attempt: 1, attempts: 2, reason: 'overloaded_error' }), 'Retrying 1 of 2: overloaded');

@@ -31,7 +31,7 @@ test('what was used is added up by day and by project', () => {
   );
 });
 
-test('a day west of Greenwich is not the one before', () => {
+test('a day is not shifted west of Greenwich', () => {
   assert.match(dayWords('2026-11-25'), /25/);
 });
 

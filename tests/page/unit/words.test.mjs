@@ -8,7 +8,7 @@ import { canBeEdited, Projects } from '../../../web/src/state/projects.ts';
 const NOW = new Date('2026-03-04T10:00:00Z');
 const LATER = '2026-03-04T12:30:00Z';
 
-test('how a project stands is said in the word that matters most', () => {
+test('a project’s state is described by its most important part', () => {
   const said = (more) => standing({ approvals: [], state: 'IDLE', ...more }).words;
   assert.equal(said({ approvals: [{}], state: 'EXECUTING' }), 'Needs you');
   assert.equal(said({ approvals: [{}, {}], desk: { state: 'waiting' } }), '2 requests need you');
@@ -32,11 +32,15 @@ test('how a project stands is said in the word that matters most', () => {
 
 test('a mode shows that its agent does not ask', () => {
   assert.equal(modeWords({ asks: false }, 'default'), 'default · doesn’t ask');
-  assert.equal(modeWords({}, 'default'), 'Ask first');
+  const offers = [
+    { name: 'default', title: 'Ask first' },
+    { name: 'plan', title: 'Plan' },
+  ];
+  assert.equal(modeWords({}, 'default', offers), 'Ask first');
   assert.equal(modeWords({ modes: ['workspace-write'] }, 'workspace-write'), 'workspace-write');
   const own_modes = [{ name: 'review', title: 'Review only', text: 'Reads.' }];
   assert.equal(modeWords({ own_modes }, 'review'), 'Review only');
-  assert.equal(modeWords({ own_modes }, 'plan'), 'Plan');
+  assert.equal(modeWords({ own_modes }, 'plan', offers), 'Plan');
 });
 
 test('a limit has the time at which it resets', () => {
@@ -46,7 +50,7 @@ test('a limit has the time at which it resets', () => {
   assert.equal(liftedWords('2026-03-04T09:00:00Z', NOW), 'The limit has reset.');
 });
 
-test('only what the agent takes another text for, and of which all is here, can be edited', () => {
+test('only complete requests that accept another text can be edited', () => {
   const request = {
     tool_name: 'Write',
     input: { file_path: '/f' },
@@ -60,7 +64,7 @@ test('only what the agent takes another text for, and of which all is here, can 
   assert.ok(!canBeEdited({ ...request, tool_name: 'NotebookEdit' }));
 });
 
-test('a conversation begins late where its oldest record is not the first that there was', () => {
+test('a conversation begins late if its first records were deleted', () => {
   const conversation = new Conversation('p');
   conversation.join({ last_seq: 35, run: null, queue: [], open_approvals: [] }, true);
   assert.ok(!conversation.beginsLate({ first_seq: 26 }), 'there is more to come');
@@ -76,7 +80,7 @@ test('a conversation begins late where its oldest record is not the first that t
   assert.ok(!conversation.beginsLate(undefined));
 });
 
-test('a state replaces the one before, with what it no longer has', () => {
+test('a new state replaces all of the previous one', () => {
   const projects = new Projects();
   const state = (more) =>
     projects.take({
@@ -104,11 +108,8 @@ test('a warning about a project has its name and not its id', () => {
 });
 
 test('only modes that the server accepts are offered', () => {
-  assert.deepEqual(modesOf({}, ['plan', 'default']), ['default', 'plan']);
-  assert.deepEqual(
-    modesOf({ modes: ['read-only'] }, ['default']),
-    ['read-only'],
-    'the server has chosen these already',
-  );
-  assert.ok(modesOf({}).includes('bypassPermissions'), 'an older server does not say what it accepts');
+  const hello = { modes: ['plan', 'default'], mode_offers: [{ name: 'default' }, { name: 'auto' }, { name: 'plan' }] };
+  assert.deepEqual(modesOf({}, hello), ['default', 'plan']);
+  assert.deepEqual(modesOf({ modes: ['read-only'] }, hello), ['read-only'], 'the server has chosen these already');
+  assert.deepEqual(modesOf({}), [], 'an older server does not describe its modes');
 });

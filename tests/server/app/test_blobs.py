@@ -133,7 +133,8 @@ async def test_a_piece_with_a_wrong_offset_is_refused(blobs: Blobs) -> None:
         assert refused.value.details == {"expected": 3, "complete": False}
     await blobs.put("b", 3, b"two", True)
     assert blobs.take("b", None) == b"onetwo"
-    assert await code_of(blobs, "b", 6, b"more", True) == "BLOB_OFFSET"
+    with pytest.raises(ClientError, match="has 6 bytes and is complete"):
+        await blobs.put("b", 6, b"more", True)
     assert await code_of(blobs, "b", 0, b"anew", True) == "BLOB_OFFSET"
     assert blobs.take("b", None) == b"onetwo"
 

@@ -56,6 +56,7 @@ def change(path: str, old: str = "old\n") -> Proposal:
             "a.ipynb",
         ),
         ("Bash", {"command": "ls"}, None, "command", "wants to run a command", None),
+        ("Monitor", {"command": "ls"}, None, "command", "wants to run a command", None),
         ("WebFetch", {"url": "https://x.example"}, None, "fetch", "wants to fetch a web page", None),
         ("WebSearch", {"query": "x"}, None, "search", "wants to search the web", None),
         ("Grep", {"pattern": "x"}, None, "search", "wants to search", None),
@@ -110,7 +111,7 @@ def acp(kind: str, *paths: str, **more: Any) -> dict[str, Any]:
         ("edit", acp("edit"), "wants to edit a file", None),
         ("execute", acp("execute"), "wants to run a command", None),
         ("delete", acp("delete", locations=[{"path": f"{ROOT}/a.py"}]), "wants to delete", "a.py"),
-        ("other", acp("other"), "wants to use other", None),
+        ("other", acp("other"), "wants to use a tool", None),
     ],
 )
 def test_a_tool_call_of_acp_has_a_title(kind: str, call: dict[str, Any], text: str, path: str | None) -> None:
@@ -125,6 +126,19 @@ def test_a_command_of_acp_is_marked_in_its_own_field() -> None:
     assert (risk.code, risk.field) == ("sudo", "title")
     [risk] = said("execute", acp("execute", rawInput={"command": ["sh", "-c", "sudo ls"]}), form="acp").risks
     assert (risk.code, risk.field, risk.end) == ("sudo", "rawInput.command", 0)
+
+
+def test_the_command_of_any_tool_is_marked() -> None:
+    risks = said("mcp__shell__run", {"description": "sudo", "command": "ls; sudo ls"}).risks
+    assert [(risk.code, risk.field, risk.start) for risk in risks] == [("sudo", "command", 4)]
+    risks = said("other", acp("other", rawInput={"command": "sudo ls"}), form="acp").risks
+    assert [(risk.code, risk.field) for risk in risks] == [("sudo", "rawInput.command")]
+
+
+def test_a_call_of_acp_without_a_kind_is_about_a_tool() -> None:
+    found = said("other", acp("other"), form="acp")
+    assert (found.title.text, found.summary) == ("Claude wants to use a tool", "Use a tool")
+    assert said("other").title.text == "Claude wants to use other"
 
 
 def test_an_input_that_looks_like_acp_is_read_by_its_fields() -> None:

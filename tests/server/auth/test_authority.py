@@ -1,4 +1,4 @@
-"""A phone trusts this server's certificate authority once: it covers renewed certificates, and no other server."""
+"""A phone trusts the server's certificate authority only once: it covers renewed certificates, but no other server."""
 
 from __future__ import annotations
 

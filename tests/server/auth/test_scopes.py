@@ -176,7 +176,7 @@ async def test_a_viewer_sees_a_request_and_can_not_answer_it(server: Server, own
         given = {"approval_id": question["data"]["approval_id"], "decision": "allow"}
         assert code_of(await viewer.ask("permission_response", given, question["project_id"])) == "OUT_OF_SCOPE"
         [shown] = (await viewer.ask("project_list"))["data"]["projects"]
-        assert len(shown["approvals"]) == 1, "the request still waits"
+        assert len(shown["approvals"]) == 1, "the request is still waiting"
 
 
 async def test_an_approver_may_edit_the_text_but_not_the_path(server: Server, owner: WireClient) -> None:

@@ -140,7 +140,7 @@ def index_of(version: int, *entries: bytes) -> bytes:
 
 
 def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """In version 4, an entry of 66 bytes repeats a path of a megabyte: here 66 kB would become 1 GB."""
+    """In version 4, an entry of 65 bytes repeats a path of a megabyte: here 65 kB would become 1 GB."""
     header = bytes(60) + b"\0\0"
     entries = [header + b"\0" + b"x" * 2**20 + b"\0", *[header + b"\0" + b"y\0"] * 1_000]
     (tmp_path / "index").write_bytes(index_of(4, *entries))

@@ -379,7 +379,7 @@ async def test_git_that_waits_for_something_unknown_is_waited_for_once(
 
 
 async def test_git_is_not_hurried_while_it_writes_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If git were ended in between, some files would be reverted and others not."""
+    """If git were killed partway through, some files would be reverted and others not."""
     checkpoints = await a_run(project)
     monkeypatch.setitem(git_module._late_at, project, git_module.now())
     lines, given = git_module.Git._line, dict[str, float]()

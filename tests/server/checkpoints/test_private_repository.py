@@ -356,7 +356,7 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
 
 @pytest.mark.thorough
 async def test_a_disk_that_can_not_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stops no run, and leaves no partial repository."""
+    """It does not stop the run, and leaves no partial repository."""
 
     def fails(path: str, data: bytes) -> None:
         raise DrawbridgeError("the disk is full")

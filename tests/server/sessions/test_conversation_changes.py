@@ -129,8 +129,14 @@ async def test_a_prompt_that_is_not_stored_does_not_change_the_agent(
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.agents["codex"] = server.agent  # type: ignore[index]
+        server.agent.own_modes = True
         project = await server.project(phone)
         process = await run(server, phone, project, "Count walnuts", "Two.")
+        process.heard(base.StateReported(REPORTED))
+        process.heard(base.OffersReported(base.AgentOffers(steer=True, models=(base.ModelOffer("opus"),))))
+        process.heard(base.ModeChanged("plan", ("default", "plan", "own"), (base.ModeOffer("own"),)))
+        session = server.core.projects.get(project)
+        before = session.snapshot()
         append = SessionStore.append
 
         def full(self: SessionStore, event: Any, *args: Any, **more: Any) -> Any:
@@ -142,7 +148,10 @@ async def test_a_prompt_that_is_not_stored_does_not_change_the_agent(
             failing.setattr(SessionStore, "append", full)
             with pytest.raises(HistoryNotWritten):
                 await server.does(phone, "execute", project, prompt="Count pears", agent="codex")
-        memory = server.core.projects.get(project).memory
+        shown = session.snapshot()
+        for fact in ("agent_state", "agent_offers", "modes", "own_modes"):
+            assert getattr(shown, fact) == getattr(before, fact) != [], f"{fact} is still the former agent's"
+        memory = session.memory
         assert (memory.session_id, memory.agent, memory.title) == (
             process.launch.session_id,
             "claude",

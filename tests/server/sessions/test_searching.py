@@ -414,7 +414,7 @@ async def test_all_histories_together_have_one_limit(tmp_path: Path, monkeypatch
         assert len(asked) == 3
         assert len(set(map(id, asked))) == 1
         assert asked[0] is not None
-        assert asked[0].is_over, "a thread that still runs stops"
+        assert asked[0].is_over, "a thread that is still running stops"
 
 
 async def test_a_list_of_sessions_indexes_as_far_as_there_is_time(

@@ -133,7 +133,7 @@ def test_damaged_files_are_read_like_without_the_shortcut(directory: Path, monke
         damaged = shutil.copytree(directory, directory.with_name(f"damaged{number}"), symlinks=True)
         for name in chance.sample(files(damaged), 3):
             data = bytearray((damaged / name).read_bytes())
-            if chance.random() < 0.5:  # this damages the number of one of the lines that are looked at
+            if chance.random() < 0.5:  # damages the record number in a line that ``index.sketch`` parses
                 lines = [0, *(at + 1 for at, byte in enumerate(data[:-1]) if byte == ord("\n"))]
                 data[chance.choice((*lines[:2], *lines[-2:])) + len(b'{"seq":') + 1] = chance.choice(b"0123456789")
             else:

@@ -113,7 +113,7 @@ async def test_an_answer_in_the_terminal_is_withdrawn_for_clients(rig: ServedWor
 
 @pytest.mark.thorough
 async def test_the_dialog_in_the_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
-    """A hook that waits up to a day for an answer blocks no dialog, and ends with its session."""
+    """A hook that waits up to a day for an answer does not block the dialog, and ends with its session."""
     async with asked(rig, server, touch("made"), touch("unwanted")) as (claude, phone):
         await phone.question("Bash")
         claude.answer_dialog(TOOL_DIALOG, YES)

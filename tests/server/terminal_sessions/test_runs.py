@@ -492,7 +492,7 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
         await rig.answers(question)
     await session.reports("Notification", notification_type="permission_prompt")
     (reason,) = rig.withdrawn(question)
-    assert reason == "overruled: the answer did not reach the agent, which still asks in its terminal"
+    assert reason == "overruled: the answer did not reach the agent, which is still asking in its terminal"
     info = (await rig.info(session))["desk"]
     assert (info["state"], info["in_terminal"]) == ("waiting", True)
 
@@ -512,7 +512,7 @@ async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, m
 
 @pytest.mark.parametrize("type", ["permission_prompt", "agent_needs_input"])
 async def test_a_dialog_without_a_question_is_shown(rig: SocketRig, type: str) -> None:
-    """Behind some gateways the terminal asks without the hook that could be answered."""
+    """Behind some gateways, the agent asks without calling the ``PermissionRequest`` hook, so no client can answer."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go", permission_mode="auto")
     await session.reports("Notification", notification_type=type)

@@ -8,11 +8,16 @@ import { alwaysWords, approvesMode } from '../state/projects.ts';
 import { counted, single } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { isComposing, isTouch } from '../ui/typing.ts';
+import type { ApprovalCard } from './card.tsx';
 import type { CardProps } from './card-view.tsx';
 import { type Always, changesFiles } from './input.ts';
 import { type Reason, reasonsFor } from './reasons.ts';
+import { Value } from './value.tsx';
 
 const COMMAND_KEY = /Mac|iP(hone|ad)/.test(globalThis.navigator?.platform ?? '') ? '⌘↵' : 'Ctrl+↵';
+
+/** The maximum length of the text on the "Always" button, in characters; a longer text is shown above the buttons. */
+const LONGEST = 120;
 
 /** Whether single letters are shortcuts. */
 const hasKeys = () => kept.setting('keys') !== 'off';
@@ -89,20 +94,32 @@ function Kept({ card }: CardProps) {
 
 const Unread = () => <p class="hint unopened">Show the whole request before you accept it.</p>;
 
+/** Explains why nothing in the card counts as seen now, and what to do. */
+export function Beyond({ card }: Pick<CardProps, 'card'>) {
+  if (card.cut.value === 'zoomed') return <p class="hint zoomed">Zoom out to see the full width.</p>;
+  if (card.cut.value !== 'wide') return null;
+  return (
+    <p class="hint beyond">
+      Part of this request is wider than the card. Make the window wider, or answer on another device.
+    </p>
+  );
+}
+
 /** Shown until all of the request has been in view: instead of Accept or, while fields are edited, above it. */
 function ReadOn({ card }: CardProps) {
-  const { unread } = card;
+  const { unread, rest } = card;
+  const left = card.mode === 'edit' ? undefined : rest.value;
+  const more =
+    unread.value !== undefined
+      ? ` (${counted(unread.value, 'more line')})`
+      : left
+        ? ` (about ${counted(left, 'more line')})`
+        : '';
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
   return (
     <>
-      {card.isCut.value && <p class="hint zoomed">Zoom out to see the full width.</p>}
-      <Button
-        label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
-        icon="down"
-        class="reads"
-        disabled={card.busy}
-        onClick={() => card.readOn()}
-      />
+      <Beyond card={card} />
+      <Button label={`Read on${more}`} icon="down" class="reads" disabled={card.busy} onClick={() => card.readOn()} />
       {lines && (
         <Button
           label={card.busy ? 'Sending…' : `Accept without reading ${lines}`}
@@ -126,7 +143,7 @@ function Choices({ card, version }: CardProps) {
   const isUnread = !isUnopened && !card.isSeen.value;
   const isClosed = isUnopened || isUnread;
   const asksFirst = isPlan && mayRemember && approvesMode(request.suggestions, 'acceptEdits');
-  const always = mayRemember && !asksFirst ? alwaysLabel(request) : '';
+  const always = alwaysOf(card);
   return (
     <footer>
       {isUnopened && <Unread />}
@@ -170,13 +187,29 @@ function Choices({ card, version }: CardProps) {
       />
       {always && (
         <Button
-          label={always}
+          label={always.length > LONGEST ? 'Always (see above)' : always}
           class="quiet always accepts"
           disabled={disabled || isClosed}
           onClick={single(() => card.accept(true))}
         />
       )}
     </footer>
+  );
+}
+
+/** What "Always" would save; '' if it is not offered. */
+const alwaysOf = ({ request, world, isPlan }: ApprovalCard) =>
+  !world.may('execute') || (isPlan && approvesMode(request.suggestions, 'acceptEdits')) ? '' : alwaysLabel(request);
+
+/** What "Always" would save, if that is too long for the button: it has to be read like the rest of the request. */
+export function LongAlways({ card }: CardProps) {
+  const always = card.canAnswer && card.mode !== 'edit' ? alwaysOf(card) : '';
+  if (always.length <= LONGEST) return null;
+  return (
+    <div class="asked remembered">
+      <p>“Always” would save this:</p>
+      <Value text={always} />
+    </div>
   );
 }
 
@@ -199,7 +232,7 @@ function Rejection({ card }: CardProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const give = (reason: Reason) => {
     card.giveReason(reason);
-    // The reason can be edited immediately, except on a touch screen, where the focus would open the keyboard.
+    // Not on a touch screen, where the focus would open the keyboard.
     const field = area.current;
     if (!field || !matchMedia('(hover: hover)').matches) return;
     field.focus();

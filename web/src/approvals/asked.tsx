@@ -1,4 +1,4 @@
-// What an agent asks for: every field that means anything to people, since any of them may be the one that matters.
+// What an agent asks for: every field that is meaningful to people, since any of them may matter.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
@@ -92,7 +92,7 @@ export function Asked({ request, root, comments, whole, edited = NONE }: Context
 function Fields({ request, comments, edited }: { request: any; comments?: Comments; edited: readonly string[] }) {
   const { tool_name: tool, input, proposal } = request;
   const plan = planIn(request);
-  const main = tool === 'Bash' && typeof input.command === 'string' ? 'command' : '';
+  const main = typeof input.command === 'string' ? 'command' : '';
   const isEdited = (name: string) => edited.includes(name);
   const drawn = [
     ...flagsIn(input),

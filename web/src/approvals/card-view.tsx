@@ -10,7 +10,7 @@ import { compare, type Difference, hasGaps } from '../diff/lines.ts';
 import { ago, size } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { Replaced, ShowAll, Unopened, useMust } from '../ui/must.tsx';
-import { Answers } from './answers.tsx';
+import { Answers, Beyond, LongAlways } from './answers.tsx';
 import { Asked, Proposed } from './asked.tsx';
 import type { ApprovalCard } from './card.tsx';
 import { FieldsEditor, FileEditor } from './editing.tsx';
@@ -90,8 +90,11 @@ function Content({ card, version }: CardProps) {
           disabled={card.busy}
           mayAnswer={card.canAnswer}
           submit={() => card.submit()}
+          leadsOn={() => card.leadsOn()}
+          stepped={() => card.stepped()}
           skip={() => void card.give({ allow: false, message: '' })}
         >
+          {card.questions.isUnread.value && <Beyond card={card} />}
           {card.answered && <Notice card={card} version={version} />}
           {!card.canAnswer && <Answers card={card} version={version} />}
         </QuestionForm>
@@ -106,6 +109,7 @@ function Content({ card, version }: CardProps) {
           {proposed}
         </Replaced>
       )}
+      <LongAlways card={card} version={version} />
       {mode === 'edit' && <Editing card={card} version={version} />}
     </>
   );

@@ -10,15 +10,18 @@ import * as kept from '../state/kept.ts';
 import { canBeEdited, editedInput } from '../state/projects.ts';
 import { shownPath } from '../ui/dom.ts';
 import { CardView } from './card-view.tsx';
-import { LOOK_AGAIN, Sight } from './current.ts';
+import { type Cut, LOOK_AGAIN, Sight } from './current.ts';
 import { asksQuestions, changesOneFile, editableFields, planIn } from './input.ts';
 import { isChoiceCut } from './question.tsx';
-import { Questions } from './questions.ts';
+import { MORE, partOf, Questions } from './questions.ts';
 import { type Reason, toggled } from './reasons.ts';
 import { Collected } from './comments.ts';
 
 /** Milliseconds from the last change to an edit until its changed lines are counted. */
 const COUNTED = 200;
+
+/** The height of a line in pixels, if the style does not state it. */
+const LINE = 20;
 
 export type World = {
   root: string;
@@ -31,7 +34,7 @@ export type World = {
   /** Measures again what is in sight. */
   look: () => void;
   /** Scrolls to what has not been in sight yet. */
-  readOn: (card: ApprovalCard) => void;
+  readOn: (card: ApprovalCard, from?: number) => void;
 };
 
 export class ApprovalCard {
@@ -60,10 +63,12 @@ export class ApprovalCard {
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
-  /** Whether the user has zoomed in so far that part of the card's width is out of view. */
-  isCut: Signal<boolean> = signal(false);
+  /** Why nothing counts as seen now; undefined if it does. */
+  cut: Signal<Cut> = signal(undefined);
   /** How many lines of the proposal have not been in sight; undefined if none, or before all above them has been. */
   unread: Signal<number | undefined> = signal(undefined);
+  /** About how many lines have not been in sight if there is no proposal; undefined if there is one. */
+  rest: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
   showsTools: Signal<boolean> = signal(false);
@@ -161,21 +166,69 @@ export class ApprovalCard {
   /**
    * Called after measuring what is in sight.
    * @param isInSight whether everything drawn in the card is in sight, or was, one part after the other
-   * @param isCut whether the user has zoomed in, so that the screen shows only part of the card's width, which does not
-   *   count as seen
+   * @param cut why nothing counts as seen; undefined if it does
    */
-  looked(isInSight: boolean, isCut: boolean) {
-    this.isCut.value = isCut;
+  looked(isInSight: boolean, cut: Cut) {
+    this.cut.value = cut;
+    if (this.questions) return this._lookedAtQuestions(this.questions);
     if (this.isSeen.peek() || this.answered || !this.isWhole) return;
     if (this.mode === 'edit') this._lookedAtEdit(isInSight);
     else {
       const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
       const before = this.unread.peek();
       this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
+      this.rest.value = proposed ? undefined : this._linesLeft();
       // A button has appeared, which has to settle.
       if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
       if (isInSight) this._isRead(this.isSeen);
     }
+  }
+
+  /** The parts of the form of questions that are drawn now, by their names. */
+  get _parts() {
+    const all = this.element.querySelectorAll<HTMLElement>('[data-part]');
+    return new Map([...all].map((part) => [part.dataset.part ?? '', part]));
+  }
+
+  /** Like `looked`, but for questions: what has to be read depends on the answers. */
+  _lookedAtQuestions(questions: Questions) {
+    if (this.answered) return;
+    const { top } = this.element.getBoundingClientRect();
+    const parts = this._parts;
+    for (const [name, part] of parts) {
+      const isFolded = part.matches('details:not([open])') || part.querySelector('button.must');
+      if (questions.read.has(name) || isFolded || this.cut.peek()) continue;
+      const place = part.getBoundingClientRect();
+      if (place.height && this.sight.has(place.top - top, place.bottom - top)) questions.read.add(name);
+    }
+    const shown = questions.all.map((_, index) => index).filter((index) => parts.has(partOf(index, 'text')));
+    questions.isUnread.value = questions.unread(shown) !== undefined;
+  }
+
+  /**
+   * Scrolls to what has to be read before all questions, or those with these indexes, are answered. Returns false if
+   * nothing has to be read.
+   */
+  _leadsOn(questions: Questions, indexes?: number[]) {
+    const name = questions.unread(indexes);
+    if (name === undefined) return false;
+    if (name !== MORE) questions.at.value = Number.parseInt(name, 10);
+    const part = this._parts.get(name);
+    if (part instanceof HTMLDetailsElement) part.open = true;
+    const { top } = this.element.getBoundingClientRect();
+    if (part) this.world.readOn(this, part.getBoundingClientRect().top - top);
+    return true;
+  }
+
+  /** Scrolls to what has to be read before the next question is shown. Returns false if nothing has to be read. */
+  leadsOn() {
+    const { questions } = this;
+    return questions !== undefined && this._leadsOn(questions, [questions.at.value]);
+  }
+
+  /** Called when another question is shown in place of the one before. */
+  stepped() {
+    this.sight = new Sight();
   }
 
   /** Like `looked`, but for the user's version: what the agent has asked for may still be unread. */
@@ -204,8 +257,15 @@ export class ApprovalCard {
     const { activeElement } = document;
     const isReading = activeElement?.matches('.reads') && this.element.contains(activeElement);
     this._draw();
-    // Another press of the same key must not answer.
+    // Without the button, the focus is on the card: another press of the same key must not answer.
     if (isReading) this.element.focus({ preventScroll: true });
+  }
+
+  /** About how many lines of the card have not been in sight: a heading, for example, is higher than other lines. */
+  _linesLeft() {
+    const asked = this.element.querySelector('.asked');
+    const height = asked ? Number.parseFloat(getComputedStyle(asked).lineHeight) : Number.NaN;
+    return Math.ceil(this.sight.unseen / (height || LINE));
   }
 
   /** How many lines in `proposed` have not been in sight; undefined if none, or if the part above it has not been. */
@@ -259,6 +319,7 @@ export class ApprovalCard {
       this.questions.problem.value = 'Show the whole request before you answer.';
       return;
     }
+    if (this._leadsOn(this.questions)) return;
     const input = this.questions.submit();
     if (input && this.canAnswer) void this._give({ allow: true, input });
   }
@@ -272,6 +333,7 @@ export class ApprovalCard {
     if (!this.canEdit) return;
     this.mode = 'edit';
     this.isEditSeen.value = this.hidesRemoved.value = this._isEditorSeen = false;
+    this.sight = new Sight(); // the fields that are edited move below the others
     const { editable, request } = this;
     if (!editable.length) this.text ??= this.proposed;
     else this.fields = Object.fromEntries(editable.map((name) => [name, this.fields?.[name] ?? request.input[name]]));
@@ -286,11 +348,12 @@ export class ApprovalCard {
     this.element.querySelector<HTMLElement>('.rejecting textarea')?.focus();
   }
 
-  /** Goes back to reading; what was written is kept. Returns whether there was anything to go back from. */
+  /** Goes back to reading; what was written is kept. Returns false if the mode did not change. */
   back() {
     if (this.mode === 'read' || this.answered) return false;
     if (this.mode === 'edit' && !this.isEdited) this.text = this.fields = undefined;
     this.mode = 'read';
+    this.sight = new Sight();
     this._keep();
     this._draw();
     this.element.focus({ preventScroll: true });

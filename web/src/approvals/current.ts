@@ -2,6 +2,7 @@
 // sight. A key decides only if all of the card has been in view for a moment, and the user has not just clicked into a
 // text to type. A click decides only once the button has been in its place for a moment.
 
+import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';
 
 /** Milliseconds for which a card has to be in sight before a key counts as an answer to it. */
@@ -13,12 +14,15 @@ const AFTER_CLICK = 1000;
 /** Height in pixels of the slices in which a tall card is marked as seen. */
 const SLICE = 40;
 
+/** The parts of a card that are as wide as the card. What reaches beyond its edge is not drawn. */
+const CONTENT = '.asked, .proposed, .questions';
+
 const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 
 /** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for the previous one. */
 const SETTLING = 500;
 
-/** The controls that have to settle before they can be used: those that answer, not those that only write into the reason. */
+/** The controls that have to settle before they can be used: all that answer, but not the buttons for reasons. */
 const answersIn = (card: HTMLElement): HTMLElement[] => [
   ...[...card.getElementsByTagName('footer')].flatMap((footer) => [
     ...footer.querySelectorAll<HTMLElement>('button:not(.reasons button)'),
@@ -33,7 +37,7 @@ const OVERLAP = 24;
 const DRIFT = 20;
 
 /** Classes of elements that can cover a card. */
-const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side'];
+const COVERS = ['toast', 'menu-list', 'chip-menu', 'suggestions', 'side', 'jump'];
 
 /** The event that makes the editor of a file measure again which part of its text is in sight. */
 export const LOOK_AGAIN = 'look';
@@ -52,9 +56,9 @@ export class Sight {
     this._width = width;
   }
 
-  /** Pixels from the top of the card to its first part that has not been in sight. */
-  get next() {
-    for (let n = 0; n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
+  /** Pixels from the top of the card to its first part at or below `from` that has not been in sight. */
+  next(from = 0) {
+    for (let n = Math.floor(from / SLICE); n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
     return this._height;
   }
 
@@ -70,10 +74,17 @@ export class Sight {
     return false;
   }
 
+  /** How many pixels of the card's height have not been in sight. */
+  get unseen() {
+    let count = 0;
+    for (let n = 0; n * SLICE < this._height; n++) if (!this._seen[n]) count++;
+    return Math.min(count * SLICE, this._height);
+  }
+
   /**
    * Whether all of a card is in sight, or was, one part after the other, with some part of it in sight now.
    * @param isDrawn whether a frame is being drawn; only then does what is in view count as seen
-   * @param head the height of the card's sticky header, which covers the rest of it; `foot`: that of its footer
+   * @param head the height of the card's sticky header, which covers the rest of it; `foot`: the height of its footer
    * @param covers where other elements cover it
    */
   look(
@@ -88,6 +99,7 @@ export class Sight {
     const height = card.bottom - card.top;
     if (Math.abs(height - this._height) > 2) this._seen = [];
     this._height = height;
+    if (height <= 0) return false; // it is not drawn
     const count = Math.ceil(height / SLICE);
     if (isDrawn && card.top >= view.top - 2 && card.bottom <= view.bottom + 2 && isFree(card.top, card.bottom)) {
       this._seen = Array(count).fill(true);
@@ -111,13 +123,18 @@ export class Sight {
   }
 }
 
+/**
+ * Why nothing of a card counts as seen: the screen shows only part of its width, because the user has zoomed in, or
+ * some of its content is wider than the card.
+ */
+export type Cut = 'zoomed' | 'wide' | undefined;
+
 /** What keys decide on: a card with a header and a footer. `answered` is set once it can no longer be decided on. */
 export type Decidable = {
   element: HTMLElement;
   sight: Sight;
   answered: unknown;
-  /** @param isCut whether the user has zoomed in, so that the screen shows only part of the card's width */
-  looked(isInSight: boolean, isCut: boolean): void;
+  looked(isInSight: boolean, cut: Cut): void;
 };
 
 /**
@@ -169,13 +186,15 @@ export class Current<Card extends Decidable> {
   _view = { top: 0, bottom: 0, at: 0 };
   /** The request for the next frame, in which everything is measured again. */
   _frame: number | undefined;
+  /** The timer that fires once that frame is drawn. */
+  _drawn: ReturnType<typeof setTimeout> | undefined;
 
   /** @param cards returns the cards in the order of their requests */
   constructor(scroller: HTMLElement, cards: () => Card[]) {
     this._scroller = scroller;
     this._cards = cards;
     this.card = undefined;
-    /** Since when the card has been in sight. */
+    /** When the card came into sight, as `performance.now()`; undefined while it is not in sight. */
     this._since = undefined;
     /** Whether the last click was not into a text, or `arm` has been called since. */
     this._armed = true;
@@ -185,7 +204,7 @@ export class Current<Card extends Decidable> {
     this._resized.observe(scroller);
     for (const type of ['resize', 'scroll']) visualViewport?.addEventListener(type, this._changed);
     document.addEventListener('visibilitychange', this._changed);
-    document.addEventListener('close', this._changed, true); // of a dialog
+    document.addEventListener('close', this._changed, true); // when a dialog closes
     // Blocks clicks on a button that has just moved, including those that come from a key.
     scroller.addEventListener(
       'click',
@@ -208,16 +227,20 @@ export class Current<Card extends Decidable> {
   dispose() {
     this._resized.disconnect();
     if (this._frame !== undefined) cancelAnimationFrame(this._frame);
+    clearTimeout(this._drawn);
     for (const type of ['resize', 'scroll']) visualViewport?.removeEventListener(type, this._changed);
     document.removeEventListener('visibilitychange', this._changed);
     document.removeEventListener('close', this._changed, true);
     this._buttons.clear();
   }
 
-  /** Scrolls to the first part of the card that has not been in sight. It counts as seen once a frame is drawn. */
-  readOn(card: Card) {
+  /**
+   * Scrolls to the first part of the card, or of what is below `from`, that has not been in sight. It counts as seen
+   * once a frame is drawn.
+   */
+  readOn(card: Card, from = 0) {
     const [{ top }, view, head] = this._places(card, []);
-    this._scroller.scrollBy({ top: top + card.sight.next - view.top - head - OVERLAP, behavior: 'instant' });
+    this._scroller.scrollBy({ top: top + card.sight.next(from) - view.top - head - OVERLAP, behavior: 'instant' });
     this.look();
   }
 
@@ -242,7 +265,7 @@ export class Current<Card extends Decidable> {
     if (card && !card.answered && this.choose(card)) this.look();
   }
 
-  /** Gives the keys back to the card, after Esc, Tab, or a step to another message. */
+  /** Lets keys act on the card again, after Esc, Tab, or a step to another message. */
   arm() {
     this._armed = true;
     this._clicked = -AFTER_CLICK;
@@ -280,9 +303,10 @@ export class Current<Card extends Decidable> {
     if (document.hidden || document.querySelector('dialog[open]')) return false;
     const places = this._places(card, covers);
     card.sight.laidOut(card.element.clientWidth);
-    const sees = card.sight.look(isDrawn, ...places);
+    const isWide = [...card.element.children].some((part) => part.matches(CONTENT) && isBeyond(part));
+    const sees = card.sight.look(isDrawn && !isWide, ...places) && !isWide;
     const [{ top, bottom }, view] = places;
-    card.looked(sees, isCut(card.element.getBoundingClientRect()));
+    card.looked(sees, isCut(card.element.getBoundingClientRect()) ? 'zoomed' : isWide ? 'wide' : undefined);
     const fits = bottom - top <= view.bottom - view.top;
     return sees && (!fits || (top >= view.top - 2 && bottom <= view.bottom + 2));
   }
@@ -295,7 +319,7 @@ export class Current<Card extends Decidable> {
     return card.bottom > view.top && card.top < view.bottom;
   }
 
-  /** Whether letters go to the card. */
+  /** Whether letters act on the card. */
   get takesLetters() {
     return this._armed && performance.now() - this._clicked >= AFTER_CLICK;
   }
@@ -305,27 +329,50 @@ export class Current<Card extends Decidable> {
    * @param isScrolled whether the web UI, not the user, has scrolled since the last call
    */
   look(isScrolled = false) {
-    // A busy browser may draw nothing for a while: what appeared and disappeared in the meantime was never in sight.
-    this._frame ??= requestAnimationFrame(() => {
-      this._frame = undefined;
-      this._look(false, true);
-    });
-    return this._look(isScrolled, false);
+    this._lookWhenDrawn();
+    return this._look(isScrolled);
   }
 
-  _look(isScrolled: boolean, isDrawn: boolean) {
+  /**
+   * Measures after the next frame. A busy browser may draw nothing for a while: what appeared and disappeared in the
+   * meantime was never in sight. Nor was what scrolled away before its frame was drawn: what counts is what is in the
+   * same place before and after.
+   */
+  _lookWhenDrawn() {
+    this._frame ??= requestAnimationFrame(() => {
+      const covers = covering();
+      const drawn = new Map(this._cards().map((card) => [card, this._placeOf(card, covers)]));
+      this._drawn = setTimeout(() => {
+        this._frame = undefined;
+        this._look(false, drawn);
+      });
+    });
+  }
+
+  /** @param drawn where the cards are in the frame that has just been drawn */
+  _look(isScrolled: boolean, drawn?: ReadonlyMap<Card, string>) {
     this._settle(isScrolled);
     const covers = covering();
-    for (const card of this._cards()) if (card !== this.card) this._sees(card, covers, isDrawn);
-    const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers, isDrawn);
-    if (!sees) this._since = undefined;
-    else if (this._since === undefined) {
+    const isDrawn = (card: Card) => drawn !== undefined && drawn.get(card) === this._placeOf(card, covers);
+    const cards = this._cards();
+    if (drawn && !cards.every(isDrawn)) this._lookWhenDrawn();
+    for (const card of cards) if (card !== this.card) this._sees(card, covers, isDrawn(card));
+    const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers, isDrawn(this.card));
+    // A card whose content has just changed is not in sight, but may be in sight again in the next frame.
+    const isRedrawn = !drawn && !document.hidden && this.card !== undefined && this.card.sight.unseen > 0;
+    if (!sees && !isRedrawn) this._since = undefined;
+    else if (sees && this._since === undefined) {
       this._since = performance.now();
       setTimeout(() => this.look(), MOMENT + 10);
     }
-    const ready = this._since !== undefined && performance.now() - this._since >= MOMENT;
+    const ready = sees && this._since !== undefined && performance.now() - this._since >= MOMENT;
     this.card?.element.classList.toggle('keyed', ready && this._armed && !isTyping());
     return ready;
+  }
+
+  /** All that decides which parts of a card are in sight, to be compared. */
+  _placeOf(card: Card, covers: readonly DOMRect[]) {
+    return JSON.stringify([card.element.clientWidth, ...this._places(card, covers)]);
   }
 
   _places({ element }: Card, covers: readonly DOMRect[]): [Extent, Extent, number, number, Extent[]] {

@@ -43,8 +43,10 @@ function useRoom(place: { current: HTMLElement | null }) {
   return isWide;
 }
 
-/** An editor for the file as it will be written; a plain field if the editor can't be loaded. `hides` is called with
- * whether removed text may be hidden; if not, the editor calls `seen` once all changes have been in sight. */
+/**
+ * An editor for the file as it will be written; a plain field if the editor can't be loaded. `hides` is called with
+ * true if removed text may be hidden; otherwise the editor calls `seen` once all changes have been in sight.
+ */
 export function FileEditor({
   path,
   original,

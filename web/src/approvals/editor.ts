@@ -97,7 +97,7 @@ export type Editor = {
  * @param caret the position of the caret; if undefined, the first change
  * @param accept is called when the key that accepts is pressed
  * @param changed is called with the text after each edit, with "\n" as line endings
- * @param hides is called with whether the editor may hide removed text; if it may, `seen` is never called
+ * @param hides is called with true if the editor may hide removed text, in which case `seen` is never called
  * @param seen is called once all of the change has been in sight
  * @param freePart returns what the screen shows of the vertical range of a box
  */

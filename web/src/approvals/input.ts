@@ -38,8 +38,35 @@ const FLAGS: Record<string, string> = {
 export const isObject = (value: any): value is Record<string, any> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+/** Matches names that JavaScript lists before all others, whatever their position in the input. */
+const INDEX = /^(0|[1-9]\d*)$/;
+
+/**
+ * The rank by which fields are sorted: 1 for a name that is a number, 0 for any other. JavaScript does not keep the
+ * positions of such names, and a field that the agent names `0` must not appear above the command.
+ */
+export const rank = (name: string) => Number(INDEX.test(name));
+
+/**
+ * A value as JSON, as `JSON.stringify` writes it, but with the names that are numbers last.
+ * @param indent the indentation of nested lines; '' for JSON on one line
+ * @param before the indentation of the value itself
+ */
+export function asJson(value: any, indent = '', before = ''): string {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  const inside = before + indent;
+  const parts = Array.isArray(value)
+    ? value.map((one) => asJson(one, indent, inside))
+    : Object.entries(value)
+        .sort(([one], [other]) => rank(one) - rank(other))
+        .map(([name, one]) => `${JSON.stringify(name)}:${indent && ' '}${asJson(one, indent, inside)}`);
+  const [open, close] = Array.isArray(value) ? '[]' : '{}';
+  if (!parts.length) return open + close;
+  return indent ? `${open}\n${inside}${parts.join(`,\n${inside}`)}\n${before}${close}` : open + parts.join(',') + close;
+}
+
 /** A text as it is; anything else as JSON. */
-export const asText = (value: any) => (typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? 'null'));
+export const asText = (value: any) => (typeof value === 'string' ? value : asJson(value, '  '));
 
 /** Whether the input is an ACP tool call. The server reports this, because an input could pretend to be one. */
 export const isToolCall = ({ form, input }: any) => form === 'acp' && isObject(input);
@@ -123,9 +150,14 @@ export function planIn(request: any): string | undefined {
   return typeof input?.plan === 'string' ? input.plan : '';
 }
 
-/** Whether the agent asks the user its own questions, and all of them are here: a preview has only a part. */
-export const asksQuestions = ({ tool_name: tool, input, truncated }: any) =>
-  tool === 'AskUserQuestion' && !truncated && Array.isArray(input?.questions) && input.questions.every(isObject);
+/** Whether the agent asks the user its own questions, and all of them are here: a preview has only a part. An ACP tool
+ * call with such a name is like any other call, because its input can't be changed. */
+export const asksQuestions = ({ tool_name: tool, form, input, truncated }: any) =>
+  tool === 'AskUserQuestion' &&
+  form !== 'acp' &&
+  !truncated &&
+  Array.isArray(input?.questions) &&
+  input.questions.every(isObject);
 
 /** What the agent wants, and the file; undefined if there isn’t one. */
 export function titleOf(request: any, agent: string, root: string): [string, string | undefined] {

@@ -13,6 +13,12 @@ export type Cell = {
 /** The maximum length of a notebook that is compared by cells, in characters of both versions together. */
 const MOST = 2_000_000;
 
+/** Matches the id of a cell, as the format of notebooks defines it. */
+const ID = /^[\w-]{1,64}$/;
+
+/** Matches the parts of a JSON text that matter here: texts, brackets, colons and numbers. */
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]:]|-?\d[\d.eE+-]*/g;
+
 /** Fields of a cell that only contain the output of its last run. */
 const OUTPUT = ['outputs', 'execution_count'];
 
@@ -26,6 +32,7 @@ export function cellsOf(before: string, after: string): { cells: Cell[]; outputs
   let fresh: any;
   try {
     [old, fresh] = [JSON.parse(before), JSON.parse(after)];
+    if (!isKept(before) || !isKept(after)) return undefined;
   } catch {
     return undefined;
   }
@@ -60,7 +67,33 @@ export function cellsOf(before: string, after: string): { cells: Cell[]; outputs
 }
 
 const isCell = (cell: any) =>
-  typeof cell === 'object' && cell !== null && (typeof cell.source === 'string' || Array.isArray(cell.source));
+  typeof cell === 'object' &&
+  cell !== null &&
+  typeof cell.cell_type === 'string' &&
+  (Array.isArray(cell.source) ? cell.source : [cell.source]).every((text: any) => typeof text === 'string');
+
+/**
+ * Whether `JSON.parse` has kept all of a JSON text. Of two fields with the same name it keeps only the last, and of a
+ * number only as many digits as fit.
+ */
+function isKept(json: string): boolean {
+  const names: (Set<string> | undefined)[] = []; // of the objects around the token; undefined for a list
+  let last = '';
+  for (const [token] of json.matchAll(TOKEN)) {
+    if (token === '{' || token === '[') names.push(token === '{' ? new Set() : undefined);
+    else if (token === '}' || token === ']') names.pop();
+    else if (token === ':') {
+      const name = JSON.parse(last);
+      if (names.at(-1)?.has(name)) return false;
+      names.at(-1)?.add(name);
+    } else if (token[0] !== '"' && digits(token) !== digits(String(Number(token)))) return false;
+    last = token;
+  }
+  return true;
+}
+
+/** The digits of a number, without the zeros around them, which only say where the decimal point is. */
+const digits = (number: string) => number.replace(/[eE].*|\D/g, '').replace(/^0+|0+$/g, '');
 
 const same = (one: any, other: any) => JSON.stringify(one) === JSON.stringify(other);
 
@@ -70,8 +103,9 @@ const sourceOf = ({ source }: any): string => (Array.isArray(source) ? source.jo
 const rest = (cell: any) =>
   JSON.stringify(Object.entries(cell).filter(([name]) => name !== 'source' && !OUTPUT.includes(name)));
 
-/** Whether a cell has neither metadata nor attachments. */
-const isPlain = ({ metadata = {}, attachments }: any) => JSON.stringify(metadata) === '{}' && attachments === undefined;
+/** Whether a cell has no metadata, and no fields that would not be shown. */
+const isPlain = ({ cell_type, source, metadata = {}, outputs, execution_count, id = 'none', ...more }: any) =>
+  JSON.stringify(metadata) === '{}' && typeof id === 'string' && ID.test(id) && !Object.keys(more).length;
 
 /** Whether a cell has no outputs and has not run yet. */
 const isEmpty = ({ outputs = [], execution_count: count = null }: any) =>

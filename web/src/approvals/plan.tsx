@@ -8,7 +8,7 @@ import { blocksOf } from '../text/blocks.ts';
 import { decoded } from '../text/entities.ts';
 import { Blocks } from '../text/markdown.tsx';
 import { cutAt, Parts } from '../text/plain.tsx';
-import { size } from '../ui/dom.ts';
+import { isBeyond, size } from '../ui/dom.ts';
 import { Text } from '../ui/elements.tsx';
 import { ShowAll } from '../ui/must.tsx';
 
@@ -56,7 +56,7 @@ const letters = (text: string) => (text.match(READ) ?? []).join('').toLowerCase(
 /**
  * The possible readings of a block's source: what looks like a list number, a line break or a character reference is
  * plain text in code.
- * @param hasReferences whether the drawn text contains references; if so, those in the source are not decoded
+ * @param hasReferences whether the drawn text contains references; if so, references in the source are not decoded
  */
 function readings(source: string, hasReferences: boolean) {
   const ways = [(text: string) => text.replace(NUMBER, ''), (text: string) => text.replace(LINE_BREAK, '')];
@@ -94,7 +94,14 @@ function PlanBlock({ token, number, comments }: { token: Token; number: number; 
   const [isRaw, setRaw] = useState(false);
   // Markdown can contain text that is not drawn, such as a table row with more cells than the table has columns.
   useLayoutEffect(() => {
-    if (!isRaw && place.current && (losesCells(token) || !isDrawn(token.raw, place.current))) setRaw(true);
+    const drawn = place.current;
+    if (isRaw || !drawn) return;
+    const isHidden = () => losesCells(token) || !isDrawn(token.raw, drawn) || isBeyond(drawn);
+    if (isHidden()) return setRaw(true);
+    // A table with many columns may fit until the window is made narrower.
+    const resized = new ResizeObserver(() => isBeyond(drawn) && setRaw(true));
+    resized.observe(drawn);
+    return () => resized.disconnect();
   }, [token, isRaw]);
   const quote = () => (place.current?.textContent ?? '').replace(/\s+/g, ' ').trim().slice(0, QUOTED);
   const label = `Comment on part ${number} of the plan`;

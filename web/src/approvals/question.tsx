@@ -5,7 +5,7 @@ import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
 import { Button, Text } from '../ui/elements.tsx';
-import type { Option, Question, Questions } from './questions.ts';
+import { MORE, type Option, partOf, type Question, type Questions } from './questions.ts';
 import { Rest } from './rest.tsx';
 import { Value } from './value.tsx';
 
@@ -26,6 +26,8 @@ export function isChoiceCut(place: HTMLElement, { problem }: Questions) {
 /**
  * @param name makes the field names unique on the page
  * @param submit is called to send the answers
+ * @param leadsOn scrolls to what has to be read before the next question is shown; returns false if there is nothing
+ * @param stepped is called after another question has replaced the one that was shown
  */
 export function QuestionForm({
   questions,
@@ -33,6 +35,8 @@ export function QuestionForm({
   disabled,
   mayAnswer,
   submit,
+  leadsOn,
+  stepped,
   skip,
   children,
 }: {
@@ -41,6 +45,8 @@ export function QuestionForm({
   disabled: boolean;
   mayAnswer: boolean;
   submit: () => void;
+  leadsOn: () => boolean;
+  stepped: () => void;
   skip: () => void;
   children?: ComponentChildren;
 }) {
@@ -52,6 +58,7 @@ export function QuestionForm({
   useLayoutEffect(() => {
     if (before.current === at.value || !isStepped) return;
     before.current = at.value;
+    stepped();
     form.current?.querySelector<HTMLElement>('fieldset')?.focus({ preventScroll: true });
     form.current?.scrollIntoView({ block: 'nearest' });
   }, [at.value, isStepped]);
@@ -62,16 +69,17 @@ export function QuestionForm({
       onSubmit={(event) => {
         event.preventDefault();
         if (isLast) submit();
-        else if (!isChoiceCut(event.currentTarget, questions)) questions.step(1);
+        else if (!isChoiceCut(event.currentTarget, questions) && !leadsOn()) questions.step(1);
       }}
     >
-      <Rest input={questions.more} />
+      <More of={questions.more} part={MORE} />
       {all.map((question, index) =>
         isStepped && index !== at.value ? null : (
           <Fieldset
             key={index}
             question={question}
             name={`${name}-${index}`}
+            index={index}
             number={isStepped ? `${index + 1} of ${all.length}` : ''}
             keyed={index === at.value}
             disabled={disabled || !mayAnswer}
@@ -90,7 +98,7 @@ export function QuestionForm({
             <Button label="Back" icon="back" disabled={disabled} onClick={() => questions.step(-1)} />
           )}
           <button type="submit" class="yes" disabled={disabled}>
-            {disabled ? 'Sending…' : isLast ? 'Submit' : 'Next'}
+            {disabled ? 'Sending…' : questions.isUnread.value ? 'Read on' : isLast ? 'Submit' : 'Next'}
           </button>
           <Button label="Skip" class="quiet" disabled={disabled} onClick={skip} />
         </footer>
@@ -99,9 +107,20 @@ export function QuestionForm({
   );
 }
 
+/** Fields that the form has no other place for. */
+function More({ of: fields, part }: { of: Record<string, any>; part: string }) {
+  if (!Object.keys(fields).length) return null;
+  return (
+    <div data-part={part}>
+      <Rest input={fields} />
+    </div>
+  );
+}
+
 function Fieldset({
   question,
   name,
+  index,
   number,
   keyed,
   disabled,
@@ -110,6 +129,7 @@ function Fieldset({
 }: {
   question: Question;
   name: string;
+  index: number;
   number: string;
   keyed: boolean;
   disabled: boolean;
@@ -119,7 +139,7 @@ function Fieldset({
   const { header, text, multiple, options, own } = question;
   return (
     <fieldset tabIndex={-1} disabled={disabled} onFocusIn={enter} onPointerDown={enter}>
-      <legend>
+      <legend data-part={partOf(index, 'text')}>
         {header && (
           <span class="tag">
             <Text line>{header}</Text>
@@ -129,14 +149,15 @@ function Fieldset({
         {number && <span class="step">{number}</span>}
         {multiple && <span class="hint">Select all that apply</span>}
       </legend>
-      <Rest input={question.more} />
-      {options.map((option, index) => (
+      <More of={question.more} part={partOf(index, MORE)} />
+      {options.map((option, n) => (
         <Choice
-          key={index}
+          key={n}
           option={option}
           name={name}
           question={question}
-          shortcut={keyed && index < 9 ? String(index + 1) : ''}
+          parts={[partOf(index, 'option', n), partOf(index, 'preview', n)]}
+          shortcut={keyed && n < 9 ? String(n + 1) : ''}
           changed={changed}
         />
       ))}
@@ -159,12 +180,14 @@ function Choice({
   option,
   name,
   question,
+  parts: [part, ofPreview],
   shortcut,
   changed,
 }: {
   option: Option;
   name: string;
   question: Question;
+  parts: [string, string];
   shortcut: string;
   changed: () => void;
 }) {
@@ -172,7 +195,7 @@ function Choice({
   const isChosen = question.chosen.value.includes(label);
   return (
     <>
-      <label class="option">
+      <label class="option" data-part={part}>
         <input
           type={question.multiple ? 'checkbox' : 'radio'}
           name={name}
@@ -196,15 +219,15 @@ function Choice({
         </span>
         {shortcut && <kbd aria-hidden="true">{shortcut}</kbd>}
       </label>
-      {typeof preview === 'string' && preview && <Preview text={preview} isOpen={isChosen} />}
+      {typeof preview === 'string' && preview && <Preview text={preview} part={ofPreview} isOpen={isChosen} />}
     </>
   );
 }
 
 /** What an option would look like. */
-function Preview({ text, isOpen }: { text: string; isOpen: boolean }) {
+function Preview({ text, part, isOpen }: { text: string; part: string; isOpen: boolean }) {
   return (
-    <details class={`preview${isOpen ? ' chosen' : ''}`} open={isOpen}>
+    <details class={`preview${isOpen ? ' chosen' : ''}`} data-part={part} open={isOpen}>
       <summary>Preview</summary>
       <Value text={text} />
     </details>

@@ -9,7 +9,7 @@ export type Option = { label: string; description?: string; preview?: string };
 /** What the user has chosen and written for one question. */
 type Begun = { chosen: string[]; own: string };
 
-/** The fields without those that are drawn. */
+/** The fields that are not drawn. */
 const without = (fields: any, drawn: (name: string, value: any) => boolean) =>
   Object.fromEntries(Object.entries(fields ?? {}).filter(([name, value]) => !drawn(name, value)));
 
@@ -25,6 +25,13 @@ function moreOf(option: any) {
     (name, value) => name === 'label' || (['description', 'preview'].includes(name) && typeof value === 'string'),
   );
 }
+
+/** The part of the form, or of a question, with the fields for which there is no other place. */
+export const MORE = 'more';
+
+/** The name of a part of the form that has to be read, for the question with this index. */
+export const partOf = (index: number, part: string, option?: number) =>
+  [index, part, ...(option === undefined ? [] : [option])].join(' ');
 
 export class Question {
   /** The parts of the question that the form has no place for: they are shown as they are. */
@@ -73,6 +80,16 @@ export class Question {
     if (!this.multiple && text.trim()) this.chosen.value = [];
   }
 
+  /** The parts that have to be read: the question, and the options that are chosen, with their previews. */
+  parts(index: number): string[] {
+    const ofOptions = this.options.flatMap(({ label, preview }, n) => {
+      if (!this.chosen.value.includes(label)) return [];
+      const hasPreview = typeof preview === 'string' && preview !== '';
+      return [partOf(index, 'option', n), ...(hasPreview ? [partOf(index, 'preview', n)] : [])];
+    });
+    return [partOf(index, 'text'), ...(isEmpty(this.more) ? [] : [partOf(index, MORE)]), ...ofOptions];
+  }
+
   /** The answer to send; '' while nothing is chosen or written. Several choices are in the order of the options. */
   get answer(): string {
     const own = this.own.value.trim();
@@ -89,13 +106,17 @@ export class Questions {
   at: Signal<number>;
   /** What is missing, in words. */
   problem: Signal<string>;
+  /** The parts of the form that have been in sight. */
+  read = new Set<string>();
+  /** Whether a part that is shown now, and has to be read, has not been in sight. */
+  isUnread: Signal<boolean> = signal(false);
   _input: any;
   _keep: (begun: Begun[] | undefined) => void;
 
   /**
    * @param input the input of the tool, whose `questions` are
    *   `{question, header, multiSelect, options: [{label, description, preview}]}`
-   * @param keep is called with what was begun; undefined if nothing was
+   * @param keep is called with the draft answers; undefined if there are none
    */
   constructor(input: any, begun: Begun[] | undefined, keep: (begun: Begun[] | undefined) => void) {
     this._input = input;
@@ -109,6 +130,12 @@ export class Questions {
   get begun(): Begun[] | undefined {
     const now = this.all.map(({ chosen, own }) => ({ chosen: chosen.value, own: own.value }));
     return now.some(({ chosen, own }) => chosen.length || own) ? now : undefined;
+  }
+
+  /** The first part that has to be read before the questions are answered, or only those with these indexes. */
+  unread(indexes = this.all.map((_, index) => index)): string | undefined {
+    const parts = [...(isEmpty(this.more) ? [] : [MORE]), ...indexes.flatMap((index) => this.all[index].parts(index))];
+    return parts.find((part) => !this.read.has(part));
   }
 
   /** Clears the problem and keeps the draft. Must be called after each change. */

@@ -2,7 +2,7 @@
 
 import { Text } from '../ui/elements.tsx';
 import { Replaced } from '../ui/must.tsx';
-import { asText, risksIn } from './input.ts';
+import { asJson, asText, rank, risksIn } from './input.ts';
 import { Marked, Value } from './value.tsx';
 
 /** The number of fields that have their own row; the others are shown together, as JSON. */
@@ -13,17 +13,15 @@ const SHORT = 120;
 
 const NONE: readonly string[] = [];
 
-/** Matches names that JavaScript lists before all others, whatever their position in the input. */
-const INDEX = /^(0|[1-9]\d*)$/;
-
-/** The fields in the order of the input. Names that are numbers come last: JavaScript does not keep their position, and
- * a field that the agent names `0` must not appear above the command. */
-const fieldsOf = (input: any): [string, any][] =>
-  Object.entries(input).sort(([one], [other]) => Number(INDEX.test(one)) - Number(INDEX.test(other)));
+/** The fields in the order of the input, but the agent's description of the call comes last. */
+const fieldsOf = (input: any): [string, any][] => {
+  const last = (name: string) => (name === 'description' ? 2 : rank(name));
+  return Object.entries(input).sort(([one], [other]) => last(one) - last(other));
+};
 
 /** A value as text: strings as they are, other values as JSON, on one line if that is short. */
 function shortText(value: any) {
-  const line = typeof value === 'string' ? '' : JSON.stringify(value);
+  const line = typeof value === 'string' ? '' : asJson(value);
   return line && line.length <= SHORT ? line : asText(value);
 }
 

@@ -4,17 +4,8 @@ import { useState } from 'preact/hooks';
 
 import type { Client } from '../protocol/client.ts';
 import type { AgentInfo, AgentOffers, AgentState, ModelOffer } from '../protocol/messages.ts';
-import { agentName, modesOf, modeWords, ownMode } from '../projects/words.ts';
+import { agentName, modeOffer, modesOf, modeWords } from '../projects/words.ts';
 import { Chip } from './chip.tsx';
-
-/** A line of help for each permission mode. */
-const MODE_HELP: Record<string, string> = {
-  default: 'Asks before it changes files or runs commands.',
-  acceptEdits: 'Changes files in the project without asking. Asks before commands.',
-  plan: 'Reads and makes a plan. Changes nothing until you approve it.',
-  auto: 'Works without asking. The agent’s own check stops risky actions.',
-  bypassPermissions: 'Never asks. It can change any file and run any command on the server.',
-};
 
 const EFFORT_HELP: Record<string, string> = {
   low: 'Fast, with little thinking.',
@@ -46,7 +37,8 @@ export function Chips(props: Props) {
   const set = (type: string, data: object, words: string) =>
     void client.command(type, data).then(() => said(words), failed);
   const mode = project.permission_mode || 'default';
-  const modes = modesOf(project, client.hello?.modes);
+  const offered = client.hello?.mode_offers;
+  const modes = modesOf(project, client.hello);
   const model = currentModel(agent, offers);
   const effort = chosen.effort ?? agent.effort ?? '';
   const setEffort = (value: string) => {
@@ -84,7 +76,7 @@ export function Chips(props: Props) {
         <Chip
           name="Permission mode"
           class="mode"
-          label={modeWords(project, mode)}
+          label={modeWords(project, mode, offered)}
           value={mode}
           warns={mode === 'bypassPermissions' || project.asks === false}
           note={
@@ -94,11 +86,11 @@ export function Chips(props: Props) {
           }
           choices={[...new Set([...modes, mode])].map((value) => ({
             value,
-            label: modeWords(project, value),
-            help: project.asks === false ? undefined : (MODE_HELP[value] ?? ownMode(project, value)?.text ?? undefined),
+            label: modeWords(project, value, offered),
+            help: (project.asks !== false && modeOffer(project, value, offered)?.text) || undefined,
             warns: value === 'bypassPermissions',
           }))}
-          choose={(value) => set('set_mode', { mode: value }, `Mode: ${modeWords(project, value)}`)}
+          choose={(value) => set('set_mode', { mode: value }, `Mode: ${modeWords(project, value, offered)}`)}
         />
       )}
     </>

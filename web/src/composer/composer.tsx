@@ -22,11 +22,14 @@ type World = {
   send: (text: string, files: Attached[], steer: boolean) => void;
   failed: (error: Error) => void;
   commands: () => Offer[];
-  /** Returns the files of the project that match, the best first; undefined if the server has no such list. */
+  /** Returns the files of the project that match, the best first; undefined if files can't be completed. */
   findFiles?: (query: string) => Promise<Choice[]>;
 };
 
-/** What is drawn around the text. */
+/**
+ * What the session determines: the placeholder, the files that are accepted, whether a message can steer the active
+ * run, and the chips.
+ */
 type Around = { placeholder: string; accepts: Accepts; steers: boolean; chips: ComponentChildren };
 
 /** The current box of each project. Files and texts that arrive after a box was replaced go to the new one. */
@@ -359,7 +362,7 @@ export class Composer {
       event.stopPropagation();
     } else if ((event.key === 'Enter' || event.key === 'Tab') && !event.shiftKey && !event.ctrlKey && !event.metaKey) {
       const choice = this.found.value[this.at];
-      // A command that is written out is sent, not completed.
+      // A command that was typed completely is sent, not completed.
       if (event.key === 'Enter' && choice.kind === 'command' && this.area.value === choice.value) return false;
       this.take(choice);
     } else return false;

@@ -1,5 +1,5 @@
-// The answer that is streaming. Finished blocks are rendered once, and the element becomes a message of the conversation
-// without being rendered again.
+// The answer that is streaming. Finished blocks are rendered once, and the element becomes a message of the
+// conversation without being rendered again.
 
 import { render } from 'preact';
 

@@ -16,7 +16,7 @@ export type Prompts = {
   last: number;
   /** The session whose prompts are requested; undefined for all sessions of the project. */
   session?: string;
-  /** Requests prompts, the newest first; undefined if the server can't be asked. `before`: the `next` of the last reply. */
+  /** Requests prompts, newest first; undefined if that is not possible. `before`: the `next` of the last reply. */
   find?: (before?: string) => Promise<SearchResults>;
   /** Loads earlier records; undefined if there are none. */
   older?: () => Promise<unknown>;
@@ -35,7 +35,7 @@ function when(time: string) {
   );
 }
 
-/** The loaded prompts, and those that the server has found in the rest of the history, in chronological order. */
+/** The loaded prompts and the prompts that the server has found in the rest of the history, in chronological order. */
 function listed({ loaded, first, last }: Prompts, found: SearchResults['results']): Entry[] {
   const records = new Set(loaded.map(({ record }) => record));
   const others = found

@@ -39,7 +39,7 @@ const STATES: Record<ToolState, string> = {
   stopped: 'Stopped',
 };
 
-/** Read out where only the icon shows the state. */
+/** The text for screen readers where only the icon shows the state. */
 const DONE = 'Done';
 
 function State({ state }: { state: ToolState }) {

@@ -5,7 +5,7 @@ import { createRef, render } from 'preact';
 
 import { ApprovalCard } from '../approvals/card.tsx';
 import { Current } from '../approvals/current.ts';
-import { agentName, asksFirst, MODES } from '../projects/words.ts';
+import { agentName, asksFirst, modeWords } from '../projects/words.ts';
 import type { Client } from '../protocol/client.ts';
 import { RequestError } from '../protocol/connection.ts';
 import { Foot } from '../run/foot.tsx';
@@ -183,7 +183,7 @@ export class ConversationView {
     return this.foot.composer;
   }
 
-  /** Changes whenever the available controls change. */
+  /** A key that changes whenever the available controls change. */
   get _kind() {
     const { desk, modes } = this._project ?? {};
     return `${desk?.state} ${desk?.prompts} ${modes}`;
@@ -210,7 +210,7 @@ export class ConversationView {
     };
   }
 
-  /** Whether the review is open and this is its latest run. A row that reads this is drawn again when it changes. */
+  /** Whether a review is open and this is the latest run. A row that reads this is drawn again when it changes. */
   _mayReview(run: string) {
     return this._lastRun.value === run && this.world.reviews.open(this.id) !== undefined;
   }
@@ -254,7 +254,7 @@ export class ConversationView {
       () => this._drawMode(),
       () =>
         this._show({
-          isCareless: !asksFirst(this._project),
+          isCareless: !asksFirst(this._project, this.client.hello?.mode_offers),
           isCut: conversation.beginsLate(this._project),
           isEmpty:
             joined &&
@@ -312,7 +312,7 @@ export class ConversationView {
     const { desk } = this._project ?? {};
     if (!desk) return;
     const isCareless = desk.asks === false;
-    const mode = isCareless ? 'Asks rarely' : (MODES[desk.permission_mode] ?? desk.permission_mode ?? '');
+    const mode = isCareless ? 'Asks rarely' : modeWords({}, desk.permission_mode ?? '', this.client.hello?.mode_offers);
     this._show({ mode, modeIsCareless: isCareless });
   }
 
@@ -499,7 +499,7 @@ export class ConversationView {
       whole: (blob: string) => this._whole(blob),
       connection: () => this.client.hello?.client_id,
       look: () => void (this._isDisposed || this.current.look()),
-      readOn: (one) => this.current.readOn(one),
+      readOn: (one, from) => this.list.scrolls(() => this.current.readOn(one, from)),
     });
     this._cards.set(request.approval_id, card);
     this._places.open.current?.append(card.element);

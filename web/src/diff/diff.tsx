@@ -14,7 +14,7 @@ import { Comment, type Comments, type Notes } from './comment.tsx';
 import { blocksOf, FIRST, type GapOf, type Line, linesIn, LONGEST, STEP } from './rows.ts';
 import { inColumns, isRoomy, isSplit, isWrapped, setSplit, setWrapped } from './style.ts';
 
-/** Number of rows above which the browser lays out only those near the viewport. */
+/** The number of rows above which the browser lays out only the rows near the viewport. */
 const FAR = 1000;
 
 /** Height of an unwrapped row; keep in sync with diff.css. */
@@ -42,7 +42,7 @@ export function TextsDiff({
 /**
  * @param whole whether all unchanged lines are shown
  * @param comments collects comments on lines
- * @param notes what else belongs to lines
+ * @param notes what else is drawn at lines, such as the comments of a review
  * @param numbered whether line numbers are shown
  */
 export function Diff({
@@ -134,7 +134,7 @@ export function SideBySide() {
   );
 }
 
-/** Without wrapping, text beyond the edge has to be shown before the change can be accepted. */
+/** If lines are not wrapped, text beyond the edge has to be shown before the change can be accepted. */
 function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
   const [isCut, setCut] = useState(true);
   useLayoutEffect(() => {
@@ -446,8 +446,10 @@ function coloured(text: string, spans: Span[] | undefined, marks: [number, numbe
   return found;
 }
 
-/** Splits a part of a line wherever a mark begins or ends. `start`: the part's position in the line. Returns the pieces,
- * each with whether it is marked. */
+/**
+ * Splits a part of a line wherever a mark begins or ends. `start`: the part's position in the line. Returns the pieces
+ * and, for each, whether it is marked.
+ */
 function parts(text: string, start: number, marks: [number, number][]): [string, boolean][] {
   const found: [string, boolean][] = [];
   let at = start;

@@ -1,4 +1,4 @@
-// Parses unified diffs: those of git, and those that Claude Code reports for its edits. Pure.
+// Parses unified diffs from git, and the patches that Claude Code reports for its edits. Pure.
 
 import { type Difference, markWords, type Row } from './lines.ts';
 

@@ -84,7 +84,7 @@ function useEntries(project: string, data: { path?: string; query?: string }) {
 
 type LevelOf = { project: string; path: string; shown: string; depth: number };
 
-/** @param onGit is called with whether the project is in a git work tree */
+/** @param onGit is called with true if the project is in a git work tree, otherwise with false */
 function Level({ project, path, shown, depth, onGit }: LevelOf & { onGit?: (isInGit: boolean) => void }) {
   const { entries, more, git, problem } = useEntries(project, { path });
   useEffect(() => {

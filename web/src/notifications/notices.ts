@@ -38,7 +38,7 @@ export function endNotice(outcome: string, id: string, name: string, review?: Nu
 export function watch(client: import('../protocol/client.ts').Client, reviews: Reviews) {
   const waiting = new Map<string, () => void>();
   const notifyAtEnd = (id: string, name: string, outcome: string) => {
-    waiting.get(id)?.(); // sends the one for the previous run
+    waiting.get(id)?.(); // sends the notification for the previous run
     const send = () => {
       clearTimeout(timer);
       waiting.delete(id);

@@ -22,7 +22,7 @@ export async function newSession(world: World, group: Group) {
   said('New session. Your next message starts fresh.');
 }
 
-/** Makes an earlier session, or a copy of it, the one that the next message continues. */
+/** Makes an earlier session, or a copy of it, the current session, which the next message continues. */
 export async function resume(world: World, project: string, session: string, copies = false) {
   await world.client.connection.ask(copies ? 'session_fork' : 'session_resume', { session_id: session }, { project });
   world.go(addressOf(project));

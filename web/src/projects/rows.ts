@@ -1,4 +1,4 @@
-// The rows of the list of sessions: grouped by directory, those that wait for a person first. Pure.
+// The rows of the list of sessions: grouped by directory, sessions that wait for a person first. Pure.
 
 import type { SessionEntry } from '../state/sessions.ts';
 import { baseName } from '../ui/dom.ts';

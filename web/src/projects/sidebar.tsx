@@ -1,4 +1,4 @@
-// The list of sessions: those that wait for a person first, each with its state and its last line.
+// The list of sessions, each with its state and its last line. Sessions that wait for a person come first.
 
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 

@@ -85,7 +85,7 @@ export function Start() {
   );
 }
 
-/** Returns the id of the project in a folder. Creates it if necessary; an existing project starts a new session. */
+/** Returns the id of the project in a folder. Creates it if necessary; a project with records starts a new session. */
 async function projectIn({ client }: World, path: string, agent: string): Promise<string> {
   const known = [...client.projects.all.values()].find((one) => !one.desk && one.path === path);
   if (!known) return (await client.connection.ask('project_create', { path, agent: agent || undefined })).data.data.id;
@@ -191,7 +191,7 @@ function Folder({ path, setPath }: { path: string; setPath: (path: string) => vo
       </p>
       <div class="choices" id="folders" role="listbox" aria-label="Folders" ref={list}>
         {found.map((place, index) => (
-          // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the field above
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the field above handles the keys
           <div
             key={place.path}
             id={`folder-${index}`}

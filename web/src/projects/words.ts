@@ -1,6 +1,6 @@
 // The state of a project in a word or two, the same everywhere in the web UI. Pure.
 
-import type { ModeOffer } from '../protocol/messages.ts';
+import type { Hello, ModeOffer } from '../protocol/messages.ts';
 import { counted, duration } from '../ui/dom.ts';
 
 export type Standing = { kind: 'waiting' | 'working' | 'failed' | 'review' | 'idle' | 'ended'; words: string };
@@ -76,35 +76,24 @@ export const plainLine = (text: string) =>
     .replace(/\*\*|`/g, '')
     .replace(/\[([^\][]+)\]\([^)\s]*\)/g, '$1');
 
-/** Names of Claude Code's modes. Other modes keep the name that their agent gives them. */
-export const MODES: Record<string, string> = {
-  default: 'Ask first',
-  acceptEdits: 'Auto-accept edits',
-  plan: 'Plan',
-  bypassPermissions: 'Bypass permissions',
-  auto: 'Auto',
-};
-
-/** The modes in which an agent changes files without asking. */
-const UNASKED = new Set(['acceptEdits', 'auto', 'bypassPermissions', 'autoEdit', 'yolo']);
+/** What is known about a mode: from the agent, if only it has the mode, otherwise from the server. */
+export const modeOffer = (project: any, mode: string, offers: ModeOffer[] = []): ModeOffer | undefined =>
+  [...offers, ...(project?.own_modes ?? [])].find((one) => one.name === mode);
 
 /** Whether the agent asks before it changes files. */
-export const asksFirst = (project: any): boolean => project?.asks !== false && !UNASKED.has(project?.permission_mode);
+export const asksFirst = (project: any, offers?: ModeOffer[]): boolean =>
+  project?.asks !== false && modeOffer(project, project?.permission_mode, offers)?.asks !== false;
 
 /** A mode in words. An agent that can't ask never asks, whatever its mode is called. */
-export const modeWords = (project: any, mode: string): string =>
-  project?.asks === false ? `${mode} · doesn’t ask` : (MODES[mode] ?? ownMode(project, mode)?.title ?? mode);
-
-/** What an agent reports about one of its own modes; undefined if it reports nothing. */
-export const ownMode = (project: any, mode: string): ModeOffer | undefined =>
-  project?.own_modes?.find((one: ModeOffer) => one.name === mode);
+export const modeWords = (project: any, mode: string, offers?: ModeOffer[]): string =>
+  project?.asks === false ? `${mode} · doesn’t ask` : (modeOffer(project, mode, offers)?.title ?? mode);
 
 /**
- * The modes to choose from: the agent's own modes, otherwise Claude Code's modes that the server accepts.
- * @param accepted as in the server's hello; older servers don't report them
+ * The modes to choose from: the agent's own modes, otherwise the protocol's modes that `set_mode` accepts.
+ * @param hello the server's reply to `hello`
  */
-export const modesOf = (project: any, accepted?: string[]): string[] =>
-  project?.modes ?? Object.keys(MODES).filter((mode) => !accepted || accepted.includes(mode));
+export const modesOf = (project: any, hello?: Pick<Hello, 'modes' | 'mode_offers'>): string[] =>
+  project?.modes ?? (hello?.mode_offers ?? []).map((one) => one.name).filter((name) => hello?.modes.includes(name));
 
 const WEEK = 7 * 86_400_000;
 

@@ -12,7 +12,7 @@ const PAGE = 120;
 
 /**
  * The number of records with which a conversation is opened: more than fit on a screen, but few on a slow network. A
- * page follows, because what the view reports about the run may be in it.
+ * full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 
@@ -84,7 +84,7 @@ export class Client extends EventTarget {
     this._own = new Set(kept.connections());
     /** The id of the project that this window is removing. */
     this._removing = undefined;
-    /** Prompts that the server has not confirmed, the oldest first. */
+    /** Prompts that the server has not confirmed, oldest first. */
     this.unsent = kept.unsent();
     /** Prompts that somebody else has removed from the queue, until the user dismisses the notice. */
     this.removed = [];
@@ -327,7 +327,7 @@ export class Client extends EventTarget {
     await this._join();
   }
 
-  /** The id, for `session_messages`, of the session that a project's next run continues; undefined if there isn’t one. */
+  /** The `session_messages` id of the session that a project's next run continues; undefined if there isn’t one. */
   async _currentSession({ id, session_id }: any): Promise<string | undefined> {
     if (session_id) return session_id;
     const { data } = await this.connection.ask('sessions', { limit: 20 }, { project: id });

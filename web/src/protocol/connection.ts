@@ -9,7 +9,7 @@ const PAUSES = [500, 1000, 2000, 5000, 10_000];
 /** Milliseconds within which a server that can be reached answers a request. */
 const PATIENCE = 10_000;
 
-/** Milliseconds to wait after an error without a request id: a server that closes the connection does so by then. */
+/** Milliseconds after an error without a request id within which the server closes the connection, if it does. */
 const NAMELESS = 1000;
 
 /** Close codes for a token that is not, or no longer, accepted, if an `error` with the reason was received before.
@@ -70,7 +70,10 @@ export class Connection {
     this.refusal = undefined;
     this.onstate = () => {};
     this.onmessage = () => {};
-    /** Called once the token has been accepted, before lasting requests are resent: for requests that come first. */
+    /**
+     * Called once the token has been accepted, before lasting requests are resent, so that it can send the requests that
+     * have to come first.
+     */
     this.onopen = () => {};
     this._connect = connect;
     this._later = later;
@@ -117,8 +120,10 @@ export class Connection {
     this._begin();
   }
 
-  /** Sends a request that needs an answer, because a network may be lost without notice, above all while the device
-   * sleeps, and the socket still seems open for minutes. */
+  /**
+   * Checks with a request whether the connection still works: a network may be lost without notice, above all while the
+   * device sleeps, and the socket still seems open for minutes.
+   */
   check() {
     if (this.state !== 'open' || this._doubt !== undefined) return;
     this._doubt = this._later(() => this.lost(), PATIENCE);

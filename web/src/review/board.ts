@@ -52,7 +52,7 @@ class CurrentCard extends Current<Card> {
 /** Milliseconds for which a part that was brought into view stays there while the parts around it are drawn. */
 const HELD = 5000;
 
-/** Pixels that are left free above a part that is brought into view. Keep in sync with review.css. */
+/** Pixels above a part that is brought into view: at least its `scroll-margin` in review.css. */
 const ABOVE = 56;
 
 /** Matches small screens, which show one part at a time. Keep in sync with review.css. */

@@ -33,8 +33,8 @@ const isWriting = (one: Entry): one is Writing => 'key' in one;
 const keyOf = (one: Entry) => (isWriting(one) ? one.key : one.comment_id);
 
 /**
- * The comments of a part. `rows`: by the names of their last lines; `rest`: those whose lines are not shown; `ranges`:
- * the places of those with several lines.
+ * The comments of a part. `rows`: by the names of their last lines; `rest`: the comments whose lines are not shown;
+ * `ranges`: the places of comments with several lines.
  */
 type Arranged = { rows: ReadonlyMap<string, Entry[]>; rest: Entry[]; ranges: Place[] };
 
@@ -486,7 +486,7 @@ export function Sending({ review, board, close }: Shared & { close?: () => void 
               onClick={single(() => void send())}
             />
           ) : (
-            <p class="hint">This device can't send drafts. Use a device that may start runs.</p>
+            <p class="hint">This device can’t send comments. Use a device that can start runs.</p>
           )}
         </div>
       )}

@@ -1,4 +1,4 @@
-// The comments on a review: those that the server has, what the user is writing, and the requests that are under way.
+// The comments on a review: stored comments, comments that the user is writing, and requests that are under way.
 
 import { computed, type ReadonlySignal, type Signal, signal } from '@preact/signals';
 

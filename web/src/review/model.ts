@@ -57,7 +57,7 @@ export function shownFiles(
   });
 }
 
-/** The files with only these parts, and those that are shown although they are no longer in the review. */
+/** The files with only these parts and the parts that are shown although they are no longer in the review. */
 export const onlyParts = (files: readonly ShownFile[], isWanted: (part: Part) => boolean): ShownFile[] =>
   files
     .map(({ file, parts }) => ({ file, parts: parts.filter((part) => part.isGone || isWanted(part)) }))
@@ -240,12 +240,12 @@ export function onlyOne(names: readonly (string | null | undefined)[]): string |
 
 export type Side = ReviewComment['side'];
 
-/** The lines of a part that are shown, by their numbers, without the line feed. A "\r" before it is part of the line. */
+/** The lines of a part that are shown, by their numbers, without line feeds. A "\r" before one is part of the line. */
 export type Lines = Record<Side, ReadonlyMap<number, string>>;
 
 export const NO_LINES: Lines = { new: new Map(), old: new Map() };
 
-/** The number of a hunk's first line on a side; if it has no lines there, that of the line after it. */
+/** The number of a hunk's first line on a side; if it has no lines there, the number of the line after it. */
 export const startOf = (hunk: ReviewHunk, side: Side) =>
   side === 'new' ? hunk.new_start + (hunk.added ? 0 : 1) : hunk.old_start + (hunk.removed ? 0 : 1);
 

@@ -67,13 +67,13 @@ export class OpenReview {
   _all: Signal<ShownFile[]> = signal([]);
   /** The hunks that had been in view before this visit or, if a run has ended since, before its end. */
   _lookedAt: Signal<ReadonlySet<string>>;
-  /** How many changes are new since then; 0 if all of them are. */
+  /** The number of changes that are new since then; 0 if all changes are new. */
   newCount: ReadonlySignal<number> = computed(() => {
     const parts = partsIn(this._all.value);
     const count = parts.filter((part) => this.isNew(part)).length;
     return count < parts.length ? count : 0;
   });
-  /** Whether the user wants to see only these. */
+  /** Whether the user wants to see only the new changes. */
   onlyNew: Signal<boolean> = signal(false);
   /** Whether some changes are not shown because they are not new. */
   hidesOld: ReadonlySignal<boolean> = computed(() => this.onlyNew.value && this.newCount.value > 0);
@@ -113,7 +113,7 @@ export class OpenReview {
   _loading: Promise<void> | undefined;
   /** The request after the one that is under way. */
   _next: Promise<void> | undefined;
-  /** The number of the last request when a comment was reported: answers up to it may not contain that comment yet. */
+  /** The number of the last request when a comment was reported: answers up to this one may not contain it yet. */
   _toldAt = 0;
   _isOver = false;
   _newsEnd: ReturnType<typeof setTimeout> | undefined;
@@ -156,7 +156,7 @@ export class OpenReview {
     if (hunk) this._seen.add(key);
   }
 
-  /** Whether the part has come since the user last looked at the review. */
+  /** Whether the part was added to the review after the user last looked at it. */
   isNew({ key, hunk, isGone }: Part): boolean {
     const looked = this._lookedAt.value;
     return looked.size > 0 && hunk !== undefined && !isGone && !looked.has(key);

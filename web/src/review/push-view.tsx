@@ -1,4 +1,4 @@
-// The dialog that pushes the current branch and, if the user wants it, creates a pull request.
+// The dialog that pushes the current branch and, on request, creates a pull request.
 
 import { useEffect, useRef } from 'preact/hooks';
 

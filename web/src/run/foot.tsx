@@ -102,7 +102,7 @@ export class Foot {
     );
   };
 
-  /** Handles Esc if nothing else has a use for it: the second press stops the run. Returns whether it was used here. */
+  /** Handles Esc if nothing else does: the second press stops the run. Returns whether the key was handled here. */
   escape(): boolean {
     const { conversation } = this;
     if (!conversation?.run || conversation.open.size || !this.may('agent_interrupt')) return false;
@@ -120,7 +120,7 @@ export class Foot {
     void this.client.command('agent_interrupt', all ? { all } : {}).catch(this.world.failed);
   };
 
-  /** Ends the idle process and its schedule. A plain stop does not, because it may arrive after the end of the run. */
+  /** Ends the idle process and its schedule. A plain stop does not end them: it may arrive after the end of the run. */
   private cancelSchedule = () =>
     void this.client.command('agent_interrupt', { schedule: true }).catch(this.world.failed);
 
@@ -147,7 +147,7 @@ export class Foot {
           images:
             !project.desk &&
             may('blob_put') &&
-            // Until the server's hello has arrived, an agent is expected to see images; the server gives it a path if it does not.
+            // Until the server's hello has arrived, images are accepted: an agent that can't see them gets their path.
             (client.hello?.pictures?.includes(this.chosen.agent ?? project.agent) ?? true),
         },
         steers,
@@ -232,7 +232,7 @@ export class Foot {
     if (agent.model && !(hasChips && may('set_model') && offers.models?.length)) found.push(modelTitle(agent, offers));
     // The mode of a terminal session is shown above its conversation.
     if (!project.desk && !(hasChips && may('set_mode')))
-      found.push(modeWords(project, project.permission_mode || 'default'));
+      found.push(modeWords(project, project.permission_mode || 'default', this.client.hello?.mode_offers));
     return found;
   }
 
@@ -372,7 +372,7 @@ export class Foot {
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 
-/** Listens for Esc when no dialog, list or card has a use for it. */
+/** Listens for Esc when no dialog, list or card handles it. */
 export function listenForStop(foot: () => Foot | undefined) {
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || event.defaultPrevented || isComposing(event) || event.repeat) return;

@@ -7,7 +7,7 @@ import { duration, money } from '../ui/dom.ts';
 import { Button, Text } from '../ui/elements.tsx';
 import { contextWords, doing, retryWords, running } from './doing.ts';
 
-/** The percentage of the context window from which the display is highlighted. */
+/** The percentage of the context window at which the display is highlighted. */
 const NEARLY_FULL = 80;
 
 type Line = { kind: string; words: string; time?: string };

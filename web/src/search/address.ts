@@ -1,3 +1,3 @@
-/** The address of a search in all conversations, or in those of one project. Pure. */
+/** The address of a search in all conversations, or in the conversations of one project. Pure. */
 export const searchAddress = (query: string, project?: string) =>
   `#/search?${new URLSearchParams({ q: query, ...(project ? { project } : {}) })}`;

@@ -53,7 +53,7 @@ export default function Settings({ forget }: { forget: () => Promise<void> }) {
         </dl>
         <p>
           <a href="licences.txt" target="_blank" rel="noreferrer">
-            Licenses of the packages in this page
+            Open-source licenses
           </a>
         </p>
       </Section>
@@ -127,7 +127,7 @@ function Notifications() {
       <Switch label="When an agent needs you or finishes" on={kept.wants('notices')} change={wantNotices} />
       {push.canPush(client) && (
         <Switch
-          label="Even when this page is closed"
+          label="Even when Drawbridge is closed"
           hint="Sent encrypted through your browser’s push service. It contains only the project’s name and the kind of request, such as “Run a command”."
           on={kept.wants('push')}
           change={closed}

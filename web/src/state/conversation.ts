@@ -184,8 +184,8 @@ export class Conversation {
   }
 
   /**
-   * Adds the records of a session before those that are loaded. Records that only the agent has stored have the `seq`
-   * 0: they get their own `seq` between those of their neighbors.
+   * Adds the records of a session before the loaded ones. Records that only the agent has stored have the `seq` 0: they
+   * get their own `seq` between the numbers of their neighbors.
    */
   prependSession(records: Record[], before: string | null) {
     this.before = before;

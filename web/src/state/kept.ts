@@ -42,7 +42,7 @@ function named(start: string): string[] {
   try {
     for (let n = 0; n < localStorage.length; n++) all.push((localStorage.key(n) ?? '').slice('drawbridge.'.length));
   } catch {
-    // only what is in memory
+    // Without storage, only the names in memory are known.
   }
   return [...new Set(all)].filter((name) => name.startsWith(start)).map((name) => name.slice(start.length));
 }
@@ -102,12 +102,12 @@ export const reviewDrafts = (project: string): ReviewDrafts => json(`review.${pr
 export const keepReviewDrafts = (project: string, drafts: ReviewDrafts) =>
   set(`review.${project}`, Object.keys(drafts).length ? JSON.stringify(drafts) : '');
 
-/** The ids of the hunks of a review that have been in view here, the latest last. */
+/** The ids of the hunks of a review that have been in view here, latest last. */
 export const seenHunks = (project: string): string[] => json(`review.${project}.seen`, []);
 export const keepSeenHunks = (project: string, ids: string[]) =>
   set(`review.${project}.seen`, ids.length ? JSON.stringify(ids.slice(-SEEN_HUNKS)) : '');
 
-/** The ids that the server has given to the connections of this browser, the latest last. */
+/** The ids that the server has given to the connections of this browser, latest last. */
 export const connections = (): string[] => json('connections', []);
 export const keepConnection = (id: string) =>
   set('connections', JSON.stringify([...connections(), id].slice(-CONNECTIONS)));
@@ -115,7 +115,7 @@ export const keepConnection = (id: string) =>
 /** The ids of the approval requests that have a draft. */
 export const answers = () => named('answer.').filter((approval) => get(`answer.${approval}`));
 
-/** @returns a project's prompts, the latest last */
+/** @returns a project's prompts, latest last */
 export const prompts = (project: string): string[] => json(`prompts.${project}`, []);
 export function keepPrompt(project: string, prompt: string) {
   if (prompt.length > PROMPTS_SIZE) return;
@@ -125,7 +125,7 @@ export function keepPrompt(project: string, prompt: string) {
   set(`prompts.${project}`, JSON.stringify(all.slice(from + 1)));
 }
 
-/** Removes what belongs to projects that are no longer there, and drafts of answers that are older than `ANSWER_KEPT`,
+/** Removes what belongs to projects that no longer exist, and drafts of answers that are older than `ANSWER_KEPT`,
  * unless their approval requests are open. */
 export function prune(projects: readonly { id: string; approvals?: { approval_id: string }[] }[]) {
   const ids = new Set(projects.map(({ id }) => id));
@@ -146,7 +146,7 @@ export const keepUnsent = (all: any[]) => set('unsent', all.length ? JSON.string
 /** A prompt of this browser that waits for its run. `seq`: the number of its record, if the server has reported it. */
 export type Sent = { project: string; prompt: string; seq?: number };
 
-/** By run id. */
+/** This browser's prompts that wait for their runs, by run id. */
 export const sent = (): Record<string, Sent> => json('sent', {});
 export function keepSent(run: string, one: Sent | undefined) {
   const { [run]: last, ...others } = sent();

@@ -2,7 +2,7 @@
 
 import { baseName } from '../ui/dom.ts';
 
-/** A project as the server sends it, with only those facts that do not depend on whether it was joined. */
+/** A project as the messages `project_list` and `update/project_state` contain it. */
 export type Project = any;
 
 export class Projects {
@@ -51,7 +51,7 @@ export class Projects {
     if (project && seq && seq > project.last_seq) project.last_seq = seq;
   }
 
-  /** The projects: those that wait for a person first, then those that were active most recently. */
+  /** The projects: first the ones that wait for a person, then by their last activity, latest first. */
   sorted(): Project[] {
     const order = (one: Project) => (one.approvals.length ? 1 : 0);
     return [...this.all.values()].sort((a, b) => order(b) - order(a) || b.last_active.localeCompare(a.last_active));

@@ -76,8 +76,8 @@ export class Reviews {
   }
 
   /**
-   * Requests the numbers of a project, but only once for each connection, because changes are reported. For a device that
-   * may commit, it requests them again after a change.
+   * Requests the numbers of a project, but only once for each connection, because changes are reported. For a device
+   * that may commit, it requests them again after a change.
    */
   look(project: string) {
     const { connection } = this._client;

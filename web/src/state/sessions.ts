@@ -47,7 +47,7 @@ type Server = EventTarget & {
 };
 
 export class Sessions {
-  /** The sessions, the latest first; empty if the server has no `sessions`. */
+  /** The sessions, latest first; empty if the server has no `sessions`. */
   list = signal<SessionEntry[]>([]);
   _client: Server;
   _wanted = false;

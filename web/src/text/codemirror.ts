@@ -12,7 +12,7 @@ import { kindOf, tagsOf } from './kinds.ts';
 
 const TAGS = tagsOf(tags);
 
-/** How each kind looks, as in diffs and messages (base.css, text.css), whose styles do not reach into a shadow root. */
+/** The style of each kind, as in diffs and messages: base.css and text.css do not apply inside a shadow root. */
 const LOOKS: Record<string, Record<string, string>> = {
   comment: { color: 'var(--code-comment)' },
   string: { color: 'var(--code-string)' },
@@ -35,7 +35,7 @@ export const LOOK = EditorView.theme({
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55', overflow: 'auto' },
   '.cm-content': { caretColor: 'var(--ink)' },
-  // As for all code (conversation.css), whose styles do not reach into a shadow root.
+  // As for all code: conversation.css does not apply inside a shadow root.
   '.cm-line, .cm-deletedLine': { direction: 'ltr', unicodeBidi: 'isolate-override' },
   '.cm-cursor': { borderLeftColor: 'var(--ink)' },
   '.cm-gutters': { backgroundColor: 'var(--sunken)', color: 'var(--soft)', border: 'none' },

@@ -7,13 +7,13 @@ import { Button } from '../ui/elements.tsx';
 /** Copies a text to the clipboard. Returns whether that was possible. */
 async function copyText(text: string): Promise<boolean> {
   try {
-    // Missing if the page was loaded over http from another machine.
+    // `clipboard` is missing if the page was loaded over http from another machine.
     if (navigator.clipboard) {
       await navigator.clipboard.writeText(text);
       return true;
     }
   } catch {
-    // Not allowed, but the older way may be.
+    // The browser does not allow it, but may allow the older method below.
   }
   const area = document.createElement('textarea');
   area.value = text;

@@ -1,13 +1,13 @@
 // Makes text from agents and files safe to read: characters that reorder, hide or imitate others are written out, such
-// as `\u202e`. The rules are those of `drawbridge/core/terminal_text.py`; a test checks that both agree. Pure.
+// as `\u202e`. `drawbridge/core/terminal_text.py` has the same rules; a test checks that both agree. Pure.
 
-/** Blocks of combining characters that any script may use, and those of scripts that stack them. */
+/** Blocks of combining characters that any script may use; `MARK`: also the marks of scripts that stack them. */
 const ANY_MARK =
   '\\u0300-\\u036f\\u0483-\\u0489\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20e2\\u20e4-\\u20ff\\ufe20-\\ufe2f';
 const MARK = `${ANY_MARK}\\u0591-\\u05bd\\u0610-\\u061a\\u064b-\\u065f\\u0e31\\u0e34-\\u0e3a\\u0e47-\\u0e4e`;
 
-// Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They are
-// written out everywhere, and so are joiners and variation selectors after them, which then have nothing to act on.
+// Controls, direction, invisible format characters, overlays, blanks that are not a space, lone surrogates, tags. They
+// are written out everywhere, and so are joiners and variation selectors after them, which then have nothing to act on.
 const HIDDEN =
   '\\0-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0334-\\u0338\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180e\\u2000-\\u200b\\u200e\\u200f\\u2028-\\u202e' +
   '\\u205f-\\u206f\\u2800\\u3164\\ud800-\\udfff\\ufeff\\uffa0\\ufff0-\\ufffc\\ufffe\\uffff\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}';
@@ -75,7 +75,7 @@ export function inPieces(text: string): { text: string; strange: boolean }[] {
 
 const RUN = /[ \t]{80,}|(?:[ \t]{0,79}\n){6,}/g;
 
-/** Like `inPieces`, but replaces long runs of spaces or blank lines by a count, so that they can't hide what follows. */
+/** Like `inPieces`, but replaces long runs of spaces or blank lines by a count, so that they can't hide other text. */
 export function inShortPieces(text: string) {
   const found: { text: string; strange: boolean }[] = [];
   let at = 0;

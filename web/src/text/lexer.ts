@@ -3,7 +3,10 @@
 
 import { Lexer, type Links, type Token, Tokenizer, type Tokens } from 'marked';
 
-/** The deepest nesting of lists and quotes, and of emphasis and links; deeper ones are text. Time grows with depth. */
+/**
+ * The maximum nesting depth of lists and quotes, and of emphasis and links. Deeper markup is plain text, because the
+ * time grows with the depth.
+ */
 const DEEPEST = 8;
 
 /** The maximum length of a block with markup, in characters. A longer block is plain text, unless it is code. */
@@ -20,7 +23,7 @@ const SEARCHES = 2_000;
 const BRACKETS = new Set(['[', '!']);
 const IN_WORD = /[\p{L}\p{N}]/u;
 
-/** How many characters are searched for the end of plain text or for a mail address, which could begin at each. */
+/** How many characters are searched for the end of plain text, or for a mail address, which any of them could begin. */
 const NEAR = 150;
 
 /** The maximum number of columns in a table: a wider table is plain text. */

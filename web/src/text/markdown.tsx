@@ -225,7 +225,7 @@ function wordsOf(token: Tokens.Generic): string {
   return (token.tokens as Tokens.Generic[]).map(wordsOf).join('');
 }
 
-/** The address of a link, if it leads out of the page by a protocol that runs nothing; otherwise undefined. */
+/** The address of a link, if it leads out of the web UI with a protocol that can't run code; otherwise undefined. */
 export function addressOf(href: string) {
   let url: URL;
   try {

@@ -1,4 +1,4 @@
-// Small things that views need: names, times, sizes.
+// Small helpers for views: names, times, sizes.
 
 /** Ignores the second click of a double click: it may hit something that has just moved there. */
 export const single = (act: () => void) => (event: Event) => {
@@ -38,3 +38,6 @@ export const money = (usd: number) => `$${usd.toFixed(usd < 0.01 ? 4 : 2)}`;
 /** "3.2 MB" */
 export const size = (bytes: number) =>
   bytes < 1e6 ? `${Math.ceil(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+
+/** Whether something in an element reaches beyond its right edge. A pixel is allowed for rounding. */
+export const isBeyond = ({ scrollWidth, clientWidth }: Element) => scrollWidth > clientWidth + 1;

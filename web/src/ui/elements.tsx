@@ -46,7 +46,7 @@ type ButtonProps = Omit<ButtonHTMLAttributes<HTMLButtonElement>, 'label' | 'icon
   shortcut?: string;
   /** The same key in the notation of `aria-keyshortcuts`, where it differs. */
   ariaShortcut?: string;
-  /** The icon alone; `label` is read out. */
+  /** Whether only the icon is shown; screen readers read `label`. */
   bare?: boolean;
 };
 

@@ -137,7 +137,7 @@ function Palette({ world, close }: { world: World; close: () => void }) {
       />
       <div id="palette" role="listbox" aria-label="Sessions and commands" ref={list}>
         {found.map((entry, index) => (
-          // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the field above
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the field above handles the keys
           <div
             key={entry.key}
             id={`entry-${index}`}

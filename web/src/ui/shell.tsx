@@ -113,7 +113,10 @@ function skip(main: HTMLElement | null) {
   else main?.focus();
 }
 
-/** The state of the connection, empty if it is open. `isAtBox`: the message box shows it, and this is only read out. */
+/**
+ * The state of the connection; empty if it is open.
+ * @param isAtBox whether the message box shows the state, so that this element is only for screen readers
+ */
 function Banner({ isAtBox }: { isAtBox: boolean }) {
   const { client, live } = useWorld();
   void live.connection.value;

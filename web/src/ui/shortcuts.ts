@@ -65,7 +65,8 @@ export function listen({
       return;
     }
     const acts: Record<string, (() => void) | undefined> = {
-      a: card && (() => card.takesLetter && !event.repeat && shown.current.look() && card.accept()), // if held down, it would also answer the next one
+      // A held-down key would also answer the next request.
+      a: card && (() => card.takesLetter && !event.repeat && shown.current.look() && card.accept()),
       e: card && (() => shown.current.look() && card.edit()),
       r: card && (() => shown.current.look() && card.reject()),
       j: () => step(shown, 1),

@@ -36,11 +36,12 @@ export class WindowList {
   follows: boolean;
   _at: number;
   _held: HTMLElement | undefined;
+  _passed: HTMLElement | undefined;
   _first: any;
   _resized: ResizeObserver;
 
   /**
-   * @param scroller what scrolls; `list` is in it
+   * @param scroller the element that scrolls; it contains `list`
    * @param world
    *   `render`: renders an item into `node`, the element that it was rendered into before, or a new one, and returns it
    *   `gone`: called when an element has left the DOM
@@ -71,6 +72,8 @@ export class WindowList {
     this._at = 0;
     /** The element that was scrolled into view, until the reader scrolls. */
     this._held = undefined;
+    /** The element to keep in view, if the reader has scrolled to the end: its top is not shown again if it is tall. */
+    this._passed = undefined;
     scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
     this._resized = new ResizeObserver(() => this.settle());
     this._resized.observe(list);
@@ -83,7 +86,7 @@ export class WindowList {
     this._place(0, 0);
   }
 
-  /** Replaces the items; those that were already shown are recognized by their keys. */
+  /** Replaces the items; items that were already shown are recognized by their keys. */
   update(items: any[]) {
     const first = this._first;
     const length = this._to - this._from;
@@ -142,7 +145,14 @@ export class WindowList {
     }
     this._scroller.scrollTop = this._scroller.scrollHeight;
     const kept = this._world.keep();
-    if (kept) this.reveal(kept);
+    const isPassed = kept === this._passed && kept && kept.offsetHeight > this._scroller.clientHeight;
+    if (kept && !isPassed) this.reveal(kept);
+  }
+
+  /** Runs `scroll`, which scrolls for the reader, and takes its result as the reader's own scrolling. */
+  scrolls(scroll: () => void) {
+    scroll();
+    this._scrolled();
   }
 
   /** Scrolls an element into view, or its top if it is taller than the view. The list then follows its end only if that
@@ -163,7 +173,10 @@ export class WindowList {
   _scrolled() {
     const { scrollTop, clientHeight, scrollHeight } = this._scroller;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END && this._to === this._items.length;
-    if (Math.abs(scrollTop - this._at) > 2) this._held = undefined;
+    if (Math.abs(scrollTop - this._at) > 2) {
+      this._held = undefined;
+      this._passed = atEnd ? this._world.keep() : undefined;
+    }
     // A reader leaves the end only by scrolling up: content that grows below does not move the view.
     if (atEnd) this.follows = true;
     else if (scrollTop < this._at - 2) this.follows = false;

@@ -1,1 +1,1 @@
-"""Any agent that speaks the Agent Client Protocol."""
+"""Any agent that supports the Agent Client Protocol."""

@@ -17,15 +17,15 @@ from drawbridge.agents.acp.messages import read_as
 REPORTS: Final = ("tool_call", "tool_call_update")
 
 OVER: Final = ("completed", "failed")
-"""States of a call in which the agent no longer asks about it."""
+"""The final states of a call: the agent no longer asks about it."""
 
 MOST_CALLS: Final = 200
 MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Calls:
-    """The calls in progress, of all sessions in one process. If there are too many, those without a report for the
-    longest time are dropped."""
+    """The calls in progress, of all sessions in one process. If there are too many, the calls with the oldest reports
+    are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], dict[str, Raw]] = OrderedDict()
@@ -68,7 +68,7 @@ class Calls:
 
 
 def _fields(data: Raw) -> dict[str, Raw]:
-    """The fields that have a value: a null changes nothing."""
+    """The fields with a value: null means that a field has not changed."""
     found = read_as(dict[str, Raw], data) or {}
     return {name: value for name, value in found.items() if bytes(value) != b"null"}
 

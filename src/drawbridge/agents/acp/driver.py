@@ -1,4 +1,4 @@
-"""Starts agents that speak the Agent Client Protocol."""
+"""Starts agents that support the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Acp:
         self._command = command
         self._environment = environment
         self._one_listing = asyncio.Lock()
-        """One process at a time lists conversations, however many clients ask."""
+        """Ensures that only one process at a time lists conversations, however many clients ask."""
 
     async def start(self, launch: Launch, emit: Callable[[Event], None]) -> process.Process:
         opening.check(launch.options, self.title)
@@ -66,7 +66,7 @@ class Acp:
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
         """The conversations that the agent stores for this directory, newest first; empty if it can't list them.
 
-        A separate process lists them and is then ended: the one that runs prompts must stay in its conversation.
+        A separate process lists them and is then ended: the process that runs prompts must stay in its conversation.
         """
         async with self._one_listing:
             return await self._remembered(path, limit)

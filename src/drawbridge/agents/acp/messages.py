@@ -1,6 +1,7 @@
 """Messages of the Agent Client Protocol, version 1 (https://agentclientprotocol.com). Pure.
 
-Only the fields that are needed here are parsed; the others keep the agent's own JSON. Measured with Gemini CLI 0.61.0.
+Only the fields that Drawbridge needs are parsed; nested values keep the agent's own JSON until they are read. Measured
+with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ VERSION: Final = 1
 
 AUTH_REQUIRED: Final = -32000
 TOO_MANY_REQUESTS: Final = 429
-"""Not part of the protocol: Gemini CLI (0.61.0) answers a prompt with this code if the quota is used up."""
+"""The error code with which Gemini CLI (0.61.0) answers a prompt if the quota is used up. The protocol does not define
+it."""
 
 LONGEST_TEXT: Final = 2_000
 """The maximum number of characters of an agent's text that an error contains."""

@@ -23,8 +23,9 @@ from drawbridge.agents.reported import LONGEST_DESCRIPTION, each, name_of, text_
 from drawbridge.agents.results import FAILED, NO_SESSION, not_logged_in
 
 FENCE: Final = "_drawbridge/fence"
-"""A request that no agent supports: the error arrives after everything that the agent sent before it. Gemini CLI
-(0.61.0) continues to replay an old session after it has reported that the session is loaded.
+"""A request that no agent supports. Its error response arrives after everything that the agent sent before, and so
+marks the end of a replay: Gemini CLI (0.61.0) continues to replay an old session after it has reported that the session
+is loaded.
 """
 
 SUPPORTED: Final = ("dangerously_skip_permissions", "permission_mode", "model", "add_dirs", "partial_messages")
@@ -95,8 +96,8 @@ class Opened(Struct):
     configOptions: Any = None  # noqa: N815
 
     def choices(self, what: str) -> Choices | None:
-        """The choices for "mode" or "model", which are set by their own method or as an option of the session; None if
-        there are none."""
+        """The choices for "mode" or "model", which are set by their own method or as an option of the session. None if
+        the session offers no such choice."""
         listed, word = (self.modes, "mode") if what == "mode" else (self.models, "model")
         if isinstance(listed, dict):
             key = "id" if word == "mode" else "modelId"
@@ -111,7 +112,7 @@ class Opened(Struct):
         return None
 
     def listed(self, what: str) -> list[Any]:
-        """What can be chosen as "mode" or "model", as the agent describes it."""
+        """The available values of "mode" or "model", as the agent describes them."""
         own = self.modes if what == "mode" else self.models
         if isinstance(own, dict):
             listed = own.get("availableModes" if what == "mode" else "availableModels")
@@ -151,8 +152,7 @@ class Request(Struct, frozen=True):
 
 
 class Opening:
-    """Opens a session: from the first message until it accepts prompts. ``steps`` yields each request and is sent its
-    answer."""
+    """Opens a session: exchanges all messages up to the first prompt. See ``steps``."""
 
     def __init__(self, name: str, launch: Launch, version: str) -> None:
         """``name``: the agent's name for people; ``version``: Drawbridge's version."""
@@ -190,8 +190,8 @@ class Opening:
         return choices.values if choices else ()
 
     def _usual_mode(self) -> str | None:
-        """The mode to set if nobody has chosen one: "default", whatever the agent's settings are. None to keep the
-        current mode: it is "default" or is not known, or the agent has no "default" mode.
+        """The mode to set if none was chosen: "default", whatever the agent's settings are. None to keep the current
+        mode: it is "default" or is not known, or the agent has no "default" mode.
 
         An agent without a "default" mode that would start in a mode that never asks gets another mode; if it has no
         other, raises ``AgentUnusable``.

@@ -15,7 +15,8 @@ from drawbridge.core.errors import UnusableFile
 CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 
 NARROW: Final = ("proceed_always_tool", "proceed_always")
-"""Among several ``allow_always`` options, those of Gemini CLI (0.61.0) that cover only this session and tool."""
+"""The ids of the ``allow_always`` options of Gemini CLI (0.61.0) that cover only this session and tool. They are
+preferred if it offers several."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 """The name by which the owner can forbid an agent to leave plan mode; it is the name of Claude Code's tool."""
@@ -29,7 +30,6 @@ class _Option(Struct):
 
 
 class _ToolCall(Struct):
-    title: Any = None
     kind: Any = None
     content: Raw = Raw(b"null")
 
@@ -50,9 +50,11 @@ def question(id: str, params: Params, read: Reader) -> Question | None:
         return None
     if call.kind == "switch_mode":
         call.kind = LEAVING_PLAN
-    named = next((word for word in (call.kind, call.title) if isinstance(word, str) and word), "other")
-    name = readable(named)[:LONGEST_NAME] or "other"
-    return Question(id, name, params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp")
+    # The title is not used as the name: the agent writes it, and clients would show it as the heading.
+    name = readable(call.kind)[:LONGEST_NAME] if isinstance(call.kind, str) else ""
+    return Question(
+        id, name or "other", params.toolCall, params.options, _proposal(call, read), changeable=False, form="acp"
+    )
 
 
 def outcome(options: Raw, decision: Decision) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What an agent reports about itself in the Agent Client Protocol: model, plan, context, and what it offers. Pure.
 
-The protocol has no messages about retries, compaction and background tasks.
+The protocol has no messages about retries, compaction or background tasks.
 """
 
 from __future__ import annotations

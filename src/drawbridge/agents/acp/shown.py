@@ -1,4 +1,4 @@
-"""An agent's tool calls in the Agent Client Protocol, as the lines of a history. Pure.
+"""Converts an agent's tool calls in the Agent Client Protocol into history lines. Pure.
 
 Measured: Gemini CLI 0.61.0 reports a call that needs approval only after the call has ended; codex-acp 2.6.0 reports
 each call first. Fields may arrive later than the call: a title, an input, the diff.
@@ -33,8 +33,8 @@ class Shown:
         """(session, call) → the hash of the call's latest line in the history."""
 
     def add(self, session_id: str, id: str, fields: Mapping[str, Any]) -> list[AgentLine]:
-        """The new lines of the call ``id``; empty if nothing that clients show has changed. ``fields``: all that the
-        agent has reported about the call."""
+        """The new lines of the call ``id``; empty if nothing that clients show has changed. ``fields``: everything that
+        the agent has reported about the call."""
         key = (session_id, id)
         called = lines.call(session_id, id, *name_and_input(fields))
         said = [called] if self._calls.get(key) != hash(called.raw) else []
@@ -50,7 +50,7 @@ class Shown:
 
 def name_and_input(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The tool's name and the input of a call, in the form of the equivalent tool of Claude Code. If there is no such
-    tool, or its field in ``SUBJECTS`` is not known, the name is the call's title, otherwise its kind."""
+    tool, or its field in ``SUBJECTS`` is not known, the name is the call's title or, without one, its kind."""
     given, title, kind = fields.get("rawInput"), text_in(fields.get("title"))[:LONGEST_TITLE], fields.get("kind")
     own = lines.input_of(given, "input")
     name = NAMES.get(kind) if isinstance(kind, str) else None
@@ -83,7 +83,7 @@ def _result(session_id: str, id: str, fields: Mapping[str, Any], *, is_error: bo
     if not blocks and not diffs and isinstance(output, str):
         blocks = [_words(output)]
     if is_error:
-        diffs = []  # nothing was changed
+        diffs = []  # a failed call has changed nothing
     patches = [lines.patch_of(text_in(one.get("oldText")), text_in(one.get("newText"))) for one in diffs]
     if len(patches) > 1:  # a result contains the change to one file only
         for one, patch in zip(diffs, patches, strict=True):

@@ -42,14 +42,14 @@ class Pieces:
         return before, lines.piece(session_id, PIECES[update.sessionUpdate], words, is_first=is_first)
 
     def take(self) -> list[AgentLine]:
-        """Ends the message in progress and returns its line; none between two messages."""
+        """Ends the message in progress and returns its line; an empty list if no message is in progress."""
         words, of = "".join(self._texts), self._of
         self._texts, self._of, self._size = [], None, 0
         return [lines.said(of[0], PIECES[of[1]], words)] if of is not None and words else []
 
 
 def other_content(session_id: str, update: Update) -> AgentLine | None:
-    """The line for content that is not a text, such as an image. None for anything that clients can't show."""
+    """The line for content that is not text, such as an image. None if clients can't show it."""
     if update.sessionUpdate != "agent_message_chunk":
         return None
     block = block_of(read_as(dict[str, Any], update.content))

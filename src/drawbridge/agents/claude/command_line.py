@@ -40,7 +40,8 @@ _CONTROL_IN_PROSE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def arguments(launch: Launch) -> list[str]:
-    """All flags. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value; the text names the option."""
+    """The arguments for ``claude``. Raises ``AgentUnusable`` (VALIDATION_FAILED) for an invalid value; the text names
+    the option."""
     return [*STREAM, *_session(launch), *_flags(launch.options), *_files(launch.files)]
 
 
@@ -96,9 +97,9 @@ def _flags(options: Options) -> Iterator[str]:
 
 
 def _files(directory: str | None) -> Iterator[str]:
-    """Lets the agent read files in ``directory`` with a rule, since with ``--add-dir`` it might also write there
-    without asking. The rule also applies to files that are added later, and to ``cat`` and similar commands (2.1.329).
-    A path that the CLI would read as a pattern gets no rule; the agent then asks.
+    """Adds a rule that lets the agent read files in ``directory``. With ``--add-dir`` it might also write there without
+    asking. The rule also applies to files that are added later, and to ``cat`` and similar commands (2.1.329). A path
+    that the CLI would read as a pattern does not get a rule; the agent then asks.
     """
     if directory is not None and not _PATTERN.search(directory):
         yield f"--allowedTools=Read(/{directory}/**)"

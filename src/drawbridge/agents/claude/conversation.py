@@ -58,8 +58,8 @@ EPHEMERAL_SYSTEM: Final = ("status", "task_progress", "hook_progress", "session_
 
 
 class Message(Struct, gc=False):
-    """The fields that decide what a line is. Their values may be anything; other fields are only checked to be JSON.
-    JSON values have no reference cycles, so the garbage collector need not track them."""
+    """The fields that determine the kind of a line. Their values may be anything; other fields are only checked to be
+    JSON. JSON values have no reference cycles, so the garbage collector need not track them."""
 
     type: Any = None
     subtype: Any = None
@@ -189,7 +189,7 @@ class ClaudeConversation:
         self._out: list[bytes] = []
         self.junk = Tail(JUNK_LIMIT)
         self.junk_lines = 0
-        """The number of lines that are not messages; it helps to explain why a process died."""
+        """The number of lines that are not messages."""
 
     @property
     def turn_open(self) -> bool:
@@ -286,7 +286,7 @@ class ClaudeConversation:
         return found
 
     def _retried(self) -> list[Output]:
-        """Ends the report of a retry: the model's API answers again."""
+        """Ends the report of a retry, because the model's API answers again."""
         if not self._retrying:
             return []
         self._retrying = False
@@ -390,7 +390,7 @@ class ClaudeConversation:
         return reported
 
     def _is_of_prompt(self, result: Mapping[str, Any]) -> bool:
-        """Whether a result belongs to the prompt. The CLI also begins turns by itself, and may answer a prompt that
+        """Whether a result belongs to the prompt. The CLI also begins turns on its own, and may answer a prompt that
         arrives meanwhile in the same turn (2.1.329)."""
         if self._prompt_id is None:
             return False

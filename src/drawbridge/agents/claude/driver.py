@@ -1,4 +1,4 @@
-"""Claude Code as the server runs it: finds the program, checks its version, starts it."""
+"""Starts Claude Code for the server: finds the program and checks its version."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def agent(path: str | None) -> Claude:
 
 
 def in_use(users: Sequence[int]) -> str:
-    """Why a resume is refused: two processes would write to the same file unaware of each other."""
+    """The error text for a refused resume. Two processes would write to the same file without coordination."""
     shown = ", ".join(map(str, users[:3]))
     text = f"This conversation is open in another Claude Code process ({shown}), for example in a terminal."
     return f"{text} Close it there, or fork the conversation."

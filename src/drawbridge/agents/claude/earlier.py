@@ -1,5 +1,5 @@
-"""Reads Claude Code's own file of an earlier conversation: its messages, from the end or in order, and its remaining
-jobs.
+"""Reads messages and remaining jobs of an earlier conversation from Claude Code's own file. Messages are read from the
+end or in order.
 
 The lines are interpreted by ``transcript``.
 """

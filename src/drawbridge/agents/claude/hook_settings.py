@@ -28,7 +28,7 @@ ASK_MODE = AskMode(
     '"disable".',
 )
 """Without the second setting, Claude Code asks at its next start whether to make auto mode the default, with Yes
-preselected, and Enter replaces the first setting (2.1.329, which reads the second one in both places)."""
+preselected, and Enter replaces the first setting. It reads the second setting at either key (2.1.329)."""
 
 
 def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class _Process(Struct):
     pid: int
     sessionId: str  # noqa: N815 - the CLI's own name
     procStart: Any = None  # noqa: N815
-    parkedJobId: Any = None  # noqa: N815 - its conversation was moved to a background session (2.1.329)
+    parkedJobId: Any = None  # noqa: N815 - set if its conversation was moved to a background session (2.1.329)
 
 
 def used_by(session_id: str) -> list[int]:
@@ -40,7 +40,8 @@ def _head(file: Path) -> bytes:
 
 
 def _runs(process: _Process) -> bool:
-    """Whether the process of the file still runs. Ids are reused, so on Linux the start time must match as well."""
+    """Whether the process that wrote the file is still running. Ids are reused, so on Linux the start time must match as
+    well."""
     if not process_alive(process.pid):
         return False
     try:

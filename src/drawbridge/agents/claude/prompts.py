@@ -20,8 +20,8 @@ DOCUMENT: Final = "application/pdf"
 LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
-"""The mode in which an accepted plan is carried out, unless the decision remembers another one. Without it, the CLI
-(2.1.329) returns to the mode before the plan, which may allow edits without asking."""
+"""Sets the mode in which an accepted plan is carried out, unless the decision remembers another one. Otherwise the CLI
+(2.1.329) would return to the mode before the plan, which may allow edits without asking."""
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
@@ -61,9 +61,9 @@ def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) ->
 
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
-    """The agent's suggestions of what to remember. Those that neither add rules or directories nor set a mode are left
-    out: the CLI (2.1.329) makes none of them, but its format allows them. For a plan the CLI suggests nothing, but
-    accepts a mode in the answer."""
+    """The agent's suggestions of what to remember, limited to those that add rules or directories or set a mode: the
+    CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan the CLI suggests nothing but
+    accepts a mode in the answer, so ``PLAN_SUGGESTIONS`` is returned."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(PLAN_SUGGESTIONS)
     try:

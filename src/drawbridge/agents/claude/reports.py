@@ -1,9 +1,9 @@
 """What Claude Code reports about itself in its stream: model, context, to-dos, tasks, retries, and what it offers.
 Pure.
 
-Only what a client can't know from the last records of the history is kept here. The formats are those of 2.1.329 and,
-for the to-do list, also of older versions. Fields of an unexpected type are ignored; everything is bounded in number
-and length.
+Only what a client can't know from the last records of the history is kept here. The formats were measured with 2.1.329;
+the to-do list also has the format of older versions. Fields of an unexpected type are ignored; everything is bounded in
+number and length.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from drawbridge.agents.base import (
 from drawbridge.agents.reported import LONGEST_DESCRIPTION, MOST, count_of, decoded, each, name_of, text_of, todo_of
 
 STEERS: Final = "interrupt_cancel_queued_v1"
-"""Without this capability, an interrupt would begin a turn with a message that was sent into the interrupted turn."""
+"""The capability that ``steer`` requires. Without it, an interrupt would begin a turn with a message that was sent into
+the interrupted turn."""
 
 SYNTHETIC: Final = "<synthetic>"
 """The model name in a message that Claude Code itself has written, such as an error."""
@@ -166,9 +167,9 @@ class Reports:
         before = self._state, self._offers
         line = decoded(data, _Recorded)
         if line is None or line.parent_tool_use_id or line.isSidechain is True:
-            return []  # of a subagent
+            return []  # a subagent's line
         if isinstance(line.entrypoint, str) and line.entrypoint.startswith("sdk"):
-            return []  # of another process that continued the conversation
+            return []  # written by another process that continued the conversation
         if line.type == "assistant":
             self._answer = decoded(line.message, _Message) or _Message()
             model = name_of(self._answer.model)
@@ -225,7 +226,7 @@ class Reports:
         models = result.get("modelUsage")
         used = models.get(message.model) if isinstance(models, dict) and isinstance(message.model, str) else None
         window = count_of(used.get("contextWindow")) if isinstance(used, dict) else None
-        if tokens:  # a synthetic answer, as after an error, has none
+        if tokens:  # a synthetic answer, for example after an error, reports no tokens
             self._change(context_tokens=tokens, context_window=window or self._state.context_window)
 
     def _todos(self, data: bytes) -> None:
@@ -282,7 +283,7 @@ class Reports:
         self._change(tasks=tuple(self._tasks.values()))
 
     def _task_updated(self, line: _System) -> None:
-        """Updates a task, or removes it from the state if it has ended: its end is a line of the history."""
+        """Updates a task, or removes it from the state if it has ended: the history has a line about its end."""
         status = line.patch.get("status") if isinstance(line.patch, dict) else line.status
         task = self._tasks.get(line.task_id) if isinstance(line.task_id, str) else None
         if task is None:

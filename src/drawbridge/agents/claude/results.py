@@ -101,13 +101,13 @@ def _sentence(words: str) -> str:
 
 
 def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
-    """Adds the costs of a ``result``, including one of a turn that the agent began by itself."""
+    """Adds the costs of a ``result``, which may belong to a turn that the agent began on its own."""
     costs.add(amount(result.get("total_cost_usd")), _usage(result.get("model_usage_since_last_result")))
 
 
 def tokens(result: Mapping[str, Any]) -> Tokens | None:
     """The tokens used since the previous result: by all models (2.1.329) or by the main one (earlier versions). None if
-    ``result`` reports none."""
+    ``result`` does not report them."""
     models = result.get("model_usage_since_last_result")
     if isinstance(models, dict):
         given = [usage for usage in models.values() if isinstance(usage, dict)]

@@ -1,8 +1,8 @@
 """What Claude Code has scheduled for itself: wake-ups and jobs, for which its process begins turns without a prompt.
 Pure.
 
-Nothing in the stream announces them, so they are read from the tool calls and their results (measured with 2.1.329). A
-job that ends by itself is not reported either: it is over once its time has passed.
+Nothing in the stream announces them, so they are read from the tool calls and their results (measured with 2.1.329).
+The end of a job is not reported either: a job counts as ended once its last time has passed.
 
 A process that resumes a conversation also resumes its jobs, again without announcing them; wake-ups end with their
 process.
@@ -26,7 +26,7 @@ SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
 """Lines of type ``assistant`` without any of these bytes are not decoded."""
 
 CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
-"""The ids of the CLI's calls are ``toolu_`` with 24 letters and digits."""
+"""Matches the id of a call. The CLI's ids are ``toolu_`` followed by 24 letters and digits."""
 
 ANSWERED: Final = re.compile(rb'"tool_use_id"\s*:\s*"(' + CALL_ID + rb')"')
 
@@ -61,7 +61,7 @@ class _Line(Struct):
 
 
 class Schedule:
-    """The schedule of one process. ``jobs``: those that the conversation had before, as in ``jobs_in``."""
+    """The schedule of one process. ``jobs``: the jobs that the conversation had before, as ``jobs_in`` returns them."""
 
     def __init__(self, jobs: Mapping[str, float] | None = None) -> None:
         self._calls: dict[str, str] = {}
@@ -76,12 +76,14 @@ class Schedule:
 
     @property
     def until(self) -> float | None:
-        """The time of the last turn that is known to be scheduled, in seconds since 1970; None if there is none."""
+        """The time of the last turn that is known to be scheduled, in seconds since 1970; None if no turn is
+        scheduled."""
         times = [*self._jobs.values(), *([] if self._wake_up is None else [self._wake_up])]
         return max(times, default=None)
 
     def begun(self) -> list[Output]:
-        """Handles the beginning of a turn: the first time, reports the jobs from before, if there are any."""
+        """Handles the beginning of a turn. The first call reports the jobs that the conversation had before, if there
+        are any."""
         found: list[Output] = [] if self._is_reported else [ScheduleChanged(self.until)]
         self._is_reported = True
         return found
@@ -127,7 +129,7 @@ class Schedule:
             first = _time(result.get("nextFireAt"))
             if first is not None:
                 self._jobs[id] = first + RECURS_SECONDS if result.get("recurring") is True else first
-            if len(self._jobs) > MOST:  # the earliest have passed, or matter least
+            if len(self._jobs) > MOST:  # the earliest times have passed, or matter least
                 del self._jobs[min(self._jobs, key=self._jobs.__getitem__)]
 
 

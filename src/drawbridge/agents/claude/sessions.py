@@ -1,12 +1,14 @@
 """The conversations that Claude Code stores for a directory, including those begun in a terminal.
 
-They are the CLI's own files, ``<config>/projects/<directory with - for all but letters and digits>/<session id>.jsonl``
-(seen on 2.1.197 and 2.1.329; undocumented, so files of another form are ignored).
+They are the CLI's own files, ``<config>/projects/<directory>/<session id>.jsonl``; in the directory's name, a hyphen
+replaces each character that is not a letter or digit. The format is undocumented (seen on 2.1.197 and 2.1.329), so
+files of another form are ignored.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from pathlib import Path
@@ -66,16 +68,17 @@ def listed(path: Path, limit: int) -> list[Remembered]:
 
 
 def directories(limit: int) -> list[tuple[Path, float]]:
-    """The directories of the conversations that were active last, with the time; without worktrees that Claude Code
-    created. Blocking."""
+    """The directories with the most recently active conversations, at most ``limit``, each with the time of its last
+    activity (seconds since 1970). Worktrees that Claude Code created are left out. Blocking."""
     newest = []
     for directory in (config() / "projects").glob("*"):
         if WORKTREES not in directory.name and (entries := _entries(directory)):
             status, entry = max(entries, key=lambda found: found[0].st_mtime)
             newest.append((status.st_mtime, entry.path))
     newest.sort(reverse=True)
-    heads = [(_head(Path(file)), time) for time, file in newest[:limit]]
-    return [(Path(head.directory), time) for head, time in heads if head.directory and head.directory.startswith("/")]
+    heads = ((_head(Path(file)).directory, time) for time, file in newest)
+    known = ((Path(directory), time) for directory, time in heads if directory and directory.startswith("/"))
+    return list(itertools.islice(known, limit))
 
 
 def _entries(directory: Path) -> list[tuple[os.stat_result, os.DirEntry[str]]]:
@@ -94,7 +97,7 @@ def title(path: Path, session_id: str) -> str | None:
 
 
 def title_of(file: Path) -> str | None:
-    """The title of the conversation in a file: the CLI's summary or the first prompt; None if there is neither.
+    """The title of the conversation in a file: the CLI's summary or the first prompt; None if it has neither.
     Blocking."""
     return _head(file).title
 
@@ -106,8 +109,8 @@ class _Head(Struct):
     title: str | None = None
 
     def is_of(self, path: Path) -> bool:
-        """Whether the conversation began in ``path``. The CLI's folder is not enough: ``site-a`` and ``site/a`` share
-        one."""
+        """Whether the conversation began in ``path``. The name of the CLI's folder is not proof: ``site-a`` and
+        ``site/a`` share one."""
         if self.directory is None or not self.directory.startswith("/") or "\0" in self.directory:
             return False
         return self.directory == str(path) or os.path.realpath(self.directory) == str(path)
@@ -131,7 +134,7 @@ class _Prompt(Struct):
 
 
 def _head(file: Path) -> _Head:
-    """The facts in the beginning of the file; none if it can't be read."""
+    """The facts at the beginning of a file; without any if it can't be read."""
     head, left = _Head(), LONGEST_HEAD
     with contextlib.suppress(OSError), file.open("rb") as opened:
         while line := opened.readline(left):

@@ -43,7 +43,7 @@ def start_mode(words: Sequence[str], directory: Path) -> str | None:
     if not names.isdisjoint(BYPASSES):
         return BYPASS
     if MODE in names:
-        # The last one counts.
+        # If the flag is repeated, its last value counts.
         index, value = [(index, value) for index, (name, _, value) in enumerate(flags) if name == MODE][-1]
         mode = value or next(iter(words[index + 1 :]), None)
         return "default" if mode == "manual" else mode

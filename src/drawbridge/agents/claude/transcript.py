@@ -73,8 +73,8 @@ class Message(Struct, frozen=True):
     ends_turn: bool = False
     """Whether it is the main agent's last message in its turn."""
     failure: str | None = None
-    """If the message reports that a request to the model has failed: the CLI's name for the reason, "" if the message
-    does not contain one."""
+    """The CLI's name for the reason why a request to the model failed, "" if it gives none. None if the message does
+    not report a failed request."""
 
 
 class Mode(Struct, frozen=True):
@@ -196,7 +196,7 @@ def entry(line: bytes, session_id: str) -> Entry | None:
 
 
 def _compacted(found: _Line, session_id: str) -> Message | None:
-    """A compaction of the conversation, as the stream reports it; None for any other line of the CLI about itself."""
+    """A compaction of the conversation, as the stream reports it; None for any other ``system`` line."""
     if found.subtype != "compact_boundary" or not found.uuid:
         return None
     told = found.compact_metadata if isinstance(found.compact_metadata, dict) else {}
@@ -242,7 +242,7 @@ def _from_agent(found: _Line, blocks: list[_Block], session_id: str, *, ends: bo
     data: dict[str, Any] = {
         "type": found.type,
         "message": found.message,
-        # For a subagent's message: the record does not name the call that started the subagent.
+        # A placeholder for subagents: the record does not name the call that started the subagent.
         "parent_tool_use_id": "sidechain" if found.is_sidechain else None,
         "session_id": session_id,
         "uuid": found.uuid,
@@ -299,7 +299,7 @@ class _Record(Struct):
 
 
 def place(record: bytes) -> str:
-    """The ``uuid`` of the line in the file that a line of the history was made from; "" if there is none."""
+    """The ``uuid`` of the line in the file from which a history line was made; "" if the line does not contain one."""
     try:
         return msgspec.json.decode(record, type=_Record).message.uuid
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""Codex as the server runs it: ``codex exec --json``, one process per prompt (measured with 0.169.0). It never asks:
+"""Runs Codex for the server: ``codex exec --json``, one process per prompt (measured with 0.169.0). Codex never asks:
 its sandbox, which the permission mode selects, decides what it may do.
 """
 

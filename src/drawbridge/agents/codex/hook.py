@@ -36,5 +36,5 @@ def deny(event: str, reason: str) -> "dict[str, Any]":
 
 
 def ask(event: str, reason: str) -> "dict[str, Any]":
-    """A denial, since Codex can't ask."""
+    """Returns a denial, since Codex can't ask."""
     return deny(event, reason)

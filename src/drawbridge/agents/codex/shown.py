@@ -1,6 +1,6 @@
-"""The items of ``codex exec --json`` as the lines of a history. Pure.
+"""Converts the items of ``codex exec --json`` into history lines. Pure.
 
-The shapes are those of Codex 0.169.0: each item is reported when it starts and when it ends, or only when it ends.
+Measured with Codex 0.169.0: each item is reported when it starts and when it ends, or only when it ends.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from drawbridge.agents.base import AgentLine
 from drawbridge.agents.output import text_in
 
 FILE_TOOLS: Final = {"add": "Write", "update": "Edit", "delete": "Delete"}
-"""Codex's kinds of changes to a file → the names of tools that clients show. Only ``Delete`` is not one of Claude
-Code's."""
+"""Codex's kinds of changes to a file → the names of tools that clients show. All but ``Delete`` are tools of Claude
+Code."""
 
 
 class Shown:

@@ -49,7 +49,8 @@ class Command:
 
 
 class CommandConversation(Turn):
-    """Text becomes part of the answer: in pieces as it arrives, if requested, and whole for the history."""
+    """Passes the program's text on as the agent's answer: in pieces as it arrives, if requested, and as complete lines
+    for the history."""
 
     def __init__(self, name: str, *, partial: bool) -> None:
         super().__init__(name)

@@ -1,4 +1,5 @@
-"""The demo agent: scripted, but a real child process with Claude Code's stream format. It needs no account."""
+"""Starts the demo agent: a script that runs as a real child process with Claude Code's stream format. It needs no
+account."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ COMMAND: Final = (sys.executable, "-P", "-m", "drawbridge.agents.demo.script")
 
 
 class Demo:
-    """``command`` and ``name`` can be those of another program that implements the same stream and needs no
-    installation, such as one in a test."""
+    """The demo agent. ``command`` and ``name`` may name another program that implements the same stream and needs no
+    installation, for example in a test."""
 
     asks, own_modes, sees = ROW.asks, ROW.own_modes, ROW.sees
     sessions = None

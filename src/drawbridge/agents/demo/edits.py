@@ -12,7 +12,7 @@ LARGEST: Final = 64 * 1024
 COMMENTS: Final = {".py": "# {}", ".sh": "# {}", ".toml": "# {}", ".js": "// {}", ".ts": "// {}", ".go": "// {}"}
 COMMENTS_MORE: Final = {".rs": "// {}", ".c": "/* {} */", ".css": "/* {} */", ".lua": "-- {}", ".html": "<!-- {} -->"}
 STYLES: Final = COMMENTS | COMMENTS_MORE | {".md": "> {}", ".txt": "{}"}
-"""Suffix → the form of a line for such a file; other files are not changed."""
+"""The suffix of a file → the format of the line that is added. Files with other suffixes are not changed."""
 
 
 class Edit(NamedTuple):
@@ -43,7 +43,7 @@ def for_prompt(words: str, directory: str) -> Edit:
 
 
 def apply(tool: str, given: dict[str, Any], directory: str) -> str | None:
-    """Applies the edit. Returns None, or the problem if nothing was written."""
+    """Applies the edit. Returns the problem if nothing was written, otherwise None."""
     path = Path(str(given.get("file_path")))
     if not path.resolve().is_relative_to(Path(directory).resolve()):
         return "I only write in the directory that I was started in."
@@ -78,7 +78,7 @@ def _read(path: Path) -> str | None:
 
 
 def _ending(text: str) -> str:
-    """The end of the text: as many of its last lines as are needed to be unique in it."""
+    """The shortest end of the text, in whole lines, that occurs in it only once."""
     lines = text.splitlines(keepends=True)
     endings = ("".join(lines[-number:]) for number in range(1, len(lines) + 1))
     return next((ending for ending in endings if text.find(ending) + len(ending) == len(text)), text)

@@ -1,4 +1,4 @@
-"""Gemini CLI as the server runs it: in its Agent Client Protocol mode (measured with 0.61.0)."""
+"""Runs Gemini CLI for the server, in its Agent Client Protocol mode (measured with 0.61.0)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Reads Gemini CLI's own file of a conversation, and converts its messages for the history and clients. Blocking.
+"""Reads the file in which Gemini CLI stores a conversation, and converts its messages for the history and clients.
+Blocking.
 
 The file is undocumented. This module reads the format of 0.61.0, which is known from its source, and ignores other
 lines. Each line is a message, or changes earlier ones: a message with the id of an earlier one replaces it,
-``$rewindTo`` removes a message and all that follow it, and ``$set`` may replace all of them. So the file is read as a
-whole.
+``$rewindTo`` removes a message and all messages after it, and ``$set`` may replace all messages. So the file is read as
+a whole.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ PATHS: Final = ("file_path", "absolute_path", "path", "dir_path")
 
 
 def page(found: list[EarlierMessage], *, end: int | None, limit: int, size: int) -> Earlier:
-    """The last ``limit`` of the messages before the position ``end``, of at most ``size`` bytes in total. A position is
-    an index."""
+    """The last ``limit`` of the messages before the position ``end``, of at most ``size`` bytes in total (or one larger
+    message). A position is an index into ``found``."""
     begin = stop = len(found) if end is None else min(end, len(found))
     used = 0
     while begin > 0 and stop - begin < limit:

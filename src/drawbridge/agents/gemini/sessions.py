@@ -30,7 +30,8 @@ def spare(home: Path, session_id: str) -> None:
     """Prevents the loss of a conversation that is resumed in the minute in which it began.
 
     ``session/load`` first creates a new file for it, named after the minute, and so overwrites the file that it is
-    about to read (0.61.0). So that file is renamed to the previous minute; the CLI finds it by its content.
+    about to read (0.61.0). So that file is first renamed to the previous minute; the CLI still finds it, by its
+    content.
     """
     if not ID.fullmatch(session_id):
         return
@@ -48,7 +49,8 @@ class GeminiSessionFiles(Struct, frozen=True):
     home: Path
 
     def directories(self, limit: int) -> list[tuple[Path, float]]:
-        """The directories of the conversations that were active last, with the time. Blocking."""
+        """The directories with the most recently active conversations, at most ``limit``, each with the time of its
+        last activity (seconds since 1970). Blocking."""
         found = []
         for root in self.home.glob("tmp/*/.project_root"):
             with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -57,7 +59,7 @@ class GeminiSessionFiles(Struct, frozen=True):
         return sorted(found, key=lambda one: one[1], reverse=True)[:limit]
 
     def listed(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations, the newest first. Blocking."""
+        """The conversations for this directory, newest first. Blocking."""
         found = []
         for file in _files(self.home, path):
             with contextlib.suppress(OSError):

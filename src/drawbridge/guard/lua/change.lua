@@ -3,7 +3,7 @@ local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 local PAIRED = 200 -- lines of one edit; more are replaced together, and marks inside them are lost
 local BOM = '\239\187\191'
 
--- Encodings whose names mean something else to iconv: the names that iconv has for them.
+-- Encodings whose Neovim names mean something else in iconv, with their iconv names.
 local BYTE_ORDERS = { ['utf-16'] = 'utf-16be', ['ucs-2'] = 'utf-16be', ['ucs-2le'] = 'utf-16le' }
 
 local function is_utf8(encoding)
@@ -146,7 +146,7 @@ local function keep_views(buf, change)
   return ok, problem
 end
 
---- Runs `run` while these options of the buffer have other values.
+--- Runs `run` while the buffer's options have these values.
 local function with_options(buf, options, run)
   local former = {}
   for name, value in pairs(options) do
@@ -159,7 +159,8 @@ local function with_options(buf, options, run)
   return ok, problem
 end
 
---- Makes Neovim treat the buffer as what is on disk now, without reading or writing: it trusts the handler of BufWriteCmd.
+--- Makes Neovim treat the buffer as equal to the file on disk, without reading or writing it: Neovim trusts a handler
+--- of BufWriteCmd.
 local function take_as_saved(buf)
   local group = api.nvim_create_augroup('drawbridge_guard_saved', {})
   local may_write = vim.o.write
@@ -192,8 +193,8 @@ local function close_undo_block(buf)
   end)
 end
 
---- Changes the text as one undo step, and makes Neovim treat the buffer as what is on disk now. Returns nil, or the error
---- if it failed; the text is then as before.
+--- Changes the text as one undo step, and makes Neovim treat the buffer as equal to the file on disk. Returns nil, or
+--- the error if it failed; the text is then as before.
 local function change(buf, edits, options)
   local tick = api.nvim_buf_get_changedtick(buf)
   close_undo_block(buf)

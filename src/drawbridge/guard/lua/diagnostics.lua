@@ -11,7 +11,8 @@ local function key(found)
   return table.concat({ found.severity, found.message, found.source or '', code_of(found) or '' }, '\0')
 end
 
---- The diagnostics in `now` without a counterpart in `before`: first one on the same line, then any with the same text.
+--- The diagnostics in `now` without a counterpart in `before`. A counterpart has the same severity, message, source and
+--- code; one on the same line is preferred.
 local function added(before, now)
   local function unmatched(known, list, name)
     local counts = {}

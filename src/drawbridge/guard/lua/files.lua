@@ -5,7 +5,7 @@
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
-local REVISION = 2 -- of what `watch` sets up in Neovim; increase it when that changes
+local REVISION = 2 -- the version of what `watch` sets up in Neovim; increase it when that changes
 local VISUAL = { v = 'v', V = 'V', ['\22'] = '\22', s = 'v', S = 'V', ['\19'] = '\22' }
 local EXACT = 2 ^ 53 -- above this, Lua rounds inode numbers
 local TICK = 0.01 -- seconds; a kernel's longest tick (100 Hz)
@@ -143,9 +143,9 @@ local function stamp(buf)
   return found and ('%d.%09d %d'):format(found.mtime.sec, found.mtime.nsec, found.size) or 'none'
 end
 
---- Whether the file was written after the first unsaved change. Undo entries have whole seconds, from a clock that is up to
---- one tick behind that of file times (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that was made
---- after it.
+--- Whether the file was written after the first unsaved change. Undo entries have whole seconds, and their clock can be
+--- one tick behind the clock of file times (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that
+--- was made after it.
 local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)
@@ -203,7 +203,7 @@ if not guard or guard.revision ~= REVISION then
     stamps = {},
     sure = {},
     told = {}, -- the changes on disk that an agent was informed of
-    notified = {}, -- those that the user was informed of
+    notified = {}, -- the changes on disk that the user was informed of
     reported = {},
     before = {},
     remembered = {},

@@ -22,7 +22,7 @@ local function decoded(bytes, encoding)
   if is_utf8(encoding) then
     return bytes, encoding
   elseif bytes:find('[\128-\255]') and not is_unicode(encoding) and is_valid(bytes) then
-    return bytes, 'utf-8' -- as its writer assumed
+    return bytes, 'utf-8' -- whoever wrote the file assumed UTF-8
   end
   local text = convert(bytes, encoding, 'utf-8')
   if not text or convert(text, 'utf-8', encoding) ~= bytes then
@@ -41,7 +41,7 @@ local function format_of(text, format)
   return (returns == ends or (returns > 0 and format == 'dos')) and 'dos' or 'unix'
 end
 
---- The lines of the file, and the options of the buffer that go with them.
+--- The lines of the file, and the buffer's options that have to change with them.
 local function parsed(buf, bytes)
   local had = vim.bo[buf]
   local options, text = {}, bytes

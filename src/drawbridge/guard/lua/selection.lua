@@ -93,7 +93,7 @@ local function live_selection()
   end
 end
 
---- The live selection; null if there is none, or if it is the one that this agent session was given last.
+--- The live selection; null if there is none, or if it is the last one that this agent session has received.
 local function selection(session)
   local found = live_selection()
   local print = found and fn.sha256(vim.json.encode(found))

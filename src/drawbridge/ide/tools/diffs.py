@@ -22,7 +22,7 @@ class CloseTab(Arguments, frozen=True, rename=None):
 
 
 async def open_diff(context: ToolContext, arguments: OpenDiff) -> Content:
-    """Answers once a decision on the proposal has been made, without a time limit. Only the agent writes the text to
+    """Returns once the user has decided on the proposal; there is no time limit. Only the agent writes the text to
     the file."""
     path = context.workspace.resolve(arguments.old_file_path)
     decision = await context.review(path, arguments.new_file_contents, arguments.tab_name)

@@ -17,15 +17,15 @@ class GeminiContext(Protocol):
     """What a tool may use on behalf of one session. A proposal is identified by the exact ``file_path`` of its openDiff."""
 
     def propose(self, file_path: str, new_content: str) -> None:
-        """Show a proposal without waiting; a notification follows with the decision."""
+        """Shows a proposal without waiting; a notification follows with the decision."""
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
-        """Withdraw a proposal without a notification. Returns its text with the user's edits; None if none is open."""
+        """Withdraws a proposal without a notification. Returns its text with the user's edits; None if none is open."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        """Decide on a proposal as the user would. Returns False if none is open."""
+        """Decides on a proposal as the user would. Returns False if none is open."""
         ...
 
 

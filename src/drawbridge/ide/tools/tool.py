@@ -28,28 +28,29 @@ class ToolContext(Protocol):
         ...
 
     async def review(self, path: str, new_text: str, title: str) -> Decision:
-        """Propose a change and wait for the decision, however long it takes."""
+        """Proposes a change, waits for the decision without a time limit, and returns it."""
         ...
 
     async def review_code(self, code: str) -> Accepted | None:
-        """Ask the user whether ``code`` may be run. Returns the code as the user has edited it; None if it may not be run."""
+        """Asks the user whether ``code`` may be run. Returns the code as the user has edited it; None if it may not be
+        run."""
         ...
 
     async def run_code(self, code: str) -> str:
-        """Run code in the first workspace folder. Returns its output."""
+        """Runs code in the first workspace folder. Returns its output."""
         ...
 
     async def close_review(self, title: str) -> None:
-        """Withdraw this client's proposal of that title; an unknown title is ignored."""
+        """Withdraws this client's proposal with that title; an unknown title is ignored."""
         ...
 
     async def close_reviews(self) -> int:
-        """Withdraw all proposals of this client. Returns their number."""
+        """Withdraws all proposals of this client. Returns their number."""
         ...
 
 
 class Arguments(Struct, frozen=True, rename="camel"):
-    """Base of the tools' arguments. Unknown ones are ignored: a newer agent may send more."""
+    """The base class of the tools' arguments. Unknown ones are ignored: a newer agent may send more."""
 
 
 class NoArguments(Arguments, frozen=True):

@@ -23,13 +23,14 @@ from drawbridge.text.counts import counted
 ALTOGETHER: Final = 256 * 1024 * 1024
 MOST: Final = 200
 DEVICES_PART: Final = 0.75
-"""The share of both limits for all devices together: the rest is reserved for the owner."""
+"""The share of ``ALTOGETHER`` (bytes) and ``MOST`` (blobs) that all devices together may use; the rest is reserved for
+the owner."""
 
 DEVICE_PART: Final = 0.5
-"""The share of both limits for one device."""
+"""The share of the same limits that one device may use."""
 
 KEPT_SECONDS: Final = 3_600.0
-"""Seconds after its last use until a blob expires. Its file is removed when the next piece of any blob arrives."""
+"""Seconds from a blob's last use until it expires. Its file is removed when the next piece of any blob arrives."""
 
 DEEPER: Final = 500
 """A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside
@@ -54,7 +55,8 @@ class _Blob(Struct):
 
 
 class Blobs:
-    """``directory`` belongs to this object alone; its contents are removed at each start."""
+    """All blobs, as files in ``directory``. Nothing else may use this directory: its contents are removed at each
+    start."""
 
     def __init__(self, directory: Path) -> None:
         make_private_directory(str(directory))
@@ -69,9 +71,10 @@ class Blobs:
 
     async def put(self, blob_id: str, offset: int, data: bytes, last: bool, device: str | None = None) -> BlobStored:
         """Appends a piece at ``offset`` (bytes), where the previous piece ended; ``offset`` 0 restarts an unfinished
-        blob.
+        blob. Raises ``ClientError``.
 
-        ``device``: the device or SSH key that sends the piece, or None for the owner. Raises ``ClientError``.
+        ``last``: whether this piece completes the blob. ``device``: the device or SSH key that sends the piece; None
+        for the owner.
         """
         key = device, blob_id
         async with self._putting:
@@ -81,7 +84,8 @@ class Blobs:
             begins = offset == 0 and not blob.complete
             if not begins and (offset != blob.size or blob.complete):
                 where = {"expected": blob.size, "complete": blob.complete}
-                text = f"offset: the blob has {counted(blob.size, 'byte')} so far. Continue from there."
+                has = f"offset: the blob has {counted(blob.size, 'byte')}"
+                text = f"{has} and is complete." if blob.complete else f"{has} so far. Continue from there."
                 raise ClientError("BLOB_OFFSET", text, "data.offset", details=where)
             self._check_room(key, offset + len(data))
             self._blobs[key] = blob
@@ -163,7 +167,7 @@ def _no_room(what: str) -> ClientError:
 
 
 def piece(blob_id: str, data: bytes, offset: int, length: int) -> BlobPiece:
-    """A part of a blob; past its end it is empty."""
+    """The part of a blob that begins at ``offset``. It is empty if ``offset`` is past the end of the blob."""
     part = data[offset : offset + length]
     return BlobPiece(blob_id, offset, part, len(data), offset + len(part) >= len(data))
 
@@ -176,7 +180,7 @@ def json_object(data: bytes, field: str) -> Raw:
     """A client's JSON object as one line that every agent can read and every history can store. Raises
     ``ClientError``."""
     try:
-        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # all of it: a ``Raw`` may hold a number like 1e999
+        msgspec.json.decode(b"[" * DEEPER + data + b"]" * DEEPER)  # in full: a ``Raw`` may contain a number like 1e999
         return Raw(msgspec.json.encode(msgspec.json.decode(data, type=dict[str, Raw])))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = "it is not a JSON object, is nested too deeply, or contains a number that is out of range."

@@ -41,7 +41,8 @@ TOO_OFTEN: Final = 4429
 
 
 class Client:
-    """A ``Subscriber``. Until ``let_in``, it has no permissions, and a few seconds to sign in.
+    """A connected client, as a ``Subscriber``. Until ``let_in`` is called, it has no permissions, and must sign in
+    within a few seconds.
 
     ``host``: the ``Host`` header of its request. ``certificate``: the SHA-256 of its connection's certificate; None
     without TLS. ``ended`` is called once, when the client is closed or its connection is lost.
@@ -107,7 +108,7 @@ class Client:
 
     @property
     def is_new(self) -> bool:
-        """Whether its token may still be on its way (``GRACE_SECONDS``)."""
+        """Whether its token may still be in transit (``GRACE_SECONDS``)."""
         return asyncio.get_running_loop().time() - self._made_at < GRACE_SECONDS
 
     @property
@@ -117,7 +118,8 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """Accepts commands from now on. A client of a device or with an SSH key gets its name."""
+        """Accepts commands from now on. A client that has signed in as a device, or with an SSH key, is named after
+        it."""
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
@@ -159,7 +161,8 @@ class Client:
         self.close(code, reason)
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the connection. Drops what waits to be sent; requests that have already arrived are still executed."""
+        """Closes the connection. Drops frames that wait to be sent; requests that have already arrived are still
+        executed."""
         if not self.is_closed:
             logger.info("%s: closing, %d %s", self.id, code, reason)
             self.end()
@@ -199,8 +202,8 @@ TRY_LATER: Final = 1013
 CROWDED: Final = "too many clients without a token"
 
 REFUSED_WITH: Final = {"RATE_LIMITED": TOO_OFTEN, "RESOURCE_LIMIT": TRY_LATER}
-"""The error code for a client that could not sign in → the close code of its connection. For other errors, the close
-code is ``UNAUTHORIZED``."""
+"""Maps the error code for a client that could not sign in to the close code of its connection. For other errors, the
+close code is ``UNAUTHORIZED``."""
 
 CHECK_SECONDS: Final = 1.0
 """Seconds between checks of whether clients may stay connected."""
@@ -210,7 +213,7 @@ class Clients:
     """All connected clients. Iterating yields those that have signed in."""
 
     def __init__(self, entrance: Entrance, core: Core, writers: Writers) -> None:
-        """``writers``: collect and write the frames for all clients."""
+        """``writers`` collects and writes the frames for all clients."""
         self.writers = writers
         self._entrance = entrance
         self._core = core
@@ -268,7 +271,8 @@ class Clients:
         self._known[client.id] = client
 
     def remove(self, client: Client) -> None:
-        """Removes a client that has disconnected and whose requests are all done. This is the last call for it."""
+        """Removes a client that has disconnected and whose requests are all done. No other method is called for it
+        afterwards."""
         self._strangers.pop(client, None)
         if self._known.pop(client.id, None) is not None:
             self._entrance.left(client.known, client.address)

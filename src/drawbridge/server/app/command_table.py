@@ -1,7 +1,7 @@
 """The commands: one row each. A new command consists of its row here, its request and reply structs, and its handler.
 
-Scopes, the audit log, the requests that run aside, the JSON Schema (tools/client_schema.py) and the tables in
-docs/protocols/client.md follow these rows; tests compare that page with them.
+The rows also determine the scopes, the audit log, which requests run concurrently, the JSON Schema
+(tools/client_schema.py) and the tables in docs/protocols/client.md, which tests compare with the rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OK: Final = Reply("ok", Nothing)
 TOPICS: Final = Reply("subscribed", replies.Topics)
 AUTHENTICATED: Final = Reply("auth", replies.Authenticated)
 HISTORY: Final[Reply[replies.History]] = Reply("message_history", cast("Any", replies.History))
-"""Type checkers do not accept the union as a ``type``, hence the cast."""
+"""The cast is needed because type checkers do not accept a union as a ``type``."""
 
 
 def _is_typed(command: commands.Execute) -> bool:
@@ -31,7 +31,7 @@ def _is_typed(command: commands.Execute) -> bool:
     return command.project_id.startswith(TERMINAL_PREFIX)
 
 
-# Without an annotation: with one, mypy would infer the rows' type variables from it and check nothing.
+# Not annotated: from an annotation, mypy would infer the rows' type variables, and check nothing.
 # fmt: off
 COMMANDS: Final = (
     Row("hello", commands.Hello, "view", Server, Server.hello, Reply("hello", replies.Hello)),

@@ -34,7 +34,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Connection:
-    """A ``Peer`` of the server's HTTP transport, with its ``client``."""
+    """The server's side of one client's WebSocket, as a ``Peer`` of the HTTP transport."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Connection:
         self._working = False
         self._held = False
 
-    # what the transport reports
+    # called by the transport
 
     def received(self, text: str) -> None:
         if self.client.is_closed:
@@ -87,7 +87,7 @@ class Connection:
         """Returns when none of the client's requests is being executed."""
         await self._tasks.wait()
 
-    # inside
+    # internal
 
     async def _work(self) -> None:
         while self._inbox:

@@ -54,7 +54,7 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 COUNTING_SECONDS: Final = 2.0
-"""The maximum number of seconds that a request for the usage waits for the runs of older histories to be counted."""
+"""The maximum number of seconds that the ``usage`` command waits until the runs in older histories are counted."""
 
 _NO_WISH = msgspec.structs.asdict(Options())
 
@@ -172,14 +172,14 @@ class Core:
         return None if session is None else session.path
 
     def check_sees(self, identity: Identity, project_id: str) -> None:
-        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to some projects and this is not one of
-        them, or does not exist."""
+        """Raises ``ClientError`` (PROJECT_NOT_FOUND) if the client is confined to some projects and this project is not
+        among them or does not exist."""
         if not identity.sees(self.path_of(project_id)):
             raise ClientError("PROJECT_NOT_FOUND", "The project does not exist.", "project_id")
 
     def question(self, project_id: str, approval_id: str) -> ApprovalRequested | None:
-        """The approval request with this id; None if it is not open. Raises ``ClientError`` if there is no
-        such project."""
+        """The approval request with this id; None if it is not open. Raises ``ClientError`` if the project does not
+        exist."""
         approval = self.all_sessions.get(project_id).approvals.find(approval_id)
         return approval.request if approval is not None else None
 
@@ -283,7 +283,7 @@ class Core:
     # The sessions in the histories.
 
     def _searched(self, project_id: str, client: Subscriber) -> list[Session]:
-        """The sessions whose histories a command of this client is about: one, or all that the client may see."""
+        """The sessions whose histories a command from this client covers: one, or all that the client may see."""
         if project_id:
             return [self.all_sessions.get(project_id)]
         return [session for session in self.all_sessions if client.sees(session.path)]
@@ -309,7 +309,7 @@ class Core:
     ) -> tuple[Agent | None, Sequence[Part]]:
         """The session's agent, if the client may see what the agent itself has stored (otherwise None), and the parts
         of the whole history. Raises ``ClientError`` if neither contains the conversation ``key``."""
-        # The history of a terminal session is already a copy of the agent's record.
+        # The history of a terminal session is already a copy of the agent's transcript.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None
         parts = await self.searching.all_parts(session)
@@ -457,7 +457,7 @@ class Core:
             for one in command.attachments
         ]
         if not command.steer:
-            await project.settle()  # an agent may lose its conversation then, and with it the mode of that conversation
+            await project.settle()  # this may give up a conversation, and with it the mode that applies to this prompt
         options = msgspec.structs.asdict(command.options)
         wishes = {name: value for name, value in options.items() if value != _NO_WISH[name]}
         order = Order(
@@ -489,7 +489,7 @@ class Core:
     ) -> Answer[replies.Accepted]:
         if command.steer:
             return project.steer(order, client)
-        await project.settle()  # nothing may come between this and the prompt
+        await project.settle()  # from here on nothing may be awaited before the prompt is accepted
         return project.execute(order, client, queue=command.queue)
 
     def _allowed(self, wishes: Mapping[str, Any], project: ManagedSession, agent: str) -> Options:
@@ -645,7 +645,7 @@ class Core:
             raise _no_checkpoint(error, None) from None
 
     def offers(self, type: str) -> bool:
-        """Whether this server accepts messages of this type at all: the server's owner must allow some types."""
+        """Whether this server accepts messages of this type: some types are accepted only if the owner allows them."""
         ceilings = self.context.ceilings
         return {"review_commit": ceilings.commits, "review_push": ceilings.pushes}.get(type, True)
 
@@ -669,7 +669,7 @@ class Core:
 
     async def set_effort(self, command: commands.SetEffort, client: Subscriber) -> Answer[Nothing]:
         project = self.projects.get(command.project_id)
-        project.check_effort(command.effort)
+        project.offers.check_effort(command.effort)
         await project.set_options(effort=command.effort)
         return OK
 

@@ -43,11 +43,11 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     """The definition of one command. The rows are in ``command_table``."""
 
     name: str
-    """Its ``type`` in messages."""
+    """The command's ``type`` in messages."""
     request: type[C]
     """The type into which the ``data`` of its message is decoded."""
     scope: Scope
-    """The scope that a device needs to send it."""
+    """The scope that a device needs to send the command."""
     owner: type[Owner]
     handler: Callable[[Owner, C, Client], Answer[R] | Awaitable[Answer[R]]]
     """The method of ``owner`` that executes the command and returns the answer, or raises ``ClientError``."""
@@ -55,7 +55,8 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     audit: Audit[C, R] | None = None
     """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
-    """True if the client's next requests do not wait for the command; a function decides that for each command."""
+    """Whether the command runs concurrently with the client's next requests, instead of delaying them. A function
+    decides that for each command."""
     signs_in: bool = False
     """Whether the command is accepted before the client has signed in. Requests that the client sends right after it
     wait until it is done."""
@@ -65,8 +66,8 @@ AnyRow = Row[Any, Any, Any]
 
 
 class Dispatch:
-    """``rows``: the commands that the server accepts. A row's ``owner`` determines whether ``core`` or ``server`` has
-    the handler."""
+    """Executes the commands of all clients. ``rows``: the commands that the server accepts. A row's ``owner``
+    determines whether ``core`` or ``server`` has the handler."""
 
     def __init__(
         self, rows: Iterable[AnyRow], core: Core, server: ServerCommands, entrance: Entrance, blobs: Blobs
@@ -96,8 +97,8 @@ class Dispatch:
         return aside if isinstance(aside, bool) else aside(command)
 
     async def sign_in(self, text: str, client: Client) -> tuple[Command, Answer[Any]]:
-        """Handles a message of a client that has not signed in. Raises ``ClientError`` if the client must be
-        disconnected."""
+        """Executes a command from a client that has not signed in. Returns the command and its answer. Raises
+        ``ClientError`` if the client must be disconnected."""
         try:
             command = self.parse(text)
         except ClientError:
@@ -149,7 +150,7 @@ class Dispatch:
 
     def denied(self, error: ClientError, command: Command | None, client: Client) -> None:
         """Writes a refusal to the log and the audit log, if its code is in ``audited.SECURITY``. ``command``: None if
-        it could not be parsed."""
+        the message could not be parsed."""
         name = None if command is None else self._rows[type(command)].name
         fields = audited.refused(error, name, command)
         if fields is not None:
@@ -157,9 +158,8 @@ class Dispatch:
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
         """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
-        count against the limits. Raises ``ClientError``.
-
-        Returns the approval request that the command decides on, if it is open.
+        count against the rate limits. Returns the open approval request that the command decides on, otherwise None.
+        Raises ``ClientError``.
         """
         identity = client.known
         scopes.check_only(identity, command, row.name)

@@ -1,5 +1,5 @@
-"""A client joins a session: one snapshot, then the records after its cursor, then the stream; without gaps or
-duplicates."""
+"""How a client joins a session: it receives one snapshot, then the records after its cursor, then the stream, without
+gaps or duplicates."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Joining:
         self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def join(self, project: Session, client: Subscriber, after_seq: int | None) -> messages.ProjectJoined:
-        """Joins a client to a session. Returns the snapshot. The stream follows it, beginning after ``after_seq`` if
-        that is given, otherwise after the snapshot."""
+        """Joins a client to a session. Returns the snapshot. The client then receives all records after ``after_seq``
+        or, if that is None, after the snapshot."""
         self.leave(project, client)
         snapshot = project.snapshot()
         if after_seq is None or after_seq >= snapshot.last_seq:

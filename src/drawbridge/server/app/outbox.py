@@ -24,11 +24,11 @@ EPHEMERAL_LIMIT: Final = 256 * 1024
 """If more bytes than this wait for a client, further ephemeral frames are left out."""
 
 BATCH: Final = 256 * 1024
-"""After this many bytes, an outbox passes nothing more to its connection in one iteration of the loop, so that
-ephemeral frames among the remaining ones can still be left out."""
+"""After this many bytes, an outbox passes nothing more to its connection in this iteration of the event loop, so that
+ephemeral frames can still be left out of the rest."""
 
 ROOM: Final = 512 * 1024
-"""``room`` returns once no more bytes than this wait and the connection is not congested."""
+"""``room`` returns once at most this many bytes wait and the connection is not congested."""
 
 
 COMPRESSED_FROM: Final = 4_096
@@ -113,7 +113,7 @@ class Outbox:
         self._want_room: list[asyncio.Future[None]] = []
 
     def add(self, frames: Sequence[Frame], wires: Sequence[bytes]) -> None:
-        """``wires``: the frames as encoded WebSocket messages."""
+        """Queues frames. ``wires``: the same frames as encoded WebSocket messages."""
         if not self._open:
             return
         for frame, wire in zip(frames, wires, strict=True):

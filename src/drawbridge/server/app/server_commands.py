@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.agents import catalog
+from drawbridge.agents.modes import OFFERS
 from drawbridge.agents.registry import Program
 from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
@@ -40,8 +41,8 @@ RECORD_KEPT_SECONDS: Final = 10.0
 class ServerCommands:
     """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
 
-    ``agents``: the names of the agents that can be run; ``with_image_input``: the names of those that accept images.
-    ``scopes``: the scope of each command. ``health`` returns the current numbers. ``push``: None if the server does not
+    ``agents``: the names of the agents that can be run; ``with_image_input``: the agents that accept images.
+    ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
     send notifications to browsers. ``push_test`` sends a test notification, and returns the problem if there is one.
     ``machine``: the server's host name. ``devices``: None if the server does not accept devices. ``addresses`` returns
     the web UI's addresses for other machines, the best one first, and ``programs`` the agents' programs; both may
@@ -129,7 +130,7 @@ class ServerCommands:
     # the server and its topics
 
     async def hello(self, command: commands.Hello, client: Client) -> Answer[replies.Hello]:
-        """The owner's own clients choose their names; clients of a device or with an SSH key keep its name."""
+        """The owner's own clients choose their names; other clients keep the name of their device or SSH key."""
         identity = client.known
         if command.client is not None and identity.is_owner:
             logger.info("%s at %s is now named %r", client.id, client.address, command.client)
@@ -149,13 +150,14 @@ class ServerCommands:
                 ),
                 limits=replies.Limits(),
                 modes=self._core.modes,
+                mode_offers=OFFERS,
                 machine=self._machine,
             ),
         )
 
     async def health_check(self, command: commands.HealthCheck, client: Client) -> Answer[replies.Health]:
-        """The server's health. For a device that is confined to some projects, the problems, runs and subscriptions are
-        only those of its projects."""
+        """The server's health. For a device that is confined to some projects, the problems, runs and subscriptions
+        cover only its projects."""
         health = self._health()
         identity = client.known
         if identity.projects is not None:
@@ -255,7 +257,7 @@ class ServerCommands:
         """Creates a pairing code. The token of the device that uses it expires no later than the token of the device
         that creates it."""
         devices, at = self._managed_by(client), now()
-        # Done before a code is stored: if this failed, the client would never learn the code.
+        # Done before a code is stored: if this failed afterwards, the client would never receive the code.
         page = await self._page(command.origin, client)
         try:
             code = await asyncio.to_thread(new_code, devices, command.scope, command.name, maker=client.known)
@@ -286,7 +288,7 @@ class ServerCommands:
 
     def _managed_by(self, client: Client) -> Devices:
         """The devices. Raises ``ClientError`` if the server does not accept devices, or if this client is confined to
-        some projects: a pairing code could give it more permissions than it has itself."""
+        some projects: a pairing code could give more permissions than the client itself has."""
         if client.known.projects is not None:
             text = "A device that is limited to some projects can't manage devices."
             raise ClientError("PERMISSION_DENIED", text)
@@ -304,7 +306,7 @@ class ServerCommands:
         return Answer(type="agent_list", data=replies.AgentList(listed))
 
     def _agent(self, name: str, program: Program | None) -> replies.AgentInfo:
-        """``program``: None for an agent that does not need a program."""
+        """Describes the agent ``name`` to clients. ``program``: None for an agent that does not need a program."""
         title = catalog.title(name)
         installed = program is None or program.path is not None
         by_path = f", or start the server with --agent-path {name}=PATH" if name in catalog.AGENTS else ""
@@ -353,8 +355,8 @@ MOST: Final = 1_000
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:
-    """The directories in ``path``; the roots if it is empty. Raises the same ``ClientError`` whether the path is
-    missing, is not a directory or is not allowed."""
+    """The directories in ``path``; the roots if ``path`` is an empty string. Raises the same ``ClientError`` whether
+    the path is missing, is not a directory or is not allowed."""
     if path == "":
         return Directories("", [str(root) for root in roots])
     real = places.resolve(places.expanded(path), roots, ())

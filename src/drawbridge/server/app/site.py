@@ -1,8 +1,10 @@
-"""What the server serves over HTTP: the clients' WebSocket, the web UI, its health and its certificate authority.
+"""What the server serves over HTTP: the WebSocket for clients, the web UI, a health check, and the certificate of the
+server's own authority.
 
-The web UI's files are read from the package once; a request's path never opens a file. They are served without a token,
-because they are the same for everybody. The policy in their headers restricts the web UI: it can load only from this
-server, run only scripts that are among these files, and never make HTML from text (Trusted Types).
+The web UI's files are read from the package once; a request's path is never used to open a file. They are served
+without a token, because they are the same for everybody. The security policy in their headers restricts the web UI: it
+can load only from this server, run only scripts that are among these files, and never parse text as HTML (Trusted
+Types).
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ TYPES: Final = {
     "txt": "text/plain; charset=utf-8",
     "webmanifest": "application/manifest+json",
 }
-"""A file's suffix → its type. Other files are not served."""
+"""Maps a file's suffix to its media type. Files with other suffixes are not served."""
 
 POLICY: Final = "; ".join(
     [
@@ -76,8 +78,8 @@ class Answer(Struct, frozen=True):
 
 
 class _File:
-    """A file of the web UI. It is compressed when it is first requested, because most servers serve few of the hundred
-    files."""
+    """A file of the web UI. It is compressed when it is first requested, because most servers are asked for only a few
+    of the hundred files."""
 
     def __init__(self, type: str, body: bytes) -> None:
         self.type = type
@@ -157,7 +159,7 @@ ONLY_WEBSOCKET: Final = Refusal(400, "This path serves WebSockets only.")
 
 
 class ServerSite:
-    """The application of the server's HTTP transport."""
+    """The application that the server's HTTP transport serves."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Numbers about the server: its health on request, statistics about the server and its descendants every ten seconds
-for clients that follow them, and metrics for Prometheus on a separate port of the loopback interface, without a token.
+"""Numbers about the server: its health on request, statistics about its process tree every ten seconds for clients that
+follow them, and metrics for Prometheus on a separate port of the loopback interface, without a token.
 
 The metrics do not contain the names of projects or clients, or any paths.
 """
@@ -41,8 +41,9 @@ LOW_DISK: Final = 500 * 1024 * 1024
 
 
 class Monitor:
-    """``states`` returns each project's state, ``clients`` the number of connected clients, ``problems`` other problems
-    as sentences for people, and ``subscriptions`` the number of all clients' subscriptions.
+    """Measures the server. ``states`` returns each project's state, ``clients`` the number of connected clients,
+    ``problems`` the problems of other parts as sentences for people, and ``subscriptions`` the number of all clients'
+    subscriptions.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Monitor:
 
     def _measure(self) -> tuple[float, int]:
         """CPU use in percent of one core since the last call (0 in the first one), and resident memory in MB, of the
-        server and its descendants."""
+        server's process tree."""
         used: dict[tuple[int, float], float] = {}
         memory = 0
         with contextlib.suppress(psutil.Error):
@@ -105,7 +106,7 @@ class Monitor:
                     used[process.pid, process.create_time()] = times.user + times.system
                     memory += process.memory_info().rss
         now = time.monotonic()
-        # A new process counts from its start; one that has ended is not counted.
+        # The time of a new process counts from its start; a process that has ended is not counted.
         spent = sum(seconds - self._used.get(which, 0.0) for which, seconds in used.items()) if self._used else 0.0
         percent = round(100 * spent / max(now - self._looked, 0.001), 1)
         self._used, self._looked = used, now
@@ -125,7 +126,7 @@ GAUGES: Final = {
     "projects": "Projects.",
     "running": "Projects with a run.",
 }
-"""Fields of ``Health`` → their description."""
+"""Maps fields of ``Health`` to the descriptions of their metrics."""
 
 MEGABYTE: Final = 1024 * 1024
 

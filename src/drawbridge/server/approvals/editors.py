@@ -36,14 +36,14 @@ class Editor(Protocol):
     about: wire.Bridge | None
 
     def introduce(self, about: wire.Bridge) -> None:
-        """Sets the bridge's report about itself."""
+        """Stores what the bridge has reported about itself."""
         ...
 
     def send(self, said: wire.ToBridge | wire.HookAnswer) -> None: ...
 
 
 class Person:
-    """The person at an editor, who decides like a client but is not sent anything."""
+    """The person at an editor, as a ``Subscriber`` that decides like a client but receives no frames."""
 
     id = "editor"
     decides = runs = owns = True

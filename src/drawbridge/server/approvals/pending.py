@@ -1,5 +1,5 @@
-"""One approval request, as the server stores it and as clients see it; and the surfaces other than clients: those where
-a request is shown, or where an agent waits for the decision. Pure.
+"""One approval request, as the server stores it and as clients see it; and the interface of the surfaces through which
+an agent waits for the decision. Pure.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def permission_request(
     limit: int = messages.FRAME_BYTES - messages.ROOM,
 ) -> Any:
     """An approval request as clients see it: a ``PermissionRequest`` or, if that has more than ``limit`` bytes, the
-    JSON of its preview. ``created_at`` and ``seq`` are those of its record.
+    JSON of its preview. ``created_at`` and ``seq``: the time and the number of its record.
     """
     proposal = request.proposal
     shown = messages.PermissionRequest(
@@ -113,8 +113,8 @@ def permission_request(
 
 
 class Surface(Protocol):
-    """The agent's process, a hook that waits, or the editor in which the agent itself shows the change. ``pid``: the
-    agent's process, if it is known."""
+    """Where an agent waits for the decision: its process, a hook, or the editor in which the agent itself shows the
+    change. ``pid``: the id of the agent's process, if it is known."""
 
     pid: int | None
     in_editor: bool

@@ -1,7 +1,7 @@
 """Marks the parts of a tool call that a person should look at twice, such as ``sudo`` or a write outside the project. Pure.
 
-The marks are a reading aid, not a check: a command without marks may do anything. What is inside quotes is marked as
-well, since a shell may run it (``sh -c "sudo …"``).
+The marks are a reading aid, not a check: a command without marks may do anything. Text in quotes is marked as well,
+since a shell may run it (``sh -c "sudo …"``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TEXTS: Final = {
     "hidden_characters": "Contains hidden or misleading characters",
     "unchecked": "Too long to be checked: read all of it",
 }
-"""Code → the words for people."""
+"""The words for people, by the code of the risk."""
 
 SCANNED: Final = 50_000
 """The maximum number of characters of a command or a text that are searched. Searching more would take the server's
@@ -118,7 +118,7 @@ def in_text(text: str, field: str) -> list[Risk]:
 
 
 def _risks(text: str, marks: Iterable[Mark], field: str) -> list[Risk]:
-    """The marks in the order of the text, at most ``EACH`` of a code."""
+    """Converts the marks to risks, in the order of the text; at most ``EACH`` with the same code."""
     found: list[Risk] = []
     counts: dict[str, int] = {}
     for code, start, end in sorted(marks, key=lambda mark: (mark.start, mark.end)):
@@ -236,7 +236,7 @@ def _last_option(rest: Sequence[Token], letters: str, words: tuple[str, ...]) ->
 
 
 def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
-    """The words after the program at ``at``, up to the end of its command. At most 100."""
+    """The words after the program at ``at``, up to the end of its command, but at most 100."""
     found: list[Token] = []
     for token in tokens[at + 1 : at + 101]:
         if token.text in _ENDS:
@@ -288,8 +288,8 @@ def _absolute(path: str, directory: str) -> str:
 
 
 def _is_inside(path: str, root: str, resolve: Resolve) -> bool:
-    """Whether the file is in the project, with all links followed. A path that begins with ``~`` counts as
-    outside; variables are not expanded."""
+    """Whether the file is in the project once all links are followed. A path that begins with ``~`` counts as outside;
+    variables are not expanded."""
     if path.startswith("~"):
         return False
     real, real_root = resolve(path), resolve(root)

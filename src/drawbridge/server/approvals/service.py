@@ -31,10 +31,11 @@ REMEMBERED: Final = 200
 
 
 class Approvals:
-    """Iterates over the open approval requests, the oldest first. Each has at least one surface through which the agent
-    has sent it.
+    """The approval requests of one session. Iterating yields the open ones, oldest first. Each has at least one
+    surface through which the agent has sent it.
 
-    ``root``: the project's directory. ``write`` and ``record`` are those of the session's store. ``verdicts``: how the
+    ``root``: the project's directory. ``write`` records a decision, and raises ``DrawbridgeError`` if that fails;
+    ``record`` records other events, and only logs a failure (both as in ``SessionStore``). ``verdicts``: how the
     requests of earlier server processes ended. ``decide`` handles a decision from an editor like a client's.
     """
 
@@ -127,8 +128,8 @@ class Approvals:
         self, approval_id: str, decision: Decision, by: Subscriber, at: Surface | None = None
     ) -> tuple[PendingApproval, Answer[messages.PermissionResolved], Surface]:
         """Accepts the first decision: it is recorded, the agent receives it through the first surface, and the other
-        surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Also
-        returns the surface that delivers the decision.
+        surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Returns
+        the request, the answer for the client, and the surface that delivers the decision.
 
         Raises ``ClientError`` for a later decision, for one that does not fit the request, and for one that can't be
         written, since an agent must not receive a decision that is not in the history. In the last two cases the
@@ -296,11 +297,12 @@ _TEXTS: Final = frozenset(
 """Fields of a tool's input whose text is not a path."""
 
 _DEPTH: Final = 4
-"""Levels of a tool's input that may contain paths. ACP agents name their files in lists in ``content`` and ``locations``."""
+"""The number of levels of a tool's input that are searched for paths. ACP agents name their files in lists in
+``content`` and ``locations``."""
 
 
 def link_targets(given: Mapping[str, Any] | None, root: str, *named: str | None) -> dict[str, str]:
-    """Each path that leads through a symbolic link, as it is written, with its target. No file is opened.
+    """Maps each path that leads through a symbolic link, as it is written, to its target. No file is opened.
 
     ``given``: the tool's input, in which any text may be a path; ``root``: the project's directory, from which relative
     paths start; ``named``: other paths of the request, such as its proposal's.
@@ -338,7 +340,7 @@ def _normal(path: str) -> str:
 
 
 def _real(path: str) -> str:
-    """The path with its links followed; an impossible path is only normalized."""
+    """The path with all links followed; a path that can't exist is only normalized."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL byte, or a name that can't be encoded

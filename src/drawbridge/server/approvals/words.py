@@ -1,7 +1,7 @@
 """The words of an approval request: what the agent wants, what to look at twice, and what "always" would mean. Pure.
 
-The server computes them once, so that all clients use the same ones. Paths keep the characters that the agent wrote: a
-client makes misleading ones visible.
+The server chooses them once, so that all clients use the same words. Paths keep the characters that the agent wrote:
+clients make misleading characters visible.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from drawbridge.server.protocol.messages import Always, Kind, Risk, Title
 from drawbridge.text.counts import counted
 
 LONGEST_PATH: Final = 4_096
-"""The maximum length of a path in a title, in characters: clients show it nowhere else. No file has a longer path
-(PATH_MAX)."""
+"""The maximum length of a path in a title, in characters. It is large, because clients show the path nowhere else; no
+file has a longer path (PATH_MAX)."""
 
 LONGEST_NAME: Final = 200
 """The maximum length of a tool's name in a title, in characters."""
@@ -36,6 +36,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Write": "overwrite",
     "NotebookEdit": "notebook",
     "Bash": "command",
+    "Monitor": "command",
     "ExitPlanMode": "plan",
     "AskUserQuestion": "question",
     "WebFetch": "fetch",
@@ -44,7 +45,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "Glob": "search",
     "Read": "read",
 }
-"""Claude Code's tools → the kinds of their approval requests."""
+"""The kind of an approval request, by the name of Claude Code's tool."""
 
 ACP_KINDS: Final[Mapping[str, Kind]] = {
     "edit": "edit",
@@ -56,8 +57,8 @@ ACP_KINDS: Final[Mapping[str, Kind]] = {
     "read": "read",
     "ExitPlanMode": "plan",
 }
-"""The Agent Client Protocol's kinds of tool calls, and the name for leaving plan mode → the kinds of their approval
-requests."""
+"""The kind of an approval request, by the Agent Client Protocol's kind of the tool call; ``ExitPlanMode`` is the name
+for leaving plan mode."""
 
 VERBS: Final[Mapping[str, str]] = {
     "edit": "wants to edit",
@@ -135,12 +136,13 @@ def words(request: ApprovalRequested, agent: str, root: str, resolve: Resolve) -
         tuple(_risks(given, kind, paths, root, resolve, is_acp=is_acp))[:MOST_RISKS],
         _always(request.suggestions, resolve(root), resolve),
         _editable(request.tool_name, given) if request.changeable else (),
-        SUMMARIES.get(kind) or f"Use {_tool(request.tool_name)}",
+        SUMMARIES.get(kind) or f"Use {_used(request)}",
     )
 
 
 def is_question(request: ApprovalRequested) -> bool:
-    """Whether the agent asks the user something. Requests that earlier versions stored have no kind."""
+    """Whether the agent asks the user questions, instead of asking for approval of a call. Requests that earlier
+    versions stored have no kind, so it is determined here."""
     return (request.kind or _kind(request, {}, is_acp=request.form == "acp")) == "question"
 
 
@@ -160,7 +162,7 @@ def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, age
             count = len(questions) if isinstance(questions, list) else 1
             return Title(f"{agent} has {count} questions" if count > 1 else f"{agent} has a question")
         case "tool":
-            return Title(f"{agent} wants to use {_tool(request.tool_name)}", paths[0] if len(paths) == 1 else None)
+            return Title(f"{agent} wants to use {_used(request)}", paths[0] if len(paths) == 1 else None)
         case "search" if request.tool_name == "WebSearch":
             return Title(f"{agent} wants to search the web")
         case "command" | "fetch" | "search":
@@ -170,6 +172,11 @@ def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, age
     if len(paths) > 1:
         return Title(f"{agent} {VERBS[kind]} {counted(len(paths), 'file')}")
     return Title(f"{agent} {VERBS[kind]}" if paths else f"{agent} {VERBS[kind]} a file", paths[0] if paths else None)
+
+
+def _used(request: ApprovalRequested) -> str:
+    """The tool of a call for people. In the Agent Client Protocol, "other" is a kind of tool, not a tool's name."""
+    return "a tool" if request.form == "acp" and request.tool_name == "other" else _tool(request.tool_name)
 
 
 def _tool(name: str) -> str:
@@ -205,7 +212,8 @@ def _risks(
         if plain.startswith("dangerous") and value:
             words = risks.TEXTS["no_sandbox"] if "sandbox" in plain else f"Dangerous: {name.removeprefix(prefix)[:100]}"
             yield Risk("no_sandbox", words, name)
-    if kind == "command":
+    runs = kind == "command" or (kind == "tool" and isinstance(fields.get("command"), str | list))
+    if runs:
         yield from _risks_of_command(given, fields, prefix, root, resolve)
     if kind in ("edit", "create", "overwrite", "notebook", "delete", "move"):
         named = {value: name for name, value in given.items() if isinstance(value, str)}
@@ -214,7 +222,7 @@ def _risks(
                 yield from risks.in_path(path, root, resolve, named.get(path, ""))
     if kind in ("fetch", "search", "tool"):
         for name, value in fields.items():
-            if isinstance(value, str):
+            if isinstance(value, str) and not (runs and name == "command"):
                 yield from risks.in_text(value, prefix + name)
 
 
@@ -239,9 +247,9 @@ def _editable(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Always, ...]:
-    """What a decision with ``remember`` would change, in words; as Claude Code suggests it, or as an ACP option.
-    Directories in ``root`` are left out because they change nothing: the agent can use them anyway, and would ask
-    again.
+    """What a decision with ``remember`` would change, in words: Claude Code's suggestions, or the name of an ACP
+    option. Directories in ``root`` are left out because they change nothing: the agent can use them anyway, and would
+    ask again.
     """
     try:
         offered = msgspec.json.decode(suggestions, type=list[dict[str, Any]])
@@ -251,7 +259,7 @@ def _always(suggestions: msgspec.Raw, root: str, resolve: Resolve) -> tuple[Alwa
     options = [(number, one) for number, one in numbered if "optionId" in one]
     if options:
         return _of_options(options)
-    # Like the agent's driver: a mode, which covers far more than this call, counts only if nothing else is suggested.
+    # As in the agent's driver, a mode counts only if nothing else is suggested: it covers far more than this call.
     narrow = [(number, one) for number, one in numbered if one.get("type") != "setMode"] or numbered
     new = [(number, one) for number, one in narrow if not _is_known_directory(one, root, resolve)]
     return tuple(Always(text, number, saved_in=file) for number, one in new for text, file in [_suggestion(one)])
@@ -267,7 +275,7 @@ def _is_known_directory(suggestion: Mapping[str, Any], root: str, resolve: Resol
 
 def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]:
     always = [(number, one) for number, one in options if one.get("kind") == "allow_always"]
-    if len(always) != 1:  # which of several is chosen is the driver's decision
+    if len(always) != 1:  # the driver decides which of several is chosen
         return ()
     [(number, one)] = always
     name = one.get("name")
@@ -275,7 +283,7 @@ def _of_options(options: list[tuple[int, dict[str, Any]]]) -> tuple[Always, ...]
 
 
 def _suggestion(one: Mapping[str, Any]) -> tuple[str, str]:
-    """A suggestion in words, and the file in which it is saved; empty if it is saved in none."""
+    """A suggestion in words, and the file in which it is saved; empty if it is not saved in a file."""
     destination = one.get("destination", "session")
     where, file = (
         SAVED_IN.get(destination, (f"({_json(destination)})", "")) if isinstance(destination, str) else ("", "")

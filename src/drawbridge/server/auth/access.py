@@ -40,7 +40,7 @@ EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104
 
 
 def of_this_machine() -> set[Address]:
-    """All addresses that this machine has now."""
+    """All IP addresses that this machine has now."""
     found = set()
     for addresses in psutil.net_if_addrs().values():
         for one in addresses:
@@ -50,8 +50,9 @@ def of_this_machine() -> set[Address]:
 
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
-    """The names and addresses of the server for other machines: the public ones first, then those that it listens on,
-    except link-local ones; empty on loopback without public ones."""
+    """The names and addresses at which other machines can reach the server: first ``public``, then the addresses that
+    it listens on. If ``host`` is one of ``EVERYWHERE``, link-local addresses are left out; if it is a loopback address,
+    only ``public`` is returned."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
     else:
@@ -116,7 +117,7 @@ class OwnNames:
         self._names = frozenset(name.lower() for name in self.names)
 
     def __contains__(self, host: str) -> bool:
-        """``host`` as in a header, without its port."""
+        """Whether ``host``, from a ``Host`` header and without its port, is one of the names or addresses."""
         name = host.lower().removeprefix("[").removesuffix("]").removesuffix(".")
         if name in self._names:
             return True
@@ -130,15 +131,15 @@ class OwnNames:
     def dialled(self, host: str, port: int, default_port: int) -> bool:
         """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
 
-        This check is stricter than the one for requests: it does not accept other spellings of a name (except its
-        lower-case form), or other ports, where another program may listen. With a public name, any port is accepted:
+        This check is stricter than the one for requests: it accepts neither other spellings of a name (except its
+        lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted:
         the name may belong to a proxy or a router with its own port.
         """
         bare = _without_port(host)
         at = host[len(bare) + 1 :] or str(default_port)
         bracketed = bare.startswith("[") and bare.endswith("]")
         name = bare[1:-1] if bracketed else bare
-        if bracketed != (":" in name):  # as in a URL: around an IPv6 address, and nothing else
+        if bracketed != (":" in name):  # as in a URL, brackets are required around an IPv6 address and nothing else
             return False
         if name in self.public:
             return True
@@ -151,8 +152,11 @@ class OwnNames:
 
 
 class Access:
-    """``token``: the owner's token; if it is None, everybody who uses one of the server's names is accepted
-    (``--insecure-no-auth``, on loopback only)."""
+    """Decides which requests, tokens, pairing codes and signatures are accepted.
+
+    ``token``: the owner's token; if it is None, everybody who uses one of the server's names is accepted
+    (``--insecure-no-auth``, on loopback only).
+    """
 
     def __init__(
         self,
@@ -191,7 +195,7 @@ class Access:
         if host is None or _without_port(host) not in self._names:
             return FOREIGN_NAME
         origins = head.all("origin")
-        # A browser sends the page's origin, which the page can't forge. Only the server's own pages and those of the
+        # A browser sends the page's origin, which the page can't forge. Only the server's own pages and pages on the
         # configured origins are accepted.
         own = origins == [f"{self._scheme}://{host}"]
         if origins and not own and not (len(origins) == 1 and origins[0].lower() in self._origins):
@@ -199,7 +203,7 @@ class Access:
         return None
 
     def address(self, head: Head) -> str:
-        """The client's address: the peer's, or the one that a trusted proxy, or a chain of them, reports."""
+        """The client's address: the peer's address, or the address that a chain of trusted proxies reports."""
         found = head.peer
         reported = [_bare(one) for one in head.tokens("x-forwarded-for")]
         while reported and self._is_proxy(found) and is_address(reported[-1]):
@@ -258,8 +262,8 @@ class Access:
         return secrets.token_urlsafe(32)
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
-        """The identity of the key that has signed the challenge. ``nonce``: that of the open challenge;
-        ``certificate``: the SHA-256 of the connection's certificate.
+        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the open challenge; None if
+        there is no open challenge. ``certificate``: the SHA-256 of the connection's certificate.
 
         Raises ``ClientError``.
         """

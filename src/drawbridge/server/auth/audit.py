@@ -25,14 +25,14 @@ FILE_BYTES: Final = 10 * 1024 * 1024
 FILES_KEPT: Final = 10
 
 TEXT: Final = 300
-"""The maximum number of bytes that are kept of a text from outside."""
+"""The maximum number of bytes of a text field; longer texts are cut."""
 
 logger = logging.getLogger("drawbridge.server")
 
 
 class Audit:
-    """The audit log of one data directory; several processes may write to it. A failed write is logged and has no other
-    effect."""
+    """The audit log of one data directory. Several processes may write to it. If a write fails, the error is logged and
+    nothing is raised."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE

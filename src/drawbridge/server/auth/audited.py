@@ -33,11 +33,11 @@ def _nothing(command: object, reply: object, asked: ApprovalRequested | None) ->
 
 
 class Audit(Struct, Generic[C, R], frozen=True):
-    """The audit log entry for a command that was executed: its ``event``, and ``fields`` in addition to the project and
-    the sender.
+    """The audit log entry for a command that was executed: its ``event``, and ``fields``, which returns the fields that
+    it has in addition to the project and the sender.
 
-    ``fields`` is called with the command, the data of its reply, and the approval request that it decides on, if that
-    is open.
+    ``fields`` is called with the command, the data of its reply, and the open approval request that the command decides
+    on, otherwise None.
     """
 
     event: str
@@ -192,7 +192,7 @@ def _question(asked: ApprovalRequested | None) -> dict[str, Any]:
     return {"tool": asked.tool_name, "path": found[0] if found else None}
 
 
-# the entries for what can also be done in an editor
+# entries for actions that are also possible in an editor
 
 ANSWERED: Final = Audit("answered", permission_response)
 REVIEW_DECIDED: Final = Audit("review_decided", review_decide)

@@ -38,12 +38,12 @@ logger = logging.getLogger("drawbridge.server")
 FILE: Final = "devices.json"
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
-"""A device's id, which is also in the file, and its secret, which only the device keeps."""
+"""Matches a device's id, which is also in the file, and its secret, which only the device keeps."""
 
 NAME: Final = re.compile(r"\S(.{0,58}\S)?")
 
 USED_EVERY: Final = timedelta(minutes=1)
-"""The time when a device was last used is stored at most this often."""
+"""The minimum time between two updates of a device's last use in the file."""
 
 REMEMBERED: Final = timedelta(days=90)
 """A revoked device stays in the list for this long, so that the refusal of its token can give the reason."""
@@ -55,10 +55,10 @@ NO_HASH: Final = "0" * 64
 CODE_LIFETIME: Final = timedelta(minutes=10)
 
 CODE_REMEMBERED: Final = timedelta(days=1)
-"""How long a code is remembered after its ten minutes, to report that it was used or has expired."""
+"""How long a code is remembered after it has expired, to report that it was used or has expired."""
 
 CODE_LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
-"""Letters and digits, without those that people confuse with each other."""
+"""Letters and digits, except the ones that people confuse with each other."""
 
 CODE_LENGTH: Final = 8
 
@@ -66,8 +66,8 @@ UNNAMED: Final = "device"
 
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``hash``: SHA-256 of the secret, which has 256 random bits: a slower hash is not needed. ``made_by``: as in
-    ``Code``."""
+    """A device and its token. ``hash``: the SHA-256 of the secret, which has 256 random bits, so that a slower hash is
+    not needed. ``made_by``: as in ``Code``."""
 
     id: str
     name: str
@@ -91,8 +91,8 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
-    valid; ``expires``: when the token expires at the latest, which is when the token of the device that made the code
-    expires.
+    valid; None without a limit. ``expires``: when the token of the device that made the code expires; the new device's
+    token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
     is valid only as long as its maker is.
@@ -117,8 +117,8 @@ class File(Struct, omit_defaults=True):
 class Devices:
     """The devices of one data directory. If their file is damaged, connected devices stay, and no others are accepted.
 
-    The methods for the server don't wait for another process. Those for the owner's commands do, because of
-    ``changed``: the server calls them in a thread.
+    The methods for the server don't wait for another process. The methods for the owner's commands do (``changed``), so
+    the server calls them in a thread.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -240,11 +240,11 @@ class Devices:
 
     @contextlib.contextmanager
     def changed(self, *, lasting: bool = True, patience: float = 5.0) -> Iterator[File]:
-        """The file's contents, to be changed; written when the block ends without an error.
+        """Yields the file's contents, and writes them when the block ends without an error.
 
-        ``lasting``: synced to disk, so that a power cut does not restore a revoked device. ``patience``: seconds to
-        wait for another process's lock. Raises ``NotPrivate`` if that takes longer, and ``BadSetting`` as ``look``
-        does.
+        ``lasting``: whether the file is synced to disk, so that a power failure does not restore a revoked device.
+        ``patience``: seconds to wait for another process's lock. Raises ``NotPrivate`` if that takes longer, and
+        ``BadSetting`` as ``look`` does.
         """
         make_private_directory(str(self._directory))
         lock = os.open(self._directory / "devices.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
@@ -266,12 +266,12 @@ def hashed(secret: str) -> str:
 
 
 def same(left: str, right: str) -> bool:
-    """Compares in constant time."""
+    """Whether two secrets are equal. The comparison takes constant time."""
     return hmac.compare_digest(_bytes(left), _bytes(right))
 
 
 def _bytes(secret: str) -> bytes:
-    """Encodes any text: the token that a stranger sends may contain surrogates, which UTF-8 does not have."""
+    """Encodes any text: a token that a stranger sends may contain surrogates, which UTF-8 can't encode."""
     return secret.encode("utf-8", "surrogatepass")
 
 
@@ -351,9 +351,9 @@ def new_code(
     lifetime: timedelta | None = None,
     maker: Identity | None = None,
 ) -> str:
-    """Creates a code for a device with this name (None if the device chooses its name). ``maker``: the client that
-    requests it; None if the server itself or one of the owner's commands creates it. The device's token expires no
-    later than the maker's.
+    """Creates a pairing code and returns it. ``name``: the device's name; None if the device chooses it. ``maker``: the
+    client that requests the code; None if the server itself or one of the owner's commands creates it. The device's
+    token expires no later than the maker's.
 
     Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is no longer valid.
     """
@@ -410,8 +410,8 @@ def _device(file: File, device_id: str | None) -> Device | None:
 
 
 def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
-    """Whether the maker of the code is the owner, an authorized SSH key, or a device that was not revoked. When a
-    device expires is in the code itself (``expires``)."""
+    """Whether the maker of the code is the owner, an authorized SSH key, or a device that was not revoked. A device
+    that has expired counts as valid here: the code's ``expires`` is checked instead."""
     if code.made_by is None or code.made_by in keys:
         return True
     maker = _device(file, code.made_by)
@@ -419,8 +419,8 @@ def _has_valid_maker(file: File, code: Code, keys: Container[str]) -> bool:
 
 
 def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
-    """The unused code with the hash ``given``, and its index. Compares with all codes, so that the time reveals
-    nothing. Raises ``ClientError``."""
+    """The index of the unused code with the hash ``given``, and the code. All codes are compared, so that the time
+    reveals nothing. Raises ``ClientError``."""
     hits = [(place, code) for place, code in enumerate(file.codes) if same(given, code.hash)]
     if not hits or not (hits[0][1].used or _has_valid_maker(file, hits[0][1], keys)):
         raise ClientError(
@@ -437,7 +437,7 @@ def _code_of(file: File, given: str, keys: Container[str]) -> tuple[int, Code]:
 
 
 def _free_name(file: File, name: str) -> str:
-    """The name, with a number appended (to at most 56 of its characters) if a device with a valid token has it."""
+    """The name; if a device with a valid token already has it, its first 56 characters and a number."""
     taken = valid_names(file)
     found, number = name, 1
     while found in taken:

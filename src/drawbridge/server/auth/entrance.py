@@ -30,12 +30,13 @@ from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.protocol.commands import SshAuth
 
 HANDSHAKES: Final = (60, 2.0)
-"""WebSockets from one address that are opened without a valid token: at once, and per second. Those from this machine
-are not counted, so proxies on it should be configured (``--trusted-proxy``)."""
+"""WebSockets that one address may open without a valid token: at once, and per second in the long run (like the other
+pairs below). WebSockets from this machine are not counted, so a proxy on it should be configured
+(``--trusted-proxy``)."""
 
 REQUESTS: Final = (600, 20.0)
-"""Plain requests from one address: at once, and per second. Those from this machine are not counted. Opening the web UI
-for the first time takes about forty requests."""
+"""Plain requests from one address. Requests from this machine are not counted. Opening the web UI for the first time
+takes about forty requests."""
 
 FAILURES: Final = (10, 1 / 6)
 """Wrong tokens, codes and signatures from one address, including this machine's."""
@@ -47,9 +48,9 @@ ALL_WRONG_CODES: Final = (1_000, 10.0)
 """Wrong pairing codes from all addresses together. The limit prevents guessing, and is too high for one address to lock
 others out:
 
-- Guessing: a code is one of 2**40 and is valid for 10 minutes, with at most 1,000 + 600 * 10 = 7,000 guesses: one code in
-  157 million is found. Somebody who tries for a whole year, while a code is always open, finds one with a
-  probability of 0.03 %.
+- Guessing: a code is one of 2**40 and is valid for 10 minutes, in which at most 1,000 + 600 * 10 = 7,000 guesses are
+  possible: one code in 157 million is found. Somebody who tries for a whole year in which a code is always valid finds
+  one with a probability of 0.03%.
 - Locking others out: using up the limit takes 300 addresses that guess all the time (one address may guess once in 30
   seconds). With a total limit of 10, one address would be enough.
 """
@@ -59,12 +60,12 @@ DENIALS: Final = (30, 1 / 6)
 limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
-"""Audited commands from one device. With its connections and prompts, it causes at most about seven entries a second in
-the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
+"""Audited commands from one device. With its connections and prompts, a device causes at most about seven entries a
+second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)
-"""Connections from one device. Each causes two entries in the audit log."""
+"""Connections from one device. Each adds two entries to the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
 """Audit log entries about clients that were refused or limited, from all addresses together."""
@@ -87,10 +88,10 @@ DEVICES_PART: Final = 8
 LEAST_PER_DEVICE: Final = 4
 
 OWNER: Final = ""
-"""Stands for the owner where clients are counted by device."""
+"""The key for the owner's clients, where clients are counted by device."""
 
 NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
-"""Stands for a device while it is being paired."""
+"""The identity of a device while it is being paired."""
 
 
 class ClientLimits(Struct, frozen=True):
@@ -113,7 +114,8 @@ class ClientLimits(Struct, frozen=True):
 
 
 class Entrance:
-    """``audit``: None if there is no audit log."""
+    """Checks requests, tokens, codes and signatures, and applies the limits. ``audit``: None if there is no audit
+    log."""
 
     def __init__(self, access: Access, limits: ClientLimits = ClientLimits(), audit: Audit | None = None) -> None:  # noqa: B008
         self._access = access
@@ -205,8 +207,8 @@ class Entrance:
         return self._access.certificate()
 
     def by_signature(self, answer: SshAuth, nonce: str | None, certificate: str | None, address: str) -> Identity:
-        """The identity of the key that has signed the challenge. ``nonce``: that of the connection's last challenge;
-        ``certificate``: the SHA-256 of the certificate that the connection uses.
+        """The identity of the key that has signed the challenge. ``nonce``: the nonce of the connection's last
+        challenge; ``certificate``: the SHA-256 of the certificate that the connection uses.
 
         Raises ``ClientError``.
         """
@@ -214,8 +216,8 @@ class Entrance:
             return self._access.signed(answer, nonce, certificate)
 
     def count_prompt(self, identity: Identity, address: str) -> None:
-        """Counts a prompt. Raises ``ClientError`` if the device sends too many. The prompts of the owner's clients and
-        of those with an SSH key are counted by address."""
+        """Counts a prompt. Raises ``ClientError`` if the device sends too many. Prompts from the owner's clients, and
+        from clients with an SSH key, are counted by address."""
         refused = self._prompts.take(identity.device_id or place(address), now())
         if refused is not None:
             raise self._too_often("prompts", refused, address, identity.name)
@@ -251,7 +253,7 @@ class Entrance:
 
     @contextlib.contextmanager
     def _place_for_newcomer(self, address: str) -> Iterator[None]:
-        """Reserves room for the device that is being paired. Raises ``ClientError`` if there is none."""
+        """Reserves room for the device that is being paired. Raises ``ClientError`` if there is no room."""
         self._check_room(NEWCOMER, address)
         self._count(NEWCOMER, address)
         try:
@@ -269,8 +271,8 @@ class Entrance:
             raise ClientError("RESOURCE_LIMIT", full[1])
 
     def _full(self, identity: Identity, address: str) -> tuple[str, str] | None:
-        """A code and a text if the device has too many clients or connects too often, or if the clients of all devices,
-        all clients together or those at this address are too many; None if there is room."""
+        """A code and a text if the device has too many clients or connects too often, or if there are too many clients
+        of all devices, in total or at this address; None if there is room."""
         all, device = self._signed_in.total(), identity.device
         if device is not None and self._signed_in[device] >= self._limits.per_device:
             return "TOO_MANY_FROM_DEVICE", "This device has too many connections. Close some, or try again later."
@@ -308,7 +310,7 @@ class Entrance:
             )
 
     def _log_refusal(self, head: Head, code: str) -> None:
-        """Logs and audits a refusal; the same one for the same address at most once in ``RETRY_SECONDS``."""
+        """Logs and audits a refusal, at most once in ``RETRY_SECONDS`` for the same code and address."""
         address = self.address(head)
         if self._logged_refusals.take(f"{code} {place(address)}", now()) is None:
             device = self._device(head)
@@ -337,11 +339,11 @@ class Entrance:
         try:
             identity = self._access.shown(head)
         except ClientError:
-            identity = None  # it is refused for that later
+            identity = None  # ``refusal`` refuses the request for this later
         # A connection with a valid token is not counted: a neighbor must not lock a device out.
         if identity is None:
             return self._over(self._handshakes, "handshakes", head)
-        # A client that sends its token later is checked then.
+        # Room for a client that sends its token in its first message is checked when that arrives.
         full = self._full(identity, self.address(head))
         if full is None:
             return None
@@ -395,8 +397,8 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The event bus's "audit" receiver: writes to the audit log the events that no command has caused. Commands are
-        audited where they arrive."""
+        """The event bus's "audit" receiver: writes events that no command has caused to the audit log. Commands are
+        audited by ``Dispatch``."""
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)

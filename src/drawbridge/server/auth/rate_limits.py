@@ -23,8 +23,8 @@ class _Bucket(Struct):
 
 
 class Refused(Struct, frozen=True):
-    """``seconds``: the time until the key may try again. ``first``: whether this is the key's first refusal in a
-    row."""
+    """A refused attempt. ``seconds``: the time until the key may try again. ``first``: whether this is the key's first
+    refusal in a row."""
 
     seconds: float
     first: bool
@@ -44,14 +44,14 @@ class Buckets:
         return len(self._buckets)
 
     def take(self, key: str, now: float) -> Refused | None:
-        """Counts an attempt. Returns None if it is allowed."""
+        """Returns None and counts the attempt if it is allowed; otherwise returns why it is refused."""
         refused = self.look(key, now)
         if refused is None:
             self._bucket(key, now).tokens -= 1
         return refused
 
     def look(self, key: str, now: float) -> Refused | None:
-        """What ``take`` would return, without counting an attempt."""
+        """What ``take`` would return, without counting an attempt. A refusal counts as reported (``first``)."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1:
             bucket.reported = False

@@ -17,22 +17,21 @@ from drawbridge.server.protocol.client_errors import ClientError
 Scope = Literal["view", "approve", "run", "admin"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-"""From least to most: each includes those before it.
+"""All scopes, from least to most: each includes the previous ones.
 
-``view`` reads. ``approve`` decides on approval requests, comments on reviews and stops runs. ``run`` starts runs in the
-projects that exist.
-``admin`` does everything else, such as creating projects and managing devices.
+``view`` reads. ``approve`` decides on approval requests, comments on reviews and stops runs. ``run`` starts runs in
+existing projects. ``admin`` does everything else, such as creating projects and managing devices.
 """
 
 DECIDES: Final[Scope] = "approve"
-"""Needed to decide on approval requests."""
+"""The scope that is needed to decide on approval requests."""
 
 RUNS: Final[Scope] = "run"
-"""Needed to decide on an approval request without restrictions, that is, also with any other input or for more than
-one call, which amounts to starting a run. Also needed to remove prompts from the queue."""
+"""The scope that is needed to decide on an approval request without restrictions: with any other input, or for more
+than one call, which amounts to starting a run. It is also needed to remove prompts from the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
-"""The fields that ``approve`` may change in the input of a proposal: the text, but not which file.
+"""The fields that ``approve`` may change in the input of a proposal: the text, but not the file's path.
 
 ``approve`` may not change a command: a different command amounts to starting a run.
 """
@@ -42,8 +41,7 @@ ASKS_THE_PERSON: Final = "AskUserQuestion"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """The identity of a connection. ``projects``: directories; only projects in them are visible. None for all
-    projects.
+    """The identity of a connection. ``projects``: the directories whose projects it may see; None for all projects.
 
     ``device_id`` and ``key`` (the fingerprint of an SSH key) are None for the owner's own token. ``only``: the project
     and the approval request that a notification's token is for; None for all other tokens.
@@ -58,7 +56,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def device(self) -> str | None:
-        """The device or SSH key that it belongs to; None for the owner's own token."""
+        """The id of its device, or the fingerprint of its SSH key; None for the owner's own token."""
         return self.device_id or self.key
 
     @property
@@ -66,8 +64,8 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.device is None
 
     def sees(self, path: Path | None) -> bool:
-        """Whether it may see a project at ``path`` (None if the path is not known). The target of ``path`` is checked,
-        too, because the directory may have become a link to one that it may not see."""
+        """Whether it may see a project at ``path`` (None if the path is not known). The target of ``path`` is checked
+        too, because the directory may have become a link to a directory that it may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))
@@ -85,8 +83,8 @@ def owner(name: str) -> Identity:
 
 
 def check_only(identity: Identity, command: commands.Command, what: str) -> None:
-    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval request, and the command is not a plain
-    decision on it: the notification shows only what the agent asks.
+    """Raises ``ClientError`` (OUT_OF_SCOPE) if the token is for one approval request and the command is not a plain
+    decision on it: a notification shows nothing but this request, so its token allows nothing else.
     """
     if identity.only is None:
         return

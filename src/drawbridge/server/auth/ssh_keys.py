@@ -1,7 +1,7 @@
 """Sign-in with an SSH key: ``authorized_keys`` in OpenSSH's format, signatures in the format of ``ssh-keygen -Y``.
 
-People's own tools create signatures in that format (OpenSSH's PROTOCOL.sshsig), from a key file or through ssh-agent.
-Its namespace prevents a signature for Drawbridge from being used for anything else.
+OpenSSH's own tools create signatures in that format (PROTOCOL.sshsig), from a key file or through ssh-agent. The
+format's namespace prevents a signature for Drawbridge from being used for anything else.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Entry(Struct, frozen=True):
-    """A line of the file. ``name``: its comment, if that is a valid name, otherwise the fingerprint."""
+    """A key in ``authorized_keys``. ``name``: the comment of its line if that is a valid name, otherwise the
+    fingerprint."""
 
     fingerprint: str
     name: str
@@ -99,12 +100,12 @@ class Keys:
 
 
 NO_CERTIFICATE: Final = "-"
-"""Represents the certificate if the connection does not use TLS."""
+"""Replaces the SHA-256 of the certificate if the connection does not use TLS."""
 
 
 def challenge(host: str, certificate: str | None, nonce: str) -> bytes:
     """The text to sign: four lines. ``host`` (with its port) and ``certificate`` (its SHA-256 in hexadecimal; None
-    without TLS) are those of the connection as the client itself sees it: a signature made for another server is not
+    without TLS) describe the connection as the client itself sees it, so that a signature for another server is not
     accepted here.
     """
     return f"drawbridge-login-v2\n{host}\n{certificate or NO_CERTIFICATE}\n{nonce}\n".encode()

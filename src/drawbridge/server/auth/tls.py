@@ -1,8 +1,8 @@
-"""The server's certificates: that of its own authority, and the one that the authority issues for this machine, so that
-traffic is encrypted from the first start.
+"""The server's own certificate authority, and the certificate that it issues for this machine, so that traffic is
+encrypted from the first start.
 
 A phone that trusts the authority accepts every later certificate that it issues for this server. The authority can
-only certify this machine's own names, the ``--public-host`` ones and private networks (name constraints, RFC 5280,
+only certify this machine's own names, the ``--public-host`` names and private networks (name constraints, RFC 5280,
 4.2.1.10): a device that trusts the authority accepts nothing else from it, even if the authority's key is stolen.
 
 The key of the server's certificate is created once and kept when the certificate is renewed: clients that have pinned
@@ -49,7 +49,7 @@ authority."""
 
 
 class Authority:
-    """``certificate``: its public part, which phones install."""
+    """A certificate authority with its private key. ``certificate``: its public part, which phones install."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self.certificate = certificate
@@ -176,15 +176,15 @@ EARLIER: Final = timedelta(hours=24)
 class Certificate:
     """A certificate with its key on disk. ``fingerprint``: SHA-256 of the certificate, as browsers show it.
 
-    ``directory``: contains the server's own certificate and the authority that has issued it; None for a certificate
-    that the owner has set.
+    ``directory`` contains the server's own certificate and the authority that has issued it; it is None for a
+    certificate that the owner has set.
     """
 
     def __init__(self, certificate: Path, key: Path, directory: Path | None = None) -> None:
         self.certificate, self.key = certificate, key
         self._directory = directory
         self.authority: bytes | None = None
-        """The public certificate (PEM) of the server's own authority, as it was read last; None if that authority has
+        """The public certificate (PEM) of the server's own authority, as it was last read; None if that authority has
         not issued the certificate."""
         self.shown: str | None = None
         """The SHA-256, in hexadecimal, of the certificate that new connections get; None before it is loaded. The file
@@ -273,7 +273,8 @@ def _own_key(path: Path) -> ec.EllipticCurvePrivateKey:
 def _is_good(
     path: Path, key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime, authority: Authority | None
 ) -> bool:
-    """``authority``: None for a self-signed certificate."""
+    """Whether the certificate in the file ``path`` can still be used. ``authority``: the authority that must have
+    issued it; None if it must be self-signed."""
     try:
         certificate = _read(path)
         covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -4,12 +4,14 @@ A checkpoint is a commit that only a private ref points to (``refs/drawbridge/<p
 in the repository of the project's git work tree or, without one, in a private one (``private.py``). It is made with its
 own index, so the user's index, branches and stash are never touched. git runs confined and without the repository's
 configuration (``git.py``). A checkpoint contains neither what git ignores nor nested repositories (including
-submodules). Such files that existed before a run stay as they are, even if the run makes git track them.
+submodules). If such a file existed before a run, reverting the run does not change it, even if the run made git track
+it.
 
-Filters (Git LFS, git-crypt) never run. A file that has one is kept as its bytes in the work tree, so that it is shown
-and reverted exactly. Such files are read for every checkpoint, so only ``FILTERED_BYTES`` of them are. The larger ones
-that are unchanged according to the user's index are in the checkpoint in the form that their filter produced. If a run
-changes one of these, its content before the run is not known, and reverting the run is refused.
+Filters (Git LFS, git-crypt) never run. A checkpoint contains the bytes that a file with a filter has in the work tree,
+so that the file is shown and reverted exactly. Because such files are read for every checkpoint, only the smallest ones
+are, up to ``FILTERED_BYTES`` in total. Any other such file that is unchanged according to the user's index is in the
+checkpoint in the form that its filter produced. If a run changes one of these, its content before the run is not known,
+and reverting the run is refused.
 """
 
 from __future__ import annotations
@@ -66,14 +68,14 @@ NO_GIT: Final = (
 )
 
 NAMED: Final = 5
-"""The number of files that the text of an error names."""
+"""The maximum number of files that the text of an error names."""
 
 INDEX: Final = "checkpoint.index"
 """The file with the index of the last checkpoint."""
 
 KEPT_RUNS: Final = 50
-"""The number of runs of a project whose checkpoints are kept; those of older runs are dropped, and git garbage-collects
-them later."""
+"""The number of runs of a project whose checkpoints are kept. Older checkpoints are dropped; git garbage-collects them
+later."""
 
 AUTHOR: Final = {
     f"GIT_{role}_{what}": value
@@ -83,7 +85,7 @@ AUTHOR: Final = {
 PATCH: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=all")
 
 FILTERED: Final = ("ls-files", "-s", "-z", "--", ".", ":(exclude,attr:!filter)", ":(exclude,attr:-filter)")
-"""Lists the files of the index for which ``.gitattributes`` names a filter, including one without a value."""
+"""Lists the files of the index that have the ``filter`` attribute, with or without a value."""
 
 FILTERED_BYTES: Final = 32 * MB
 """The maximum number of bytes of files with a filter that are read for each checkpoint, the smallest files first."""
@@ -102,7 +104,7 @@ _NAMES: Final[dict[str, Literal["added", "changed", "deleted"]]] = {
 When: TypeAlias = Literal["before", "after"]
 
 Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
-"""Receives each checkpoint that was stored: git, the run, when, and the commit."""
+"""Called with each checkpoint that was stored: git, the run's id, when it was taken, and the commit's id."""
 
 REVIEW: Final = "review"
 """The part of the names of the refs of a project's review (``refs/drawbridge/<project>/review/…``). These refs are not
@@ -110,7 +112,8 @@ dropped when runs end."""
 
 
 class Changed(Exception):
-    """Files have changed since in the same places. The text names up to ``NAMED`` of them. Nothing was written.
+    """Files that were to be written have other changes in the same places. The text names up to ``NAMED`` of them.
+    Nothing was written.
 
     ``paths`` are relative to the project. ``lines``: the line where the conflict begins in a file, from 1, if it is a
     conflict in lines.
@@ -124,8 +127,8 @@ class Changed(Exception):
 
 
 class Filtered(msgspec.Struct, frozen=True):
-    """The files of a checkpoint that have a filter, from its commit's message. ``read``: those whose bytes in
-    the work tree it contains; ``unread``: the others. Paths are relative to the project; bytes that are not UTF-8 are
+    """The files of a checkpoint that have a filter, from its commit's message. ``read``: files whose bytes in the work
+    tree are in the checkpoint; ``unread``: all others. Paths are relative to the project; bytes that are not UTF-8 are
     surrogates."""
 
     read: frozenset[str] = frozenset()
@@ -133,7 +136,7 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 class _Left(msgspec.Struct, frozen=True):
-    """What the last checkpoint left for the next one. Its index, with the files as they were, is in ``INDEX``.
+    """What the last checkpoint has stored so that the next one is faster. Its index is in the file ``INDEX``.
 
     ``theirs``: the digest of the user's index that the checkpoint was made from. ``ignoring``: the ``.gitignore`` files
     when the checkpoint was made: it contains nothing that they ignore, unless the user tracks it. ``read``: as in
@@ -160,9 +163,9 @@ class _Before(msgspec.Struct, frozen=True):
 
 
 class _Collected(msgspec.Struct, frozen=True):
-    """The files at one moment, in git's index. ``filtered``: the files with a filter; None if the index is based on the
-    one of ``left``, in which case git has yet to list them. ``theirs`` and ``ignoring``: as in ``_Left``, None if no
-    index can be left for the next checkpoint."""
+    """The files at one moment, in git's index. ``filtered``: the files with a filter; None if the index is based on
+    the index of ``left``, in which case git has yet to list them. ``theirs`` and ``ignoring``: as in ``_Left``, None if
+    the index can't be kept for the next checkpoint."""
 
     filtered: Filtered | None
     theirs: bytes | None
@@ -270,8 +273,8 @@ class Checkpoints:
         return collected.result()
 
     async def _complete(self, run_id: str, collected: asyncio.Future[bool]) -> None:
-        """Takes the checkpoint before a run. ``collected`` receives the result, or an error that occurs before git has the
-        state of the files; a later error is logged."""
+        """Takes the checkpoint before a run. ``collected`` receives the result, or an error that occurs before git has
+        the state of the files; a later error is logged."""
         try:
             taken = await self._take(run_id, "before", collected)
         except Exception as error:
@@ -328,7 +331,7 @@ class Checkpoints:
         return sides[0][1] != sides[1][1] or not title.endswith(" after")
 
     async def _collect(self, git: Git, run_id: str, when: When, left: _Left | None) -> _Collected:
-        """Updates git's index to the state of the files at this moment."""
+        """Updates the index of this operation (``Git.index``, not the user's) to the current state of the files."""
         digest = await asyncio.to_thread(self._digest, git)
         same = left is not None and (left.repository, left.settings, left.theirs) == (
             git.repository,
@@ -372,10 +375,11 @@ class Checkpoints:
         return self._theirs[1]
 
     async def _resume(self, git: Git) -> bool:
-        """Updates git's index, based on that of the last checkpoint, with the only git command that a run waits for.
-        Returns False if that index is gone."""
+        """Updates the index of the last checkpoint to the current files. A run usually waits for no git commands
+        other than these. Returns False if that index no longer exists."""
         try:
-            # git does not read unchanged files again. It also compares their times with that of the index file itself.
+            # git recognizes unchanged files by their times, and does not read them again. It also compares these times
+            # with the time of the index file, which therefore has to be copied, too.
             await asyncio.to_thread(shutil.copy2, self._last_index(git), git.index)
         except OSError:
             return False
@@ -383,7 +387,8 @@ class Checkpoints:
         return True
 
     def _last_index(self, git: Git) -> Path:
-        """The file with the index of the last checkpoint. It is kept with the repository that contains the objects."""
+        """The file with the index of the last checkpoint: in a private repository, so that it is removed together with
+        the objects; otherwise in ``folder``."""
         assert self._folder is not None
         return (git.repository.own if git.repository.private else self._folder) / INDEX
 
@@ -453,7 +458,7 @@ class Checkpoints:
             if index is None:
                 return
             inside = await asyncio.to_thread(self._inside, git, index)
-            # git would ask repositories inside whether they have changed, and read their configuration for that.
+            # git would check whether nested repositories have changed, and read their configuration for that.
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
@@ -464,7 +469,7 @@ class Checkpoints:
     async def _filters(self, git: Git, left: _Left, known: Mapping[str, str]) -> Filtered:
         """The files with a filter, for a checkpoint that is based on the index of the last one. ``known``: the entries
         of these files in the new index. If a file got its filter after the last checkpoint and its entry is unchanged,
-        the entry may contain what the filter made of the file, so the file counts as unread."""
+        the entry may contain the filter's output, so the file counts as unread."""
         new = known.keys() - left.read
         earlier: dict[str, tuple[int, bytes]] = {}
         if new:
@@ -478,7 +483,7 @@ class Checkpoints:
         with a filter that were read for it are read again. Returns the files with a filter."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
         try:
-            # git does not read unchanged files again. It also compares their times with that of the index file itself.
+            # Copied with its time, as in ``_resume``.
             await asyncio.to_thread(shutil.copy2, known_files, git.index)
         except FileNotFoundError:
             await asyncio.to_thread(git.index.unlink, missing_ok=True)
@@ -486,7 +491,7 @@ class Checkpoints:
             assert self._private is not None
             await self._private.forget_ignored(git)
         staged = _staged(await git.read("ls-files", "-s", "-z"))
-        # git would ask repositories inside whether they have changed, and read their configuration for that.
+        # git would check whether nested repositories have changed, and read their configuration for that.
         await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
         known = _staged(await git.read(*FILTERED))
         if since is None:
@@ -518,7 +523,7 @@ class Checkpoints:
         """The smallest of these files, as many as are read for one checkpoint. Blocking."""
         sizes = []
         for path in paths:
-            with contextlib.suppress(OSError):  # a file that is gone needs no room
+            with contextlib.suppress(OSError):  # a file that no longer exists
                 sizes.append(((self._directory / path).lstat().st_size, path))
         sums = itertools.accumulate(size for size, _ in sorted(sizes))
         return frozenset(path for (_, path), sum in zip(sorted(sizes), sums, strict=True) if sum <= FILTERED_BYTES)
@@ -549,7 +554,7 @@ class Checkpoints:
         return path in self._before.outside or any(directory in self._before.outside for directory in above)
 
     def _is_there(self, path: str) -> bool:
-        """Whether the file itself still exists: not a directory, nor below a directory that is now a link. Blocking."""
+        """Whether the path is still a file or a link, and no directory that contains it has become a link. Blocking."""
         found = self._directory / path
         is_file = os.path.lexists(found) and (found.is_symlink() or not found.is_dir())
         return is_file and found.parent.resolve() == self._directory.resolve() / Path(path).parent
@@ -638,8 +643,8 @@ class Checkpoints:
 
     async def write(self, git: Git, now: str, wanted: str, paths: Sequence[str]) -> None:
         """Changes the files from the tree ``now``, their current state, to the tree ``wanted``, all or nothing.
-        ``paths``: those of the files that differ. Raises ``Changed`` if the files no longer match ``now``, and
-        ``UnsavedChanges``."""
+        ``paths``: the paths of the files that differ. Raises ``UnsavedChanges`` if an editor has unsaved changes to one
+        of them, ``Changed`` if the files no longer match ``now``, and ``GitFailed``."""
         unsaved = await asyncio.to_thread(self._unsaved, paths)
         if unsaved:
             raise UnsavedChanges(unsaved)
@@ -652,13 +657,13 @@ class Checkpoints:
                 raise Changed(await self._named(git, complaint, paths))
 
     def _unsaved(self, paths: Iterable[str]) -> Mapping[str, str]:
-        """Those of the files that have unsaved changes in an editor. Blocking."""
+        """The files that have unsaved changes in an editor: path, for people → the editor's name. Blocking."""
         files = {str(self._directory / path): path for path in paths}
         found = self._find_unsaved(list(files))
         return {shown_path(path): found[file] for file, path in files.items() if file in found}
 
     async def _take_out(self, git: Git, before: str, after: str) -> None:
-        """Updates the index to the current files without the run's changes. Raises ``Changed``."""
+        """Undoes the run's changes in the index, which contains the current files. Raises ``Changed``."""
         options = ("--no-renames", "--ignore-submodules=all", "--relative", "-z")
         changed = await differences(git, before, after)
         since = _entries(await git.read("diff-index", "--cached", *options, after, "--", "."))
@@ -678,8 +683,8 @@ class Checkpoints:
             await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
 
     async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
-        """The entry of a file that was changed since, with the run's changes undone. If both changed the same lines, the line
-        where that begins; None if the conflict is not in lines."""
+        """The entry of a file that was changed after the run, with the run's changes undone. If both changed the same
+        lines, the line where that begins; None if the conflict is not in lines."""
         modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
         if not {*modes} <= {"100644", "100755"}:
             return None
@@ -693,7 +698,7 @@ class Checkpoints:
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, git: Git, complaint: str, known: Sequence[str]) -> list[str]:
-        """The files of ``known`` that git complains about, or all of them if it names none. As paths for people."""
+        """The files of ``known`` that git's error names, or all of them if it names none; as paths for people."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
         prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
         words = [shown_path(path) for path in known]
@@ -722,7 +727,7 @@ class Checkpoints:
 
     async def _drop_old(self, git: Git, active: str) -> None:
         """Drops the checkpoints of older runs, and of runs that ended without a second checkpoint. ``active``: the
-        latest run, whose checkpoints are kept, like those of other active runs."""
+        latest run. Its checkpoints and the checkpoints of other active runs are kept."""
         private = self._private if git.repository.private else None
         is_full = private is not None and await asyncio.to_thread(private.is_full)
         names = await self._names(git)
@@ -734,7 +739,7 @@ class Checkpoints:
             await private.collect(git, now=is_full)
 
     async def _names(self, git: Git) -> list[str]:
-        """The refs of all checkpoints, the newest first."""
+        """The refs of all checkpoints, newest first."""
         order = ("for-each-ref", "--sort=-committerdate", "--format=%(refname)", f"{self._refs}/")
         return (await git.read(*order)).split()
 
@@ -744,8 +749,8 @@ class Checkpoints:
 
 
 async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]]:
-    """What differs in the project: path, relative to it → "mode blob" of both sides; zeros for a side without the file.
-    ``old`` and ``new`` are ids of commits or trees."""
+    """The differences between two versions of the project: path, relative to the project → "mode blob" of both sides;
+    zeros for a side without the file. ``old``, ``new``: the ids of commits or trees."""
     return _entries(await git.read_once(*PATCH, "--relative", "-z", old, new, "--", "."))
 
 
@@ -771,14 +776,15 @@ async def _commit(git: Git, commit: str) -> str:
 
 
 def noted(message: str, kind: type[T]) -> T | None:
-    """What the message of a commit contains below its title; None if that is not of this kind."""
+    """What the message of a commit contains below its title, as a ``kind``; None if it can't be converted."""
     with contextlib.suppress(ValueError, RecursionError, msgspec.MsgspecError):
         return msgspec.convert(json.loads(message.partition("\n\n")[2]), kind)
     return None
 
 
 async def committed(git: Git, tree: str, title: str, filtered: Filtered, more: Mapping[str, Any] = {}) -> str:
-    """Makes a commit of a tree, with what ``noted`` reads in its message. Returns its id."""
+    """Makes a commit of a tree. Its message contains ``filtered`` and ``more``, which ``noted`` reads. Returns its
+    id."""
     notes = {"read": sorted(filtered.read), "unread": sorted(filtered.unread), **more}
     message = f"{title}\n\n{json.dumps(notes)}\n"
     return (await git.read("commit-tree", tree, "-F", "-", stdin=message, environment=AUTHOR)).strip()

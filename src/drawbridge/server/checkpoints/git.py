@@ -1,21 +1,22 @@
-"""git for checkpoints: it runs under a supervisor like an agent, and it never acts on the repository's configuration.
+"""git for checkpoints. It runs under a supervisor, like an agent, and the repository's configuration can't make it run
+a program.
 
 Anyone who can write files in a project, such as an agent, can also write ``.git/config`` and ``.gitattributes``. git
 runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a
-partial clone that is missing. Switching each of them off by name fails with the first one that is forgotten, and a new
-version of git adds more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the
-list of ignored files are links to the repository's, the configuration is Drawbridge's. A filter without a configured
-program passes the bytes on unchanged, a repository without a remote fetches nothing, and a submodule's status is never
-requested. Only ``git config --list`` and, if that complains, ``git rev-parse --git-dir`` read the repository's
-configuration. They run nothing, and from the output of the first one, only the settings in ``KEPT`` are used: line
-endings, ignored files, what the file system can do. (To know where a push goes, the remotes are read as well.) The one
-exception is ``as_person``: a commit or a push that a person has requested is made with the user's configuration and
-hooks, and the author of a possible commit is read from that configuration.
+partial clone that is missing. Disabling each of them by name would fail with the first one that is forgotten, and new
+versions of git add more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the
+list of ignored files are links into the repository, and the configuration is Drawbridge's. A filter without a
+configured program does not change the bytes, a repository without a remote fetches nothing, and a submodule's status is
+never requested. Only ``git config --list`` and, if that prints an error, ``git rev-parse --git-dir`` read the
+repository's configuration. They start no program, and from the output of the first one, only the object format and the
+settings in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, the
+remotes are read as well.) The one exception is ``as_person``: a commit or a push that a person has requested is made
+with the user's configuration and hooks, and the author of a possible commit is read from that configuration.
 
 The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since starting a
 supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
-git writes files while a run is reverted: the shell ignores SIGTERM, so that git can use the supervisor's 3 seconds if
-the server dies.
+git writes files while a run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3
+seconds to finish before the supervisor kills it.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ SECONDS: Final = 30.0
 """Seconds for one command."""
 
 SETTINGS_SECONDS: Final = 5.0
-"""Seconds to read the configuration. An agent can write it, and can include a pipe there that nobody writes to."""
+"""Seconds to read the configuration. An agent can write it, and can make it include a pipe that nobody writes to."""
 
 SECONDS_AFTER: Final = 2.0
-"""Seconds for one command after git has not ended in time in the same repository (``HURRIED_SECONDS``): it probably
-waits again, and each run waits for its checkpoint."""
+"""Seconds for one command if git did not end in time in the same repository less than ``HURRIED_SECONDS`` ago: it will
+probably block again, and each run waits for its checkpoint."""
 
 HURRIED_SECONDS: Final = 300.0
-"""Seconds for which git gets only ``SECONDS_AFTER`` for a command. After that it gets all of its time again, because it may
-have been slow only at that moment."""
+"""Seconds for which git gets only ``SECONDS_AFTER`` for a command. After that it gets its full time again, because it
+may have been slow only at that moment."""
 
 SEARCH_SECONDS: Final = 5.0
 """Seconds to search git's directories and the work tree for the file that git waits for."""
@@ -69,7 +70,8 @@ LARGEST_FILE: Final = 1_000_000
 patterns), in bytes."""
 
 LEAVE_SECONDS: Final = 5.0
-"""Seconds for the shell to end after its last command, or after it was killed."""
+"""Seconds for the shell to end after its last command or after it was killed, and for a program to end after
+SIGTERM."""
 
 KEPT: Final = frozenset(
     "core." + name
@@ -152,7 +154,7 @@ LOCAL: Final = frozenset(
         "WORK_TREE",
     )
 )
-"""Variables about one repository (``git rev-parse --local-env-vars``), which may not be the one in use."""
+"""Environment variables that describe one repository (``git rev-parse --local-env-vars``), perhaps a different one."""
 
 LONGEST_POINTER: Final = 8192
 """The maximum size of a file that names a git directory, in bytes."""
@@ -174,10 +176,10 @@ class NoCheckpoint(Exception):
 
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git has waited for: as long as it is there, no operation waits for it again."""
+"""The root of a work tree → a file that git has waited for. As long as it is there, operations are refused."""
 
 _late_at: dict[Path, float] = {}
-"""The root of a work tree → when git did not end there within its whole time, for a reason that was not found."""
+"""The root of a work tree → when git last exceeded its full time there, for a reason that was not found."""
 
 
 def now() -> float:
@@ -185,10 +187,10 @@ def now() -> float:
 
 
 class Settings(Struct, frozen=True):
-    """The part of the configuration that git receives. ``words``: the arguments for its command line; ``id_bytes``: the
-    size of an object id. ``files``: the files that the configuration was read from, or would be if they existed, and
-    those for ignored files and attributes outside the work tree, each with a value that changes with it; None if these
-    files are not known.
+    """The part of the configuration that git receives. ``words``: the arguments for its command line; ``format``: the
+    object format; ``id_bytes``: the size of an object id. ``files``: the files that the configuration was read from, or
+    would be if they existed, and the files for ignored files and attributes outside the work tree, each with a value
+    that changes with it; None if these files are not known.
     """
 
     words: tuple[str, ...]
@@ -271,8 +273,8 @@ def _odd_file(repository: Repository) -> str | None:
 
 
 def _odd_below(repository: Repository) -> str | None:
-    """What is wrong with a file in git's directories, or with a list of patterns in a directory of the work tree, for which
-    git may have waited; None if none is found in ``SEARCH_SECONDS``. Blocking."""
+    """What is wrong with a file that git may have waited for, which is in git's directories or is a list of patterns in
+    the work tree; None if no such file is found in ``SEARCH_SECONDS``. Blocking."""
     until = time.monotonic() + SEARCH_SECONDS
     found = next(chain(_pipes_of_git(repository, until), _odd_patterns(repository, until)), None)
     if found is None:
@@ -282,7 +284,7 @@ def _odd_below(repository: Repository) -> str | None:
 
 
 def _pipes_of_git(repository: Repository, until: float) -> Iterator[Path]:
-    """Yields the pipes in git's directories, until the time ``until``. git's own tools put no pipes there."""
+    """Yields the pipes in git's directories, until the time ``until``. git itself creates no pipes there."""
     left = list(dict.fromkeys((repository.common, repository.own)))
     while left and time.monotonic() < until:
         for entry in _entries(left.pop()):
@@ -297,7 +299,7 @@ def _odd_patterns(repository: Repository, until: float) -> Iterator[Path]:
     for place, folders, files in os.walk(repository.root):
         if time.monotonic() > until:
             break
-        if ".git" in (*folders, *files) and Path(place) != repository.root:  # git reads nothing in a repository inside
+        if ".git" in (*folders, *files) and Path(place) != repository.root:  # git reads nothing in a nested repository
             folders.clear()
             continue
         if ".git" in folders:
@@ -405,8 +407,8 @@ class Git:
         }
 
     async def prepare(self, known: Settings | None) -> None:
-        """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if it
-        has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in which git would wait for a
+        """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if
+        it has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in which git would wait for a
         file; ``GitFailed`` if the configuration can't be read."""
         if odd := await asyncio.to_thread(_odd_file, self.repository):
             raise _not_read(odd)
@@ -478,8 +480,8 @@ class Git:
     async def run(
         self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, writes: bool = False
     ) -> tuple[int, str, str]:
-        """Runs git. Returns its exit code, output and error output. Bytes that are not UTF-8 survive as surrogates.
-        ``writes``: whether git writes to the work tree, and so always gets all of its time.
+        """Runs git. Returns its exit code, output and error output. In the output, bytes that are not UTF-8 are
+        surrogates. ``writes``: whether git writes to the work tree; if so, it always gets its full time.
 
         Raises ``NoCheckpoint`` if git has waited for a file, such as a pipe; ``GitFailed`` if git did not end in time
         for another reason, was killed, or printed too much."""
@@ -492,8 +494,8 @@ class Git:
         return _output(words, *await self.run(*words, stdin=stdin, environment=environment))
 
     async def once(self, *words: str) -> tuple[int, str, str]:
-        """Like ``run``, but for what can't change during an operation, such as objects named by their ids: git is
-        started only the first time."""
+        """Like ``run``, but for results that can't change during an operation, such as the content of an object:
+        git is started only the first time."""
         if words not in self._once:
             self._once[words] = await self.run(*words)
         return self._once[words]
@@ -532,8 +534,8 @@ class Git:
         return code, await asyncio.to_thread(self._end_of_output)
 
     async def remove_at_end(self, file: Path | None) -> None:
-        """Makes the shell remove this file when it ends, even if that is because the server has died; None cancels
-        that. Raises ``GitFailed``."""
+        """Makes the shell remove this file when the shell ends, even if it ends because the server has died; None
+        cancels that. Raises ``GitFailed``."""
         what = "-" if file is None else shlex.quote(f"rm -f {shlex.quote(str(file))}")
         await self._line(f"trap {what} EXIT", SECONDS, "a lock")
 
@@ -561,7 +563,7 @@ class Git:
         return code, *(await asyncio.to_thread(self._finished, words))
 
     async def _in_time(self, line: str, seconds: float, what: str, *, writes: bool) -> int:
-        """Runs a line of git, and remembers if it does not end in time. Raises the errors of ``run``."""
+        """Runs a git command in the shell, and notes if it does not end in time. Raises the errors of ``run``."""
         root = self.repository.root
         is_hurried = not writes and now() - _late_at.get(root, float("-inf")) < HURRIED_SECONDS
         try:
@@ -690,7 +692,7 @@ async def _temporary_folder(mark: str) -> AsyncIterator[Path]:
 
 
 def remove_left_folders() -> None:
-    """Removes the folders of operations whose server was killed meanwhile. Blocking."""
+    """Removes the folders of operations whose server was killed. Blocking."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         pid = folder.name.removeprefix(FOLDER).partition("-")[0]
         with contextlib.suppress(OSError):
@@ -722,7 +724,7 @@ def _make(folder: Path, repository: Repository, format: str) -> None:
     (git / "config").write_text(f"[core]\n\tbare = false\n\trepositoryFormatVersion = {version}\n")
     for name in ("objects", "refs", "packed-refs", "info/exclude", "info/attributes"):
         (git / name).symlink_to(repository.common / name)
-    for shared in repository.own.glob("sharedindex.*"):  # the larger half of an index that git has split
+    for shared in repository.own.glob("sharedindex.*"):  # the larger part of an index that git has split
         (git / shared.name).symlink_to(shared)
 
 
@@ -733,9 +735,9 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
-    """All files that git reads the configuration from, or would if they existed, and those that decide what applies.
-    ``items``: origin and setting, as ``git config --list --show-origin -z`` prints them. None if not all of the files
-    can be known, or if they are too many."""
+    """All files that git reads the configuration from, or would if they existed, and the files that decide which of it
+    applies. ``items``: origin and setting, as ``git config --list --show-origin -z`` prints them. None if some of the
+    files can't be known, or if there are too many."""
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
@@ -757,7 +759,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
 
 
 def versions(files: Iterable[str]) -> Versions:
-    """For each file a value that changes with it; None if it does not exist. Blocking."""
+    """Returns a value for each file that changes when the file changes; None if the file does not exist. Blocking."""
     found: dict[str, tuple[int, ...] | None] = {}
     for file in files:
         try:
@@ -770,7 +772,8 @@ def versions(files: Iterable[str]) -> Versions:
 
 
 def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Adds the default paths of ``NAMES_A_FILE``: git looks for them below HOME, which is different for our git."""
+    """Adds the default paths of ``NAMES_A_FILE``: git looks for them below HOME, which Drawbridge sets to another
+    directory."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
         chosen

@@ -1,7 +1,7 @@
 """git's index file, read without starting git: which files are tracked, and which files of a directory are not.
 
-The format is that of gitformat-index(5), versions 2 to 4. An agent can write any index, so every length in it is
-checked against its size.
+The format is described in gitformat-index(5); versions 2 to 4 are supported. An agent can write any index, so every
+length in it is checked against its size.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 LARGEST_INDEX: Final = 64 * 1024 * 1024
-"""In bytes; enough for about 600,000 files. The paths of the files, and of the directories that contain them, are
-limited to this size too."""
+"""The maximum size of an index, in bytes; enough for about 600,000 files. The total length of the files' paths, and of
+the paths of the directories that contain them, has the same limit."""
 
 GITLINK: Final = 0o160000
 
@@ -28,8 +28,8 @@ _STAT_BYTES: Final = 40
 
 
 class Index(Struct, frozen=True):
-    """``entries``: path → mode and object id. ``digest`` does not depend on the file times that git remembers: it is
-    the same after a ``git status`` that has refreshed the index."""
+    """A parsed index. ``entries``: path → mode and object id. ``digest`` does not depend on the file times in the
+    index: it is the same after a ``git status`` that has refreshed the index."""
 
     entries: dict[str, tuple[int, bytes]]
     digest: bytes
@@ -39,8 +39,8 @@ NO_INDEX: Final = Index({}, b"")
 
 
 def read(file: Path, id_bytes: int) -> Index | None:
-    """The index in ``file``; ``NO_INDEX`` if there is no such file. None for an index that at most git itself can read:
-    it is damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
+    """The index in ``file``; ``NO_INDEX`` if there is no such file. None if the index can't be read here because it is
+    damaged, too large, split or sparse, or can't be opened. ``id_bytes``: the size of an object id, 20 or 32.
     Blocking."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -60,7 +60,8 @@ def read(file: Path, id_bytes: int) -> Index | None:
 
 
 def may_have_repositories(file: Path) -> bool:
-    """Whether ``read`` could find an entry with the mode ``GITLINK``; much faster. Blocking; raises OSError."""
+    """Whether ``read`` could find an entry with the mode ``GITLINK``. Much faster than ``read``. Blocking. Raises
+    OSError."""
     return GITLINK.to_bytes(4, "big") in file.read_bytes()
 
 
@@ -72,7 +73,8 @@ def _parsed(data: bytes, id_bytes: int) -> Index:
         raise ValueError("not an index of a known version")
     entries: dict[str, tuple[int, bytes]] = {}
     digest = hashlib.blake2b()
-    # One call for the fixed part of an entry: this loop is most of what a checkpoint of a large repository costs in Python.
+    # One call for the fixed part of an entry: this loop takes most of the Python time of a checkpoint of a large
+    # repository.
     fixed = struct.Struct(f">24xI12x{id_bytes}sH").unpack_from
     at, name, room = 12, b"", LARGEST_INDEX
     for _ in range(int.from_bytes(data[8:12], "big")):
@@ -157,7 +159,7 @@ def listings(directory: Path, folders: Iterable[str]) -> dict[str, Listing]:
         try:
             with os.scandir(directory / folder) as entries:
                 found[folder] = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except OSError:  # a directory that is gone, or may not be read
+        except OSError:  # the directory no longer exists, or can't be read
             found[folder] = []
     return found
 

@@ -2,7 +2,7 @@
 
 It is in the server's data: git uses it as its git directory, and the user's directory as its work tree. None of the
 repository's data is written into the user's directory, and git does not look for a repository there.
-``.gitattributes`` has no effect, so all files are stored and restored byte for byte; ``.gitignore`` has an effect.
+``.gitattributes`` has no effect, so all files are stored and restored byte for byte; ``.gitignore`` applies as usual.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ATTRIBUTES: Final = "* -text -ident -filter -working-tree-encoding !eol !crlf !d
 """No file is converted, whatever ``.gitattributes`` says."""
 
 LARGEST_FILE: Final = 10 * MB
-"""In bytes; a larger file is left out, unless the previous checkpoint contains it."""
+"""The maximum size of a file, in bytes. A larger file is left out, unless the previous checkpoint contains it."""
 
 MOST_LARGE: Final = 1_000
 """The maximum number of large files and nested repositories that are left out one by one."""
@@ -71,8 +71,8 @@ kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""Objects that are no longer in any checkpoint are removed once an hour, or if the repository has more object files
-than this."""
+"""Objects that are no longer in any checkpoint are removed every ``COLLECT_SECONDS``, or earlier if the repository has
+more object files than this."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "
@@ -102,9 +102,9 @@ class PrivateRepository:
         return self._place.is_dir()
 
     def repository(self) -> Repository | None:
-        """The repository for the checkpoints of the directory: the private one if it exists, otherwise that of a git
-        work tree or, without one, a new private one. None in a directory that belongs to git. Blocking. Raises
-        ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The repository for the checkpoints of the directory: the private one if it exists, otherwise the repository
+        of the git work tree that contains the directory or, without a work tree, a new private one. None in a directory
+        that belongs to git. Blocking. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         if not self.exists:
             found = find(self._directory)
             if found is not None or in_git_directory(self._directory):
@@ -137,7 +137,8 @@ class PrivateRepository:
         new.rename(self._place)
 
     def successor(self) -> Repository | None:
-        """The git work tree that the directory has become part of since the private repository was created. Blocking.
+        """The git work tree that the directory has become part of since the private repository was created, if any.
+        Blocking.
 
         Only a real ``.git`` directory counts: an agent could have created a file or a link with that name that leads
         anywhere.
@@ -156,12 +157,14 @@ class PrivateRepository:
             raise self._too_large[1]
 
     async def check_size(self, git: Git) -> None:
-        """If the directory was too large, checks it again. Raises ``TooLarge`` if it still is."""
+        """If the directory was too large, checks it again. Raises ``TooLarge`` if it is still too large, or
+        ``GitFailed``."""
         if self._too_large is not None:
             await self.selection(git)
 
     async def selection(self, git: Git) -> str:
-        """The pathspecs of what belongs to a checkpoint, as git's input, each followed by NUL. Raises ``TooLarge``."""
+        """The pathspecs of the files that belong to a checkpoint, as git's input, each followed by NUL. Raises
+        ``TooLarge`` or ``GitFailed``."""
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
@@ -186,7 +189,7 @@ class PrivateRepository:
             if path.endswith("/"):
                 left_out.append(path)
                 continue
-            with contextlib.suppress(OSError):  # a file that is gone
+            with contextlib.suppress(OSError):  # a file that no longer exists
                 bytes = os.lstat(self._directory / path).st_size
                 if mark == "?" and bytes > LARGEST_FILE:
                     left_out.append(path)

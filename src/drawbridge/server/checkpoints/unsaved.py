@@ -1,4 +1,4 @@
-"""Unsaved changes in editors: a file that has some is not written."""
+"""Unsaved changes in editors. A file that has unsaved changes is not written."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TypeAlias
 from drawbridge.server.protocol.client_errors import ClientError
 
 FindUnsaved: TypeAlias = Callable[[Sequence[str]], Mapping[str, str]]
-"""Returns those of these files (absolute paths) that have unsaved changes in an editor, and the editor's name. An editor
-that does not answer is ignored. Blocking."""
+"""Receives absolute paths. Returns the files with unsaved changes in an editor → the editor's name. An editor that does
+not answer is ignored. Blocking."""
 
 
 def no_editors(paths: Sequence[str]) -> Mapping[str, str]:
-    """Stands for a machine on which no editor runs."""
+    """A ``FindUnsaved`` for a machine without editors: no file has unsaved changes."""
     return {}
 
 
 class UnsavedChanges(Exception):
-    """Files that were to be written have unsaved changes in an editor. Nothing was written. ``found``: the paths,
-    relative to the project, and the editors' names."""
+    """Files that were to be written have unsaved changes in an editor. Nothing was written. ``found``: path,
+    relative to the project → the editor's name."""
 
     def __init__(self, found: Mapping[str, str]) -> None:
         super().__init__(", ".join(found))

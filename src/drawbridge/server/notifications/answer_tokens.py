@@ -26,8 +26,8 @@ MOST: Final = 1_000
 
 
 class Answerable(Struct, frozen=True):
-    """What a token is for. ``endpoint``: that of the subscription that was notified; ``device_id``: None for the
-    owner."""
+    """What a token is for. ``endpoint``: the endpoint of the subscription that was notified; ``device_id``: None for
+    the owner."""
 
     project_id: str
     approval_id: str
@@ -53,7 +53,7 @@ class AnswerTokens:
     def find(self, token: str) -> Answerable | None:
         """What the token is for; None if it is not valid.
 
-        It stays valid after the decision: a second attempt receives the decision that was made.
+        It stays valid after the decision, so that a second attempt receives the decision that was made.
         """
         with self._lock:
             until, answerable = self._issued.get(hashed(token), (0.0, None))

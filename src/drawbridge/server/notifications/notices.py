@@ -25,7 +25,7 @@ LONGEST_NAME: Final = 60
 """The maximum number of characters that are shown of a project's or a tool's name."""
 
 OUTCOMES: Final = {"completed": "Run finished", "failed": "Run failed", "timeout": "Run timed out"}
-"""How a run ended → the text. Interrupted and killed runs are left out: the person who did that knows."""
+"""The text for each outcome. Interrupted and killed runs are left out, because the person who ended them knows."""
 
 
 SHELL: Final = "Bash"
@@ -38,9 +38,9 @@ RIGHT_TO_LEFT: Final = frozenset({"R", "AL", "AN"})
 
 
 class Notice(Struct, frozen=True):
-    """``approval_id``: the approval request that an agent waits for; empty if there is none. ``command``: the command
-    that the request is about, if a notification can show it in full. ``review``: whether the notification is about the
-    review, and opens it.
+    """A notification. ``approval_id``: the open approval request that it is about; empty for other notifications.
+    ``command``: the command that the request is about, if a notification can show it in full. ``review``: whether the
+    notification is about the review, and opens it.
     """
 
     project_id: str
@@ -57,7 +57,7 @@ class Notice(Struct, frozen=True):
 
 def notice(event: Event, project_id: str, directory: Path, review: ReviewChanged | None = None) -> Notice | None:
     """The notification for an event of the project in ``directory``; None if nobody has to be notified. ``review``:
-    what there is to review after a run; None if there is nothing.
+    what there is to review after a run; None if nothing has to be reviewed.
     """
     project = _name(directory.name)
     match event:
@@ -105,8 +105,8 @@ def whole_command(asked: ApprovalRequested) -> str:
 
 def _is_plain(command: str) -> bool:
     """Whether every system draws all of the command in the order in which it is written. A notification can't force
-    that: right-to-left letters reorder what is around them, marks can be drawn over a letter, and a row of blanks can
-    move the end out of sight."""
+    that: right-to-left letters reorder the characters around them, marks can be drawn over a letter, and a row of
+    spaces can move the end out of sight."""
     # Line breaks are not printable, nor are most characters that are invisible or change the direction of the text.
     if not command.isprintable() or harmless(command) != command or "  " in command:
         return False

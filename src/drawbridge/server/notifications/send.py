@@ -60,8 +60,8 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Failed(Exception):
-    """The service did not accept a notification. ``again``: whether a retry may help. ``status``: that of the HTTP
-    response; 0 without one."""
+    """The service did not accept a notification. ``again``: whether a retry may help. ``status``: the status of the
+    HTTP response; 0 without a response."""
 
     def __init__(self, text: str, *, again: bool, status: int = 0) -> None:
         super().__init__(text)
@@ -78,11 +78,12 @@ class Sender:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def do(self, what: str, send: Callable[[], None]) -> None:
+    def do(self, what: str, send: Callable[[], None]) -> bool:
         """Queues a call to ``send``, which raises ``Failed`` if it fails; if ``WAITING`` others are queued, drops and
-        logs it. Never blocks. ``what`` names the notification in the log; it must not contain secrets."""
+        logs it. Returns whether it was queued. Never blocks. ``what`` names the notification in the log; it must not
+        contain secrets."""
         if self._thread is None:
-            # Not a thread of the loop's executor: the server waits for those when it ends.
+            # Not a thread of the event loop's executor, because the server waits for such threads when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
             self._thread.start()
         try:
@@ -92,6 +93,8 @@ class Sender:
                 "%s was not notified: too many notifications are waiting for a service that is slow or unreachable",
                 what,
             )
+            return False
+        return True
 
     def end(self) -> None:
         """Drops the queued notifications. A request in progress is not interrupted."""
@@ -125,8 +128,8 @@ class Sender:
 
 
 class Notifier:
-    """``published`` receives the events about approval requests, runs and reviews. ``public`` and ``host``: names of
-    this machine, for the contact address that push services receive.
+    """Notifies people about approval requests, runs and reviews. ``public`` and ``host``: names of this machine, for
+    the contact address that push services receive.
     """
 
     def __init__(
@@ -151,9 +154,9 @@ class Notifier:
         self._review_seconds = review_seconds
         self._tokens = AnswerTokens()
         self._refused: dict[str, str] = {}
-        """Push service → why it has refused the last push permanently."""
+        """By push service: why it has permanently refused the last push."""
         self._next_tests: dict[str | None, float] = {}
-        """Device → when it may send another test; infinite during one."""
+        """By device: when it may send another test, on the monotonic clock; infinite during a test."""
         self._questions: dict[str, asyncio.TimerHandle] = {}
         """The timers of approval requests that nobody has been notified of yet, by approval id."""
         self._ends: dict[str, tuple[asyncio.TimerHandle, Announced]] = {}
@@ -217,8 +220,8 @@ class Notifier:
             self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, notification))
 
     async def test(self, browser: Subscription) -> str | None:
-        """Sends a notification, once. Returns the problem, as a sentence for people; None if the push service has
-        accepted it. Raises ``ClientError`` if the device sends tests too often.
+        """Sends a test notification, without retries. Returns the problem, as a sentence for people; None if the push
+        service has accepted the notification. Raises ``ClientError`` if the device sends tests too often.
 
         Any device may send a test, so a test that fails is not counted among the server's ``problems``.
         """
@@ -240,7 +243,8 @@ class Notifier:
                 loop.call_soon_threadsafe(report, problem)
 
         try:
-            self._push_sender.do(f"a test through {browser.service}", send)
+            if not self._push_sender.do(f"a test through {browser.service}", send):
+                return "Too many notifications are waiting for push services that are slow or unreachable. Try later."
             return await asyncio.wait_for(result, TEST_SECONDS)
         except TimeoutError:
             return f"The push service {browser.service} has not responded yet. The notification may still arrive."
@@ -261,7 +265,7 @@ class Notifier:
         return None
 
     def identify(self, token: str) -> Identity | None:
-        """The identity for a notification's token: that of its device, limited to one approval request. None if the
+        """The identity for a notification's token: its device's identity, limited to one approval request. None if the
         token is not valid, the browser has unsubscribed, its user has turned off decisions in notifications, or its
         device may no longer decide.
         """
@@ -274,7 +278,7 @@ class Notifier:
         return msgspec.structs.replace(identity, scope=DECIDES, only=(found.project_id, found.approval_id))
 
     def problems(self) -> list[str]:
-        """The push services that do not work, as sentences for people; only those that a browser still uses."""
+        """The push services that do not work and that a browser still uses, as sentences for people."""
         used = {one.service for one in self.subscriptions}
         refused = {service: why for service, why in dict(self._refused).items() if service in used}
         remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
@@ -292,7 +296,7 @@ class Notifier:
         self._push_sender.end()
 
     def _wanting(self, directory: Path) -> Iterator[Subscription]:
-        """The owner's subscriptions, and those of devices that are still valid and may see the project in
+        """The owner's subscriptions, and the subscriptions of devices with a valid token that may see the project in
         ``directory``."""
         return (one for one in self.subscriptions if one.device_id is None or self._sees(one.device_id, directory))
 
@@ -307,7 +311,7 @@ class Notifier:
         return identity is not None and identity.may(DECIDES)
 
     def _push(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push, in the thread. Raises ``Failed``."""
+        """Sends one push, in the sender's thread. Raises ``Failed``."""
         try:
             self._post(to, notification)
         except Failed as error:

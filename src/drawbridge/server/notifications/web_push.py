@@ -1,4 +1,4 @@
-"""Web Push: the browsers that have subscribed, the server's key for it, and the request for one push.
+"""Web Push: the browsers that have subscribed, the server's key, and the request that sends one push.
 
 The subscriptions and the key are in ``push.json`` (0600) in the data directory. A push is encrypted for one browser
 (RFC 8291), and this server signs the request for it (RFC 8292).
@@ -59,7 +59,7 @@ a trailing dot or a fragment differently from a check before it.
 class Subscription(Struct, frozen=True):
     """The subscription of one browser, as in the Push API: where to post, and the keys to encrypt for it (base64url).
 
-    ``device_id``: None for the owner's. ``actions``: whether its user wants to decide in notifications, which may then
+    ``device_id``: None for the owner. ``actions``: whether the user wants to decide in notifications, which may then
     contain a command.
     """
 
@@ -109,7 +109,8 @@ class Subscriptions:
         return packed(point.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def add(self, new: Subscription) -> None:
-        """Adds a subscription. Raises ``ClientError`` if it is not usable, and ``NotPrivate``."""
+        """Adds a subscription. Raises ``ClientError`` if it is not valid, and ``NotPrivate`` if the file can't be
+        written."""
         new = self._checked(new)
         with self._lock:
             others = [one for one in self._file.subscriptions if one.endpoint != new.endpoint]
@@ -125,15 +126,15 @@ class Subscriptions:
         self.add(Subscription(command.endpoint, command.p256dh, command.auth, who.device_id, command.actions))
 
     def own(self, endpoint: str, who: Identity) -> Subscription | None:
-        """The subscription of this device with that endpoint, if any."""
+        """The subscription of this device with that endpoint; None if it does not exist."""
         mine = (one for one in self if one.device_id == who.device_id and who.key is None)
         return next((one for one in mine if one.endpoint == self._posted_to(endpoint)), None)
 
     def unsubscribe(self, command: commands.PushUnsubscribe, who: Identity) -> None:
-        """Removes a subscription of this device; those of others are unchanged. Raises ``NotPrivate``."""
-        endpoint = self._posted_to(command.endpoint)
-        if any(one.endpoint == endpoint and one.device_id == who.device_id for one in self):
-            self.remove(endpoint or "")
+        """Removes a subscription of this device. An endpoint of another device is ignored. Raises ``NotPrivate``."""
+        mine = self.own(command.endpoint, who)
+        if mine is not None:
+            self.remove(mine.endpoint)
 
     def remove(self, endpoint: str) -> None:
         """Removes a subscription, if it exists. Raises ``NotPrivate``."""
@@ -185,7 +186,7 @@ class Subscriptions:
 
 
 def packed(data: bytes) -> str:
-    """base64url without padding."""
+    """The bytes in base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -207,7 +208,7 @@ def _is_point(data: bytes) -> bool:
 
 
 LIFETIME: Final = {True: 3_600, False: 600}
-"""Whether a push is urgent → the seconds for which a service keeps it for a device that is offline."""
+"""Seconds for which a service keeps a push for a device that is offline, by whether the push is urgent."""
 
 SIGNED_SECONDS: Final = 12 * 3_600
 """Seconds for which a signature is valid; services accept at most 24 hours."""
@@ -216,7 +217,7 @@ DOTTED: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 
 
 def contact(public: Sequence[str], host: str) -> str:
-    """The host name in the contact address for push services: a public one, otherwise the machine's own.
+    """The host name in the contact address for push services: a public name, otherwise the machine's own name.
 
     Push services refuse names without a dot, such as those of most machines. ``.invalid`` (RFC 2606) marks a name that
     is not reachable.
@@ -226,7 +227,8 @@ def contact(public: Sequence[str], host: str) -> str:
 
 
 def request(to: Subscription, payload: bytes, *, urgent: bool, key: str, contact: str) -> tuple[dict[str, str], bytes]:
-    """Headers and body for ``to.endpoint``. ``key``: this server's ``Subscriptions.private_key``."""
+    """The headers and the body of the request to ``to.endpoint``. ``key``: this server's
+    ``Subscriptions.private_key``."""
     body = http_ece.encrypt(
         payload,
         private_key=ec.generate_private_key(ec.SECP256R1()),

@@ -47,7 +47,7 @@ class InProjects(Command, kw_only=True):
 
 
 class ProjectCommand(InProjects, kw_only=True):
-    """``parse`` refuses a message without a ``project_id``."""
+    """A command for one project or terminal session: ``parse`` refuses a message without a ``project_id``."""
 
 
 # the connection
@@ -80,8 +80,8 @@ class SshChallenge(Command):
 
 
 class SshAuth(Command, kw_only=True):
-    """``signature``: of the text that ``ssh_keys.challenge`` returns, as ``ssh-keygen -Y sign -n drawbridge`` creates
-    it.
+    """``signature``: the signature of the text that ``ssh_keys.challenge`` returns, in the format of ``ssh-keygen -Y
+    sign -n drawbridge``.
 
     ``host``: the host name, with the port if there is one, that the client has connected to; ``certificate``: the
     SHA-256, in hexadecimal, of the server's certificate as the client sees it ("-" without TLS), for a clearer error if
@@ -128,7 +128,7 @@ class ProjectDelete(ProjectCommand):
 
 
 class ProjectJoin(ProjectCommand, kw_only=True):
-    """``after_seq``: the stream begins after this record of the history; without it, with new records."""
+    """``after_seq``: the stream begins after this record of the history; null: it contains only new records."""
 
     after_seq: Count | None = None
 
@@ -230,7 +230,7 @@ class RunRevert(ProjectCommand, kw_only=True):
 
 
 class ReviewGet(ProjectCommand):
-    """Requests the open review: what runs have changed and nobody has decided on, as the files are now."""
+    """Requests the open review: the changes that runs have made and nobody has decided on, in the current files."""
 
 
 class ReviewDecide(ProjectCommand, kw_only=True):
@@ -253,9 +253,9 @@ class ReviewComment(ProjectCommand, kw_only=True):
     """Without a ``comment_id``, writes a comment as a draft, which requires ``path``, ``line``, ``quote``, and ``text``
     or ``suggestion``.
 
-    ``quote``: the lines ``line`` to ``end_line`` (from 1) of that ``side``, as the user has seen them. With a
-    ``comment_id``, gives a draft another ``text`` and ``suggestion``, removes it (``remove``), or resolves or reopens a
-    comment that was sent (``resolved``).
+    ``quote``: the lines ``line`` to ``end_line`` (counted from 1) of ``side``, as the user has seen them. With a
+    ``comment_id``, changes the ``text`` and ``suggestion`` of a draft, removes it (``remove``), or resolves or reopens
+    a comment that was sent (``resolved``).
     """
 
     comment_id: Identifier | None = None
@@ -343,7 +343,7 @@ class SessionFork(ProjectCommand, kw_only=True):
 
 
 class Sessions(InProjects, kw_only=True):
-    """Requests the sessions of the histories, the most recently active first."""
+    """Requests the sessions of the histories, most recently active first."""
 
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 
@@ -367,7 +367,7 @@ class SessionExport(ProjectCommand, kw_only=True):
 
 
 class SessionRename(ProjectCommand, kw_only=True):
-    """``name`` is shown instead of the session's title; an empty one removes the name."""
+    """``name`` is shown instead of the session's title; an empty ``name`` restores the title."""
 
     session_id: Identifier
     name: Annotated[str, Meta(max_length=120)]
@@ -383,8 +383,8 @@ class Search(InProjects, kw_only=True):
     """Requests the texts that contain all words of ``query``, or words that begin with them; if ``query`` is empty, all
     texts.
 
-    ``kinds``: only texts of these kinds. ``session_id``: only texts of this session, or of those that it is a fork of.
-    ``before``: the ``next`` of an earlier reply.
+    ``kinds``: only texts of these kinds; empty: of all kinds. ``session_id``: only texts of this session, or of the
+    sessions that it was forked from. ``before``: the ``next`` of an earlier reply.
     """
 
     query: Annotated[str, Meta(max_length=1_000)] = ""
@@ -463,7 +463,7 @@ class FileList(ProjectCommand, kw_only=True):
 
 
 class FileRead(ProjectCommand, kw_only=True):
-    """``path``: relative to the project, or absolute inside of it."""
+    """``path``: relative to the project, or absolute and inside the project."""
 
     path: Annotated[PathInProject, Meta(min_length=1)]
 
@@ -490,8 +490,8 @@ class DeviceRevoke(Command, kw_only=True):
 
 class PairCreate(Command, kw_only=True):
     """Creates a pairing code for one device. ``name``: the device's name; null lets the device choose one. ``origin``:
-    the address at which the device will open the web UI, such as ``https://agents.example``; null: the one that this
-    client has connected to. The server uses one of its other addresses instead of a loopback address, if it has any.
+    the address at which the device will open the web UI, such as ``https://agents.example``; null: the address that
+    this client has connected to. The server replaces a loopback address with another of its addresses, if it has any.
     """
 
     scope: Literal["view", "approve", "run", "admin"]
@@ -504,7 +504,7 @@ class AgentList(Command):
 
 
 class Usage(Command, kw_only=True):
-    """Requests what the runs of the last ``days`` days have used, today included."""
+    """Requests what the runs of the last ``days`` days have used, including today."""
 
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
@@ -517,7 +517,7 @@ class PushKey(Command):
 
 
 class PushSubscribe(Command, kw_only=True):
-    """Subscribes a browser, by its ``PushSubscription``, to notifications of approval requests and of runs that end.
+    """Subscribes a browser, by its ``PushSubscription``, to notifications about approval requests and finished runs.
     ``actions``: the user wants to decide in notifications, which then contain the command of an approval request if it
     is short.
     """
@@ -539,7 +539,7 @@ class PushTest(Command, kw_only=True):
 
 
 LONGEST_NAME: Final = 80
-"""The maximum number of characters of a name chosen by the client that an error repeats."""
+"""The maximum number of characters that an error quotes from a name that the client chose."""
 
 
 class _Envelope(Struct):
@@ -590,7 +590,8 @@ def parse(text: str, requests: Mapping[str, type[Command]]) -> Command:
 def request_id_of(text: str) -> str | None:
     """The ``request_id`` of a message that could not be parsed; None if the message has none, or an invalid one.
 
-    Python's own parser accepts errors in other strings of the message: half of a surrogate pair, a line break.
+    Python's own parser is tried too, because it accepts errors in other strings of the message, such as half of a
+    surrogate pair or a line break.
     """
     try:
         return msgspec.json.decode(_loose.decode(text)["request_id"], type=Identifier)

@@ -176,7 +176,7 @@ class Waiting(Struct, frozen=True):
 DeskState = Literal["working", "waiting", "finished", "ended"]
 
 ASKS_NOTHING: Final = ("auto", "bypassPermissions", "dontAsk")
-"""Modes in which the agent asks neither before commands nor before changes to files; ``dontAsk`` denies those that its
+"""Modes in which the agent asks neither before commands nor before changes to files; in ``dontAsk``, it denies what its
 permissions do not allow. In auto mode, the agent still asks about plans and about what was blocked three times in a
 row, and asks its own questions; hooks can make it ask in any mode."""
 
@@ -192,12 +192,12 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """An agent that a person has started in a terminal on the server's machine.
 
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
-    ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it
-    asks neither before commands nor before changes to files. ``prompts``: it accepts prompts through ``execute``, since
-    its terminal belongs to an editor with a bridge. ``in_terminal``: an approval request waits that can be answered
-    only in the agent's own dialog. ``background``: the agent's daemon hosts it, without a terminal.
-    ``background_tasks``: the number of tasks that run while the agent itself waits for the next prompt.
-    ``continued_in``: the id of the session that continues this one, after the user moved it to the background.
+    ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
+    before commands nor before changes to files. ``prompts``: it accepts prompts through ``execute``, since its terminal
+    belongs to an editor with a bridge. ``in_terminal``: an approval request is waiting that can be answered only in the
+    agent's own dialog. ``background``: the agent's daemon runs it, without a terminal. ``background_tasks``: the number
+    of tasks that run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that
+    continues this one, after the user moved it to the background.
     """
 
     state: DeskState
@@ -233,13 +233,13 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     desk: DeskInfo | None = None
     """Only for terminal sessions."""
     first_seq: int = 1
-    """The number of the first record that the history still has."""
+    """The number of the first record that the history still contains."""
     cost_usd: float = 0.0
     """The cost of all runs of the project in US dollars, as far as the agent reports it."""
     first_message_time: str | None = None
     last_message_time: str | None = None
     permission_mode: str = "default"
-    """The mode of the running agent, if it reports one; otherwise that of the next run. Not used for terminal
+    """The mode of the running agent, if it reports one; otherwise the mode of the next run. Not used for terminal
     sessions."""
     modes: list[str] = []
     """The modes that can be chosen, if the agent has reported modes other than Claude Code's."""
@@ -248,10 +248,10 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     asks: bool = True
     """False: this agent can't ask, and does whatever its mode allows. Not used for terminal sessions."""
     continues_at: str | None = None
-    """When the last run, which a limit of the agent's account has stopped, continues automatically."""
+    """When the last run, which was stopped by a limit of the agent's account, continues automatically."""
     scheduled_until: str | None = None
-    """When the last run that the agent itself has scheduled begins. The agent's process is kept until then, and for up
-    to a minute longer while that run is due."""
+    """When the last of the runs that the agent itself has scheduled begins. The agent's process is kept until then, and
+    for up to a minute longer while that run is due."""
     title: str = ""
     """The title of the current session: the name that a person gave it, otherwise its first prompt, or the title that
     the agent has stored if it was begun elsewhere."""
@@ -301,7 +301,7 @@ class RunInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class QueueChanged(Struct, frozen=True):
-    """``update/queue_changed``: the whole queue, the next run first."""
+    """``update/queue_changed``: the whole queue, next run first."""
 
     queue: tuple[RunInfo, ...]
 
@@ -365,7 +365,7 @@ class SessionRenamed(Struct, frozen=True):
 
 
 class SessionDeleted(Struct, frozen=True):
-    """The records of the session were deleted. ``agent_copy``: the agent has its own record, which was not deleted."""
+    """The session's records were deleted. ``agent_copy``: the agent has its own transcript, which was not deleted."""
 
     session_id: str
     by: str
@@ -428,9 +428,9 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has decided on hunks of the review. ``hunks``, ``files``: how many, and in how many files; ``left``: the
-    number of hunks that still wait for a decision. ``by`` null: nobody has decided anything in Drawbridge, but nothing
-    is left to decide.
+    """A person has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
+    in Drawbridge, but nothing is left to decide.
     """
 
     files: int
@@ -525,7 +525,8 @@ class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Submission(Struct, frozen=True):
-    """The ids of the ``comments`` that a prompt sent. ``key``: what was submitted, to recognize a repeated request."""
+    """The ids of the ``comments`` that a prompt sent. ``key`` identifies what was submitted, to recognize a repeated
+    request."""
 
     key: str
     comments: tuple[str, ...]
@@ -556,9 +557,9 @@ class PermissionWithdrawn(Struct, frozen=True):
 
 
 class DiskWarning(Struct, frozen=True):
-    """``update/disk_warning``: about a "project" (the history of ``project_id``), all "data" of the server, or the
-    "disk" that contains it. Sent when 80 % of a limit, or the limit, is reached, or when little space is free on the
-    disk; again only after the use has been well below that threshold. ``message`` is for people.
+    """``update/disk_warning``. ``scope``: the history of ``project_id`` ("project"), all data of the server ("data"),
+    or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little
+    space is free on the disk; again only after the use has been well below that threshold. ``message`` is for people.
     """
 
     scope: Literal["project", "data", "disk"]
@@ -568,7 +569,7 @@ class DiskWarning(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True):
-    """``memory_mb`` and ``cpu_percent`` (of one core) are those of the server and all processes that it has started."""
+    """``memory_mb`` and ``cpu_percent`` (of one core) include the server and all processes that it has started."""
 
     projects: int
     active_sessions: int
@@ -595,7 +596,8 @@ TYPES: Final[Mapping[str, type[Struct]]] = {
     "error": Error,
     "permission_request": PermissionRequest,
 }
-"""``type`` → ``data`` of the messages that are not replies. The others are in the rows of ``app.command_table``."""
+"""The ``data`` of each message that is not a reply, by its ``type``. The rows of ``app.command_table`` have the
+replies."""
 
 UPDATES: Final[Mapping[str, type[Struct]]] = {
     "agent_offers": AgentOffers,
@@ -614,7 +616,7 @@ UPDATES: Final[Mapping[str, type[Struct]]] = {
     "session_changed": SessionChanged,
     "stats": Stats,
 }
-"""``update_type`` → ``data.data`` of the updates that are not replies."""
+"""The ``data.data`` of each update that is not a reply, by its ``update_type``."""
 
 
 class Answer(Struct, Generic[T], frozen=True, kw_only=True):
@@ -755,7 +757,7 @@ ROOM: Final = 2_000
 class Frame(Struct, frozen=True):
     """One message for one or more clients, as it is sent.
 
-    ``ephemeral``: useless later (partial text, statistics), so the first to be dropped if a client is slow. ``seq``:
+    ``ephemeral``: it is useless later (partial text, statistics), so it is dropped first if a client is slow. ``seq``:
     the number of its record in the history of its project, if it has one.
     """
 
@@ -772,31 +774,31 @@ class Subscriber(Protocol):
     """Unique among the connections of one server process."""
 
     name: str
-    """The client's name, for other clients and the history: that of its device or SSH key, the one that the owner's
-    client has chosen, or its address."""
+    """The client's name, for other clients and the history: the name of its device or SSH key, the name that the
+    owner's client has chosen, or its address."""
 
     @property
     def decides(self) -> bool:
-        """Whether it may decide on approval requests."""
+        """Whether the client may decide on approval requests."""
         ...
 
     @property
     def runs(self) -> bool:
-        """Whether it may start runs, and see the conversations that an agent itself stores."""
+        """Whether the client may start runs, and see the conversations that an agent itself stores."""
         ...
 
     @property
     def owns(self) -> bool:
-        """Whether it may do everything, including changing what other clients have written."""
+        """Whether the client may do everything, including changing what other clients have written."""
         ...
 
     @property
     def device(self) -> str | None:
-        """The device or SSH key that it belongs to; None if it uses the owner's token."""
+        """The id of the client's device, or the fingerprint of its SSH key; None if it uses the owner's token."""
         ...
 
     def sees(self, path: Path) -> bool:
-        """Whether it may see a project in this directory."""
+        """Whether the client may see a project in this directory."""
         ...
 
     def send(self, frame: Frame) -> None:

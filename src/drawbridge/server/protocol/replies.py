@@ -6,10 +6,12 @@ is the reply to ``run_revert``, and the other clients that have joined the proje
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Raw, Struct
 
+from drawbridge.agents.base import ModeOffer
 from drawbridge.server.protocol.commands import Kind
 from drawbridge.server.protocol.messages import (
     BLOB_BYTES,
@@ -69,13 +71,13 @@ class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 StoredRecord = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/$defs/Record"})]
-"""The bytes of a ``Record`` as they are in the history, which are sent without being decoded; a preview if they are too
-many for a message."""
+"""The bytes of a ``Record`` as they are in the history, which are sent without being decoded; a preview if the record
+is too large for a message."""
 
 
 class HistoryPage(Struct, frozen=True, omit_defaults=True):
     """``next``: the ``after_seq`` (or ``before_seq``) of the next page; null if ``has_more`` is false. ``first_seq``:
-    the first record that the history still has.
+    the number of the first record that the history still contains.
     """
 
     messages: tuple[StoredRecord, ...]
@@ -90,8 +92,8 @@ History = tuple[StoredRecord, ...] | HistoryPage
 
 class Accepted(Struct, frozen=True, omit_defaults=True):
     """The reply to ``execute`` and ``review_submit``. ``position``: the number of runs before this one; 0 if it starts
-    immediately, or is active already. ``images`` and ``files``: as in the prompt's record. ``waiting``: the comments
-    wait for the agent of a terminal session, and their run is not known yet: ``run_id`` is empty."""
+    as soon as a slot is free, or has already started. ``images`` and ``files``: as in the prompt's record. ``waiting``:
+    the comments wait for the agent of a terminal session; ``run_id`` is empty, because their run is not known yet."""
 
     run_id: str
     position: int
@@ -158,14 +160,14 @@ class ReviewFile(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Lines(Struct, frozen=True):
-    """Numbers of lines."""
+    """The numbers of lines that were added and removed."""
 
     added: int
     removed: int
 
 
 class CommitOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What ``review_commit`` would do. ``message``: a proposal, made from the last prompt. ``author``: the author of
+    """What ``review_commit`` would do. ``message``: a suggestion, made from the last prompt. ``author``: the author of
     the commit, as configured in git; if it is missing, ``problem`` is the reason why nothing can be committed, for
     people. ``lines``: the numbers of lines for each of the ``kept`` files, by path.
     """
@@ -182,8 +184,8 @@ class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     ``ahead``: the number of commits that the remote's branch does not have, as far as is known; null: the remote does
     not have the branch. ``pull_request``: the program that can create a pull request; null: ``no_pull_request`` is the
-    reason. ``title``, ``body``: proposals for the pull request. ``problem``: why the branch can't be pushed; the other
-    fields are then left out. Reasons are for people.
+    reason. ``title``, ``body``: suggestions for the pull request. ``problem``: why the branch can't be pushed; the
+    other fields are then left out. Reasons are for people.
     """
 
     version: str = ""
@@ -200,9 +202,9 @@ class PushOffer(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Handover(Struct, frozen=True, kw_only=True):
     """Comments that ``by`` has left with the terminal session ``project_id``, as one ``prompt``.
 
-    ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are on their way.
-    In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if the session
-    ended first, ``refused`` if the agent now has more permissions than clients may use.
+    ``state`` ``waiting``: its agent gets them when it stops, or with the next prompt; ``given``: they are being
+    delivered. In the other states they are drafts again: ``unsure`` if the agent may have received them, ``ended`` if
+    the session ended first, ``refused`` if the agent now has more permissions than clients may use.
     """
 
     project_id: str
@@ -213,7 +215,7 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 class Review(Struct, frozen=True):
     """The review of a session. ``version`` changes with anything in ``files``; ``more``: the number of files that do
-    not fit into the message. ``comments``: with their current lines; ``drafts``: a version that changes with any
+    not fit into the message. ``comments`` have their current line numbers; ``drafts``: a version that changes with any
     comment that is not sent yet. ``kept``: the paths of files with kept changes that are not in the last commit, as
     many as fit into the message. ``commit``: null if nothing was kept, or if the owner of the server does not allow
     commits. ``push``: null if there is nothing to push or no remote, or if the owner does not allow pushes.
@@ -286,8 +288,8 @@ class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SessionsFound(Struct, frozen=True, omit_defaults=True):
-    """``building``: the index of a history is being built, so that older sessions may be missing. ``more``: there are
-    more than ``limit``, or than fit into a message."""
+    """``building``: the index of a history is being built, so older sessions may be missing. ``more``: there are more
+    sessions than ``limit``, or than fit into a message."""
 
     sessions: list[SessionEntry]
     more: bool = False
@@ -295,8 +297,8 @@ class SessionsFound(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
-    """Records, in order. Those that only the agent itself has stored have the ``seq`` 0. ``before``: the position with
-    which to request the preceding records; null if there are none."""
+    """Records, in order. Records that only the agent itself has stored have the ``seq`` 0. ``before``: the position
+    with which to request the preceding records; null if there are none."""
 
     session_id: str
     messages: tuple[StoredRecord, ...]
@@ -304,8 +306,8 @@ class SessionMessagesPage(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionPiece(Struct, frozen=True, omit_defaults=True):
-    """A piece of the exported file, which is all pieces joined in order. ``next``: the position after it; null at the
-    end."""
+    """A piece of an exported file. The file consists of all pieces, joined in order. ``next``: the position of the next
+    piece; null after the last one."""
 
     name: str
     media_type: str
@@ -327,8 +329,8 @@ class SearchResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SearchResults(Struct, frozen=True, omit_defaults=True):
-    """The results, the newest first. ``next``: what to send as ``before`` for the next page; null after the last page.
-    ``building``: the index of a history is being built, so that results may be missing."""
+    """The results, newest first. ``next``: what to send as ``before`` for the next page; null after the last page.
+    ``building``: the index of a history is being built, so results may be missing."""
 
     results: list[SearchResult]
     next: str | None = None
@@ -397,7 +399,7 @@ class Places(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``path`` is relative to the project. ``size``: in bytes, only for files. ``status``: how a file differs from the
     last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted.
-    ``link``: it is a symbolic link; ``kind`` and ``size`` are those of its target; ``kind`` is "other" if the target is
+    ``link``: it is a symbolic link; ``kind`` and ``size`` describe its target; ``kind`` is "other" if the target is
     outside the project or does not exist. ``ignored``: git ignores it.
     """
 
@@ -411,7 +413,7 @@ class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class FileEntries(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The reply to ``file_list``. ``path``: as requested; ``more``: there are further entries; ``git``: the project is
-    in a git work tree, so that ``status`` and ``ignored`` are known.
+    in a git work tree, so ``status`` and ``ignored`` are known.
     """
 
     path: str
@@ -438,7 +440,7 @@ class FileContent(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The reply to ``file_changes``. ``status``: as in ``file_list``; if the content is that of the last commit, this
+    """The reply to ``file_changes``. ``status``: as in ``file_list``; if the content is as in the last commit, this
     field and all after it are missing. ``old``: the text in that commit, missing for a new file; ``new``: the current
     text, missing for a deleted file. If the two texts do not fit into a message together, both are missing, and
     ``diff`` has the hunks of their unified diff, or with ``truncated`` only its beginning.
@@ -456,8 +458,8 @@ class FileChanges(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class DeviceInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A device. ``state``: that of its token. ``mine``: the request came from this device. ``connected``: at the
-    moment.
+    """A device. ``state``: the state of its token. ``mine``: the request came from this device. ``connected``: it is
+    connected now.
     """
 
     id: str
@@ -497,9 +499,9 @@ class PairCreated(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AgentInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """``name`` as in ``execute``; ``title`` for people. ``asks``: it can ask for approval; ``pictures``: it accepts
-    images with a prompt. ``version``: if it is known without starting the program. ``hint``: what to do if it is not
-    installed.
+    """An agent. ``name``: as in ``execute``; ``title``: its name for people. ``asks``: it can ask for approval;
+    ``pictures``: it accepts images with a prompt. ``version``: the version of its program, if that is known without
+    starting the program. ``hint``: what to do if it is not installed.
     """
 
     name: str
@@ -530,7 +532,7 @@ class UsageRow(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True):
-    """The reply to ``usage``, the newest day first. ``since``: the first day that is counted. ``complete``: false while
+    """The reply to ``usage``, newest day first. ``since``: the first day that is counted. ``complete``: false while
     the runs in older histories are still being counted.
     """
 
@@ -540,7 +542,7 @@ class Usage(Struct, frozen=True):
 
 
 class Runs(Struct, frozen=True):
-    """The projects' runs that have ended since the server started. ``ended``: their number for each outcome;
+    """The projects' runs that have ended since the server started. ``ended``: the number of runs for each outcome;
     ``success_rate``: the fraction (0 to 1) that completed.
 
     ``median_seconds`` and ``p95_seconds``: the median and the 95th percentile of the durations of the latest 1,000
@@ -591,9 +593,10 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
 
 class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
-    the agents that can be run; ``pictures``: those that accept images with a prompt. ``features``: the message types
-    that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here, in
-    addition to an agent's own modes (``modes`` of a project).
+    the agents that can be run; ``pictures``: the agents that accept images with a prompt. ``features``: the message
+    types that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here, in
+    addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the protocol's modes in words, including
+    modes that ``set_mode`` does not accept here.
     """
 
     server: str
@@ -606,6 +609,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     features: list[str]
     limits: Limits
     modes: list[str]
+    mode_offers: Sequence[ModeOffer]
     machine: str
 
 
@@ -616,8 +620,8 @@ class Authenticated(Struct, frozen=True):
 
 class SshChallenge(Struct, frozen=True):
     """``text`` is what to sign: it contains ``host``, the host name of the request, and ``certificate``, the SHA-256 of
-    the server's certificate in hexadecimal ("-" without TLS). A client signs the host and the certificate that it sees
-    itself.
+    the server's certificate in hexadecimal ("-" without TLS). A client must sign the host and the certificate that it
+    sees itself, not the ones in this message.
     """
 
     nonce: str

@@ -1,2 +1,2 @@
-"""Reviews: what the runs of a session changed and nobody has decided on yet, to be kept, undone or edited hunk by
+"""Reviews: the changes by a session's runs that nobody has decided on yet. They are kept, undone or edited hunk by
 hunk."""

@@ -30,7 +30,7 @@ REGULAR: Final = frozenset({"100644", "100755"})
 """git's modes of the files whose lines are compared."""
 
 ALIKE: Final = 0.5
-"""The minimum share of a renamed file that is the same in both versions. git's own default."""
+"""The minimum share of a renamed file that is the same in both versions. This is git's default, too."""
 
 MOST_COMPARED: Final = 2_500
 """The maximum number of pairs of deleted and added files that are compared; if there are more, only files with the same
@@ -42,8 +42,8 @@ Kind: TypeAlias = Literal["lines", "file", "mode", "name"]
 class Version(Struct, frozen=True):
     """A file at one moment.
 
-    ``mode``: as in git. ``blob``: the id of its content; empty while only ``text`` contains that. ``text``: None for
-    files that are not compared by lines: links, and files that are not UTF-8 or are too large.
+    ``mode``: as in git. ``blob``: git's id of the content; empty if the content is not in the repository yet. ``text``:
+    None for files that are not compared by lines: links, and files that are not UTF-8 text or are too large.
     """
 
     mode: str
@@ -76,9 +76,9 @@ class Part(NamedTuple):
 
 
 class FileChange(Struct, frozen=True):
-    """``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the order of the lines; the
-    hunks for the mode and the name are last. ``old_path``: the path of the old version if the file was renamed; empty
-    otherwise."""
+    """The change to one file. ``old`` and ``new``: None if the file does not exist in that version. ``hunks``: in the
+    order of the lines; the hunks for the mode and the name are last. ``old_path``: the path of the old version if the
+    file was renamed; empty otherwise."""
 
     path: str
     old: Version | None
@@ -100,7 +100,7 @@ class FileChange(Struct, frozen=True):
 
 
 class Overlapping(Exception):
-    """Both changes to a file are in the same lines."""
+    """Two changes to a file can't be merged, for example because they are in the same lines."""
 
 
 class NotEditable(Exception):
@@ -117,9 +117,9 @@ def lines_of(text: str) -> list[str]:
 def changed(
     path: str, old: Version | None, new: Version | None, decided: Collection[str] = (), old_path: str = ""
 ) -> FileChange:
-    """The change from ``old`` to ``new``. ``decided``: ids of equal hunks that were decided on before, which are not
-    used again. ``old_path``: the previous path of a renamed file, whose versions are both text or have the same
-    content."""
+    """The change from ``old`` to ``new``. ``decided``: the ids of hunks that were decided on before; a new hunk with
+    the same lines gets another id. ``old_path``: the previous path of a renamed file, whose versions are both text or
+    have the same content."""
     if old_path:
         assert old is not None
         assert new is not None, "a renamed file exists in both versions"
@@ -198,11 +198,11 @@ def edit(change: FileChange, id: str, text: str) -> FileChange:
 def renames(
     sides: Mapping[str, tuple[Version | None, Version | None]], known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their paths.
-    ``known``: the renames that were found before; they stay.
+    """The files of a change that were renamed: new path → old path. ``sides``: both versions of the files by their
+    paths. ``known``: the renames that were found before; they are kept if both files are still comparable.
 
-    Files with the same content are paired first, then those of which at least ``ALIKE`` is the same. Links, and files
-    without content, are never renamed.
+    Files with the same content are paired first, then files of which at least ``ALIKE`` is the same. Links and empty
+    files never count as renamed.
     """
     gone = {path: old for path, (old, new) in sides.items() if new is None and old and _may_be_renamed(old)}
     there = {path: new for path, (old, new) in sides.items() if old is None and new and _may_be_renamed(new)}
@@ -252,7 +252,7 @@ def _base(path: str) -> str:
 
 
 def _alike(one: Counter[str], other: Counter[str]) -> float:
-    """The share of the characters in lines that both have; 0 without lines."""
+    """The share of the larger file's characters that are in lines of both files; 0 if there are no lines."""
     both = sum(map(_length, (one & other).items()))
     return both / max(1, sum(map(_length, one.items())), sum(map(_length, other.items())))
 
@@ -262,10 +262,10 @@ def _length(line: tuple[str, int]) -> int:
 
 
 def absorbed(base: Version | None, head: Version | None, now: Version | None) -> Version | None:
-    """``base`` with what somebody else changed from ``head`` to ``now``.
+    """``base`` with the changes from ``head`` to ``now``, which somebody other than the agent made.
 
-    Where that change is in the same lines as an undecided hunk, or the contents can't be compared by lines, ``base``
-    stays as it is, so that the hunk shows all of the change.
+    Where they are in the same lines as an undecided hunk, or the contents can't be compared by lines, ``base`` is not
+    changed, so that the hunk shows all of the change.
     """
     if same(head, now):
         return base

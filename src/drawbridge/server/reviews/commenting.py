@@ -27,7 +27,7 @@ LONGEST_TEXT: Final = 10_000
 
 
 def submission_key(drafts: str, text: str) -> str:
-    """What identifies a repeated request to submit, in addition to its id."""
+    """A key that, together with the request's id, identifies a repeated request to submit the drafts."""
     return f"{drafts} {blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
@@ -39,11 +39,11 @@ class KeptComments(Protocol):
 
     @property
     def handover(self) -> Handover | None:
-        """What is waiting for the agent of a terminal session, or was waiting last."""
+        """The drafts that are waiting for the agent of a terminal session, or that were waiting last."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        """Stores and publishes a change that a client has requested of ``session``. Returns the number of the record
+        """Stores and publishes a change that a client has requested in ``session``. Returns the number of the record
         for the answer, if there is one. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
         ...
 
@@ -66,8 +66,8 @@ class Commenting:
 
     @property
     def drafts_version(self) -> str:
-        """The version of the drafts. It changes with any of them, even if a draft is removed and written again with the
-        same id."""
+        """The version of the drafts. It changes whenever a draft does, even if a draft is removed and written again
+        with the same id."""
         drafts = [(id, one.seq, one.changes) for id, one in self._comments.items() if one.comment.state == "draft"]
         return blake2b(repr(drafts).encode(), digest_size=12).hexdigest()
 
@@ -95,8 +95,8 @@ class Commenting:
             raise ClientError("VALIDATION_FAILED", text, field="data.drafts")
 
     def submission(self, placed: Placed, drafts: str, text: str) -> tuple[str, Submission]:
-        """The prompt that sends the drafts of this version, and what is recorded with it. ``text``: what the prompt begins
-        with. Raises ``ClientError`` as ``check_seen`` does."""
+        """The prompt that sends the drafts of this version, and what is recorded with it. ``text``: the beginning of
+        the prompt. Raises the same errors as ``check_seen``."""
         self.check_seen(drafts)
         submitted = [one for one in placed.comments if one.state == "draft"]
         key = submission_key(drafts, text)
@@ -111,7 +111,7 @@ class Commenting:
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)
-            if comment is None or id in self._comments:  # written by the same request before, or meanwhile
+            if comment is None or id in self._comments:  # the same request was received before, or meanwhile
                 return _answer(id, self._comments[id].comment, session, asker, None)
         else:
             id, comment = command.comment_id, self._changed(command, command.comment_id, asker)
@@ -201,7 +201,10 @@ class Commenting:
 def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> ReviewComment:
     """The comment after it was resolved or reopened; the same comment if it already was. Raises ``ClientError``."""
     if comment.state in ("draft", "waiting"):
-        text = "A draft can't be resolved: the agent has not received it. Send it, or remove it."
+        remedy = (
+            "Send or remove the draft." if comment.state == "draft" else "Wait until it has, or withdraw the comments."
+        )
+        text = f"The comment can't be resolved: the agent has not received it. {remedy}"
         raise ClientError("VALIDATION_FAILED", text, field="data.resolved")
     if resolved == (comment.state == "resolved"):
         return comment
@@ -225,8 +228,8 @@ NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the re
 
 
 def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:
-    """The id of a new comment: the same for a repeated request. A client that numbers its requests reuses numbers after it
-    reconnects, so only the same comment by the same person makes it a repetition."""
+    """The id of a new comment: the same for a repeated request. A client that numbers its requests reuses numbers after
+    it reconnects, so a request is a repetition only if the comment and its author are the same, too."""
     if command.request_id is None:
         return f"comment_{uuid.uuid4().hex[:16]}"
     digest = blake2b(msgspec.json.encode((asker.name, command)), digest_size=8)

@@ -1,4 +1,5 @@
-"""Comments on lines of a review: where the lines are after the file has changed, and the prompt that sends the comments. Pure.
+"""Comments on lines of a review: where the lines are after the file has changed, and the prompt that sends the
+comments. Pure.
 
 A comment is anchored to one text of its file. Lines that have changed, or that may no longer be the same code, are not
 found: an outdated comment is better than one in the wrong place.
@@ -17,7 +18,8 @@ from drawbridge.server.protocol.messages import ReviewComment
 from drawbridge.text.hunks import Hunk as Span
 
 SELF_EVIDENT: Final = 3
-"""The number of unchanged lines with words that are certainly the same code, whatever is around them."""
+"""The minimum number of lines with words that are recognized as the same code even without other lines around
+them."""
 
 SHORTEST_FENCE: Final = 3
 
@@ -35,8 +37,8 @@ class Range(Struct, frozen=True):
 
 
 def followed(old: Sequence[str], changes: Sequence[Span], lines: Range) -> Range | None:
-    """Where ``lines`` of ``old`` are after these changes. None if they have changed, or if fewer than ``SELF_EVIDENT``
-    of them contain words and no unchanged line around them does: any other code may have equal lines.
+    """Where ``lines`` of ``old`` are after these changes. None if they have changed. Also None if fewer than
+    ``SELF_EVIDENT`` of them contain words and no unchanged line around them does: other code may have the same lines.
     """
     if not changes:
         return lines
@@ -71,8 +73,8 @@ def meet(start: int, end: int, other_start: int, other_end: int) -> bool:
 def prompt_of(comments: Sequence[ReviewComment], text: str = "") -> str:
     """One prompt with all comments. ``text``: the beginning of the prompt.
 
-    No content can look like a heading with its fence, or end a fence, because fences are longer than any run of
-    backticks in the contents.
+    No content can end a fence or imitate the heading and the fence of a comment, because fences are longer than any run
+    of backticks in the contents.
     """
     contents = [text, *(part for one in comments for part in (one.path, one.quote, one.text, one.suggestion or ""))]
     longest = max((len(run) for part in contents for run in re.findall("`+", part)), default=0)

@@ -1,4 +1,4 @@
-"""Commits what was kept in a review: HEAD with the kept changes and nothing else.
+"""Commits what was kept in a review: the commit adds the kept changes to HEAD, and nothing else.
 
 The commit is made by the user's own git, with a separate index: whatever the user has staged or changed stays as it is.
 The user's index gets the same changes, so that they do not appear as staged in reverse. It is locked, as git locks it,
@@ -27,7 +27,7 @@ from drawbridge.server.reviews.change_set import Overlapping, Version, merged, s
 from drawbridge.server.reviews.contents import Entry, loaded_texts, put, tree_with, version_of, with_contents
 
 SECONDS: Final = 120.0
-"""Seconds for a commit, its hooks included."""
+"""Seconds for a commit, including its hooks."""
 
 IDENTITY_SECONDS: Final = 30.0
 """Seconds that git may take to read the user's name from its configuration."""
@@ -70,7 +70,8 @@ class BadBranch(Exception):
 
 
 class Refused(Exception):
-    """git or a hook has refused the commit. ``output``: what it printed; ``code``: its exit code."""
+    """git or a hook refused the commit, or it took too long. ``output``: what they printed; ``code``: git's exit
+    code."""
 
     def __init__(self, code: int, output: str) -> None:
         super().__init__(output)
@@ -90,7 +91,8 @@ class Committed(Struct, frozen=True):
 
 
 class Head(NamedTuple):
-    """``ref``: the branch that is checked out, empty if none is. ``commit``: empty if the branch has none yet."""
+    """What is checked out. ``ref``: the branch; empty if none is checked out. ``commit``: empty if the branch has no
+    commits yet."""
 
     ref: str
     commit: str
@@ -226,8 +228,8 @@ async def _tree_of(git: Git, head: Head) -> str:
 
 
 async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -> dict[str, Version | None]:
-    """Applies changes to files. ``entries``: for each path, the version before the change, the one that is there, and
-    the one after the change. Returns, by path, the new versions of the files that change. Raises ``Blocked``."""
+    """Applies changes to files. ``entries``: for each path, the version before the change, the current version, and the
+    version after the change. Returns, by path, the new versions of the files that change. Raises ``Blocked``."""
     texts = await loaded_texts(git, [entry for three in entries.values() for entry in three])
     new: dict[str, Version | None] = {}
     overlapping = []
@@ -313,7 +315,7 @@ async def _prepare_index(
 
 
 def _fill(copy: Path, lock: Path) -> None:
-    """Copies the index with its time, which is part of how git knows that files are unchanged. Blocking."""
+    """Copies the index with its time, which git uses to recognize unchanged files. Blocking."""
     shutil.copyfile(copy, lock)
     shutil.copymode(copy, lock)
     times = copy.stat()

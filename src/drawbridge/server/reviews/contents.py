@@ -28,8 +28,8 @@ def version_of(entry: Entry, texts: Mapping[str, str]) -> Version | None:
 
 
 async def loaded_texts(git: Git, entries: Sequence[Entry]) -> dict[str, str]:
-    """The texts of these files by the ids of their contents, as far as they are UTF-8 and not too large. Raises
-    ``GitFailed``."""
+    """The texts of these files, by the ids of their contents. Contents that are not UTF-8 text, or are too large, are
+    left out. Raises ``GitFailed``."""
     parts = (entry.split(" ") for entry in entries)
     wanted = list(dict.fromkeys(blob for mode, blob in parts if mode in REGULAR))
     if not wanted:
@@ -74,7 +74,8 @@ def _text(data: bytes) -> str | None:
 
 
 async def with_contents(git: Git, versions: Mapping[str, Version | None]) -> dict[str, Version | None]:
-    """``versions`` with ids for the contents that only exist as texts so far. Raises ``GitFailed``."""
+    """Stores the contents that are not in the repository yet. Returns ``versions`` with the ids of all contents. Raises
+    ``GitFailed``."""
     texts = sorted({one.text for one in versions.values() if one and not one.blob and one.text is not None})
     if not texts:
         return dict(versions)
@@ -105,7 +106,7 @@ async def put(git: Git, new: Mapping[str, Version | None], index: Mapping[str, s
     """Puts versions of some files into the index that the environment ``index`` names. Raises ``GitFailed``."""
     prefix = (await git.read_once("rev-parse", "--show-prefix")).removesuffix("\n")
     none = f"0 {'0' * 2 * git.settings.id_bytes}"
-    # Files that are gone come first, because they make room for directories with the same name.
+    # Deleted files come first, because a directory may have to be created in their place.
     lines = [f"{none}\t{prefix}{path}\0" for path, one in new.items() if one is None]
     lines += [f"{one.mode} {one.blob}\t{prefix}{path}\0" for path, one in new.items() if one is not None]
     await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines), environment=index)

@@ -1,4 +1,4 @@
-"""The review in the messages of the client protocol: what a client asks for, what it gets, and why it was refused."""
+"""The review in the messages of the client protocol: requests, replies and errors."""
 
 from __future__ import annotations
 
@@ -287,8 +287,8 @@ def _file(session: str, change: FileChange, placed: Placed) -> replies.ReviewFil
 
 
 def _image(session: str, path: str, version: Version | None) -> replies.ReviewImage | None:
-    """The image in a version of a file. None if the name is not that of an image, or the version is text, which is
-    shown as lines."""
+    """The image in a version of a file. None if the file's extension does not name an image format, or if the version
+    is text, which is shown as lines."""
     media_type = IMAGES.get(path.rpartition(".")[2].lower())
     if media_type is None or version is None or version.text is not None or version.mode not in REGULAR:
         return None

@@ -20,7 +20,7 @@ from drawbridge.text.hunks import Hunk as Span
 Side: TypeAlias = Literal["new", "old"]
 
 LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
-"""The environment in which git does not read a file's name as a pattern."""
+"""With this environment, git does not interpret a file's name as a pattern."""
 
 
 class Commits(NamedTuple):
@@ -32,7 +32,8 @@ class Commits(NamedTuple):
 
 
 class Placed(Struct, frozen=True):
-    """The comments as they are now. ``answers``: the ids of the comments that each hunk answers, by the hunk's id."""
+    """The comments at their current lines. ``answers``: hunk id → the ids of the comments whose lines the hunk has
+    changed since their run began."""
 
     comments: tuple[ReviewComment, ...] = ()
     answers: Mapping[str, tuple[str, ...]] = {}
@@ -56,7 +57,7 @@ async def places(
 
 
 async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
-    """The entries of those paths that are files in the commit; empty if the commit does not exist."""
+    """The entries of the files among ``paths`` in the commit; empty if the commit does not exist."""
     code, listed, _ = await git.run("ls-tree", "-z", commit, "--", *paths, environment=LITERAL)
     if code:
         return {}
@@ -69,8 +70,8 @@ async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Ent
 
 
 class _Comparing:
-    """``texts``: by content id; ``old``, ``new``, ``before``: the entries of the files in the review's trees, and
-    before each run. Blocking."""
+    """Finds the lines of comments in the files of a review. ``texts``: by content id; ``old``, ``new``, ``before``: the
+    entries of the files in the review's trees, and before each run. Blocking."""
 
     def __init__(
         self,

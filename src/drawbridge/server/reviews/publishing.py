@@ -28,7 +28,7 @@ REMEMBERED_PUSHES: Final = 20
 
 
 class Owner(Protocol):
-    """What the owner of the server allows."""
+    """Whether the server's owner allows clients to commit and to push."""
 
     @property
     def commits(self) -> bool: ...
@@ -78,8 +78,8 @@ class Publishing:
         self._owner = owner
         self._pushing = asyncio.Lock()
         self._pushes: dict[tuple[str, str, str], Answer[messages.ReviewPushed]] = {}
-        """The answers to the latest pushes, by request. They are not needed after a restart: the remote has what was
-        pushed, and git and the program for pull requests see that it is there."""
+        """The answers to the latest pushes, by request. They are not needed after a restart: git and the program for
+        pull requests then report that the remote already has what was pushed."""
 
     async def offers(self, git: Git, session: str) -> Offers:
         """The offers for clients of this session. Raises ``GitFailed``."""
@@ -104,9 +104,9 @@ class Publishing:
         self, command: commands.ReviewCommit, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[messages.ReviewCommitted]:
         """Commits what was kept, on the current branch or a new one, and records it in ``session``. ``check_at_rest``
-        raises ``ClientError`` during a run. The caller has to make one decision or commit at a time. Raises
-        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a hook
-        itself has changed."""
+        raises ``ClientError`` during a run. The caller must not run two decisions or commits at the same time.
+        Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, except for what a
+        hook itself has changed."""
         store = self._store(session)
         try:
             async with self._checkpoints.operation() as git:

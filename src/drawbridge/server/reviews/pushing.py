@@ -1,8 +1,8 @@
 """Pushes the current branch and creates a pull request, with the user's own git and ``gh`` or ``glab``, as in a shell.
 
 The offer is read from the configuration and the refs, without running a program that they name. A request contains the
-version of the offer, because an agent may have written the configuration, or made another commit, since a person has
-seen it.
+version of the offer, because an agent may have written the configuration, or made another commit, since the person saw
+the offer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drawbridge.server.reviews.committing import head_of
 from drawbridge.text.review_words import request_name
 
 SECONDS: Final = 300.0
-"""Seconds for a push, its hooks included."""
+"""Seconds for a push, including its hooks."""
 
 PULL_REQUEST_SECONDS: Final = 120.0
 
@@ -32,7 +32,7 @@ MOVED: Final = 92
 """The exit code of the script if the branch is not at the commit that was shown."""
 
 ADDRESS: Final = re.compile(r"https://[^\s<>\"'\x00-\x1f\x7f]+/(?:pull|merge_requests)/[0-9]+(?![^\s.,)])")
-"""Matches the address of what ``gh pr create`` and ``glab mr create`` have created, which they print."""
+"""Matches the address of a pull request or merge request, which ``gh pr create`` and ``glab mr create`` print."""
 
 Reason: TypeAlias = Literal["detached", "moved", "no_remote", "no_repository", "program", "remote", "unborn"]
 
@@ -48,8 +48,8 @@ class CannotPush(Exception):
 
 
 class NotPushed(Exception):
-    """git, a hook or the remote has refused the push. ``output``: what they printed; ``code``: git's exit code, -1 if it
-    was killed."""
+    """git, a hook or the remote refused the push, or it took too long. ``output``: what they printed; ``code``: git's
+    exit code, -1 if git was killed or could not be ended in time."""
 
     def __init__(self, code: int, output: str) -> None:
         super().__init__(output)
@@ -62,8 +62,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
     ``local``, ``branch``: its name here and on the remote. ``ahead``: the number of commits that the remote's branch
     does not have; None if the remote does not have such a branch, as far as is known here. ``program``: the program
-    that creates a pull request; None if there is none, for the reason ``why_not``, which is for people. ``subject``,
-    ``body``: of the last commit.
+    that creates a pull request; None if no pull request can be created, for the reason ``why_not``, which is for
+    people. ``subject``, ``body``: of the last commit.
     """
 
     version: str
@@ -80,8 +80,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class Pushed(Struct, frozen=True):
-    """What was pushed. ``pull_request``: its address, if it is known. ``problem``: why it was not created; empty
-    otherwise."""
+    """What was pushed. ``pull_request``: the pull request's address, if it is known. ``problem``: why the pull request
+    was not created; empty if it was, or if none was requested."""
 
     target: Target
     output: str
@@ -246,8 +246,8 @@ if [ -z "${GIT_SSH_COMMAND-}${GIT_SSH-}" ] && ! "$git" config --get core.sshComm
     export GIT_SSH_COMMAND='ssh -o BatchMode=yes'
 fi
 """
-"""Whatever needs an answer fails instead of waiting for one: nobody is at the server's terminal or screen. The user's
-own way of calling ssh stays as it is; without a terminal, it can't ask either."""
+"""A program that needs an answer fails instead of waiting for one: nobody is at the server's terminal or screen. The
+user's own ssh command is not changed; without a terminal, it can't ask either."""
 
 _PUSH: Final = f"""
 [ "$("$git" rev-parse --verify --quiet "$ref^{{commit}}")" = "$commit" ] || exit {MOVED}

@@ -1,4 +1,4 @@
-"""The comments of a review as the server remembers them, by their ids, in the order in which they were written. Pure."""
+"""The comments of a review as the server stores them, by their ids, in the order in which they were written. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Remembered(Struct, frozen=True):
         return len(msgspec.json.encode(self.comment)) + 1
 
     def now(self, *, begun: bool = False, **changed: object) -> Remembered:
-        """The comment as it is after a change. ``changed``: its fields that are different."""
+        """The comment after a change. ``changed``: the fields that change, with their new values."""
         comment = msgspec.structs.replace(self.comment, **changed)
         return Remembered(comment, self.seq, self.changes + 1, begun)
 

@@ -37,15 +37,15 @@ class Store(publishing.Store, Protocol):
 
     @property
     def review(self) -> ReviewNumbers | None:
-        """How much is left to decide, as lists show it."""
+        """How much is left to decide, for lists of sessions; None if that is not known."""
         ...
 
     def review_is(self, numbers: ReviewNumbers) -> None: ...
 
 
 class Reviewing:
-    """``stores``: the stores of the sessions that share the review, by session id; a managed session does not share its
-    review."""
+    """The review of one directory, for clients. ``stores``: the stores of the sessions that share the review, by
+    session id; a managed session does not share its review."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class Reviewing:
         """git's ids of the images that the latest reply names."""
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
-        """Extends the review to a run's checkpoint that was stored. A failure is only logged, because the checkpoint
-        exists. Returns whether it has succeeded."""
+        """Extends the review to a run's checkpoint that was stored. Returns whether that succeeded. A failure is only
+        logged, because the checkpoint exists."""
         try:
             await self._review.extend(git, run_id, when, commit)
             if when == "after":
@@ -131,8 +131,8 @@ class Reviewing:
         return Answer(type="review", project_id=session, data=data)
 
     async def image(self, blob: str, largest: int) -> bytes:
-        """A version of an image that the review shows. ``blob``: git's id; ``largest``: in bytes. Raises ``ClientError``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """The content of an image that the review shows. ``blob``: git's id of the content; ``largest``: the maximum
+        size, in bytes. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         # git can return any file of the repository, but clients may only get what is in the review.
         if blob not in self._images:
             raise ClientError("BLOB_NOT_FOUND", "The review no longer contains this image.", field="data.blob_id")
@@ -148,8 +148,9 @@ class Reviewing:
         self, wish: Wish, session: str, asker: Subscriber, check_at_rest: Callable[[], None]
     ) -> Answer[ReviewReply]:
         """Applies a decision to a part of the review. The decision is recorded in ``session``, and published like every
-        event. ``check_at_rest`` raises ``ClientError`` during a run, in which hunks can only be kept. The caller has to
-        make one decision at a time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        event. ``check_at_rest`` raises ``ClientError`` during a run, in which hunks can only be kept. The caller must
+        not run two decisions or commits at the same time. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
         own = self._stores.get(session)
         if own is None:  # a terminal session that was removed from the list
             raise no_project()

@@ -2,13 +2,13 @@
 operations on them.
 
 The diff from *base* to *head* is what the agent changed and nobody has decided on. The diff from *start* to *base* is
-what was kept and not committed from the review. All three are commits below a private ref
-(``refs/drawbridge/<project or directory>/review/base`` and so on), so they outlive the server.
+what was kept but not committed. All three are commits with private refs
+(``refs/drawbridge/<project or directory>/review/base``, ``…/head`` and ``…/start``), so they outlive the server.
 
 The title of head names the run that it is about: ``run_1 before`` and ``run_1 now`` during that run, ``run_1 after``
-once it has ended. What changes during a run is the agent's work; what changes at any other time is somebody else's, and
-is absorbed into base and start. A run whose end no server has seen counts as ended the next time that the review is
-read.
+once it has ended. What changes during a run is the agent's work; what changes at any other time was changed by somebody
+else, and is absorbed into base and start. A run that ended while no server was running counts as ended the next
+time that the review is read.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
 
 class Wish(Struct, frozen=True):
-    """What a person decides, and about which hunks: ``hunks`` are ids and ``files`` paths as clients see them.
+    """A person's decision. ``hunks``, ``files`` and ``all``: the hunks that it applies to, by their ids, by the paths
+    of their files as clients see them, or all.
 
-    ``version``: the version of the review that the person has seen; ``files`` and ``all`` are refused if it has
-    changed. ``text``: the lines that replace the new lines of one hunk.
+    ``version``: the version of the review that the person has seen; decisions on ``files`` and ``all`` are refused if
+    it has changed. ``text``: the lines that replace the new lines of one hunk.
     """
 
     by: str
@@ -91,7 +92,7 @@ class HunkGone(Exception):
 
 
 class ReviewMoved(Exception):
-    """The review is no longer the one that the person has seen."""
+    """The review has changed since the person saw it."""
 
 
 class NoLines(Exception):
@@ -99,8 +100,8 @@ class NoLines(Exception):
 
 
 class Open(Struct, frozen=True):
-    """The review at one moment. ``version`` changes with anything in it. ``private``: whether it is kept in a private
-    repository."""
+    """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
+    kept in a private repository."""
 
     files: tuple[FileChange, ...] = ()
     private: bool = False
@@ -124,7 +125,7 @@ class Open(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a decision has changed: the review after it, and how many files and hunks it was about."""
+    """The result of a decision: the review after it, and the number of files and hunks that it applied to."""
 
     review: Open
     files: int
@@ -132,7 +133,7 @@ class Outcome(Struct, frozen=True):
 
 
 class _Notes(Struct, frozen=True):
-    """What the message of base contains: the hunks that were decided on, the newest last."""
+    """What the message of base contains: the hunks that were decided on, newest last."""
 
     decided: dict[str, Decided] = {}
 
@@ -164,7 +165,8 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server has seen; None if any run that has not ended counts as active."""
+        """The latest run whose beginning this server has recorded; None if any run that has not ended counts as
+        active."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
 
@@ -284,8 +286,8 @@ class Review:
         return version
 
     async def placed(self, git: Git, review: Open, comments: Sequence[ReviewComment], begun: Collection[str]) -> Placed:
-        """Where the comments are in the files that ``review`` is about. ``begun``: the ids of those whose run has begun. Raises
-        ``GitFailed``."""
+        """Where the comments are in the files of ``review``. ``begun``: the ids of the comments whose run has begun.
+        Raises ``GitFailed``."""
         trees = await self._trees(git) if comments else None
         if trees is None:
             return Placed(tuple(comments))
@@ -323,8 +325,8 @@ class Review:
         return trees, await self._between(git, trees, await self._decided(git, trees))
 
     async def _trees(self, git: Git) -> _Trees | None:
-        """The review's commits. None for a project without a run, and if another program has turned the refs into
-        something else."""
+        """The review's commits. None if the project has had no run, or if another program has removed the refs or set
+        them to something else."""
         form = "--format=%(refname:lstrip=-1) %(objecttype) %(objectname) %(contents:subject)"
         listed = (line.split(" ", 3) for line in (await git.read("for-each-ref", form, f"{self._refs}/")).splitlines())
         found = {name: (commit, title) for name, kind, commit, title in listed if kind == "commit"}
@@ -348,12 +350,12 @@ class Review:
         return notes.decided if notes else {}
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
-        """base with what somebody else changed from head to ``now``. ``now`` is a commit or a tree."""
+        """Returns a new base, with what somebody else changed from head to ``now``, a commit or a tree."""
         new = await self._absorbed(git, trees.base, trees.head, now)
         return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
-        """start with what somebody else changed from the previous base to ``base``."""
+        """Returns a new start, with what somebody else changed from the previous base to ``base``."""
         if not await differences(git, trees.start, trees.base):
             return base
         new = await self._absorbed(git, trees.start, trees.base, base)
@@ -362,7 +364,8 @@ class Review:
         return await committed(git, await tree_with(git, trees.start, new), "start", await filtered_of(git, base))
 
     async def _absorbed(self, git: Git, base: str, head: str, now: str) -> dict[str, Version | None]:
-        """The files of ``base`` that absorb what was changed from ``head`` to ``now``, with that change."""
+        """The files of ``base`` that change when it absorbs the changes from ``head`` to ``now``: path → new
+        version."""
         theirs = await differences(git, head, now)
         ours = await differences(git, base, head) if theirs else {}
         new: dict[str, Version | None] = {}
@@ -424,7 +427,7 @@ class Review:
         return [file for file in files if file.hunks]
 
     def _renames(self, sides: Mapping[str, tuple[Version | None, Version | None]]) -> dict[str, str]:
-        """Finds renames as ``renames`` does; those that clients know stay. Blocking."""
+        """Like ``renames``, with the renames that clients already know. Blocking."""
         return renames(sides, {path: known.old_path for path, known in self._compared.items() if known.old_path})
 
     async def _check_known(self, git: Git, trees: _Trees, paths: Iterable[str]) -> None:
@@ -477,7 +480,7 @@ def _versions(
 
 
 def _moved(path: str, was: Version | None, path_now: str, now: Version | None) -> dict[str, Version | None]:
-    """What a decision changes in one of the trees: the file with its new content, at another path if it was renamed."""
+    """What a decision changes in one of the trees: path → new version. A renamed file is removed from ``path``."""
     if path != path_now:
         return {path: None, path_now: now}
     return {} if same(was, now) else {path: now}

@@ -1,4 +1,4 @@
-"""The clients that have joined a session or follow a topic: which events they receive, and as which messages. Pure.
+"""The clients that have joined a session or follow a topic: which events they receive, and in which messages. Pure.
 
 All clients receive an event in the same frame, with the same bytes live and in a replay of the history.
 """
@@ -105,7 +105,7 @@ class Audience:
         return {**self.joined(project_id), **self._catching_up.get(project_id, {})}
 
     def followers(self, topic: str, path: Path) -> dict[str, Subscriber]:
-        """The followers of ``topic`` that may see a session in the directory ``path``."""
+        """The clients that follow ``topic`` and may see a session in the directory ``path``."""
         return {id: client for id, client in self._topics[topic].items() if client.sees(path)}
 
     def can_decide(self, project_id: str, path: Path) -> bool:
@@ -116,9 +116,9 @@ class Audience:
     def published(self, announced: Announced) -> None:
         """The "clients" receiver of the event bus. Clients that have joined the session receive every event, except
         while they are catching up; clients that have not joined receive the events of the topics that they follow. The
-        asker gets a reply instead."""
+        client whose request caused the event gets a reply instead."""
         event, project_id = announced.event, announced.project_id or ""
-        # A client can't catch up with a session that was removed.
+        # Clients that are catching up receive this, too: a removed session has no more records to send.
         is_over = isinstance(event, ProjectGone)
         joined = self.all_joined(project_id) if is_over else self.joined(project_id)
         first = [client for id, client in joined.items() if id != announced.asker and client.sees(announced.path)]
@@ -139,7 +139,8 @@ class Audience:
 
 
 def frame(announced: Announced) -> Frame:
-    """The frame that clients receive when the event happens. It contains an agent's line unchanged."""
+    """The frame that clients receive when the event happens. If the event is an agent's line, it is in the frame
+    unchanged."""
     seq, timestamp = (announced.seq if isinstance(announced, Stored) else None), announced.timestamp
     project_id, event = announced.project_id, announced.event
     match event:

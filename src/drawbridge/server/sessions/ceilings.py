@@ -1,8 +1,9 @@
 """Ceilings and budgets: the limits that the owner sets for what clients can request, and for what runs may cost. Pure.
 
-A client can ask for less than the owner allows, never for more: an option above its ceiling is refused with an error
-that names the option, and an option that a client omits gets a value within its ceiling. Only a model has to be named
-if the owner allows none by its full name. The same ceilings apply to what a decision lets the agent remember.
+A client can request less than the owner allows, never more: an option above its ceiling is refused with an error that
+names the option, and an option that a client omits gets a value within its ceiling. The exception is the model: if the
+owner allows models only by patterns, a client has to name one. The same ceilings apply to what a decision lets the
+agent remember.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ HARMLESS: Final[Mapping[str, str]] = {
 """Options without a ceiling → why. A new option has to be in ``COVERED`` or here before it can be requested."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
-"""The tool by which Claude Code asks to leave plan mode. Unless a decision remembers a mode, its driver answers with the
-"default" mode."""
+"""The tool by which Claude Code asks to leave plan mode. Unless the decision remembers a mode, the driver of Claude
+Code answers with the "default" mode."""
 
 
 LEAST_USD: Final = 0.01
@@ -77,8 +78,8 @@ class Ceilings(Struct, frozen=True):
     skipped permissions, commits, pushes and MCP servers."""
 
     modes: tuple[str, ...] = CLIENT_MODES
-    """The modes that clients may choose. Unless these are all modes, a client that chooses none gets "default" if it is
-    among them, and otherwise the first."""
+    """The modes that clients may choose. Unless these include all of ``CLIENT_MODES``, a client that chooses none gets
+    "default" if it is among them, and otherwise the first."""
     skip_permissions: bool = False
     commits: bool = False
     """Whether a client may commit: this runs the user's git hooks and signs commits as the user's git does."""
@@ -106,8 +107,8 @@ class Ceilings(Struct, frozen=True):
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """The options to run with. ``usable``: whether a directory is inside an allowed one. ``own_modes``: whether the
-    agent has its own modes.
+    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable``:
+    whether a directory is inside an allowed one. ``own_modes``: whether the agent has its own modes.
 
     Raises ``ClientError``: PERMISSION_DENIED outside the hours in which agents may run; otherwise an error that names
     the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
@@ -184,7 +185,7 @@ def check_allowed(
 
 
 def _above(ceilings: Ceilings, suggestions: Raw, usable: Callable[[str], bool]) -> Iterator[str]:
-    """Describes those of an agent's suggestions that the owner does not allow it to remember. Suggestions are in Claude
+    """Describes each of an agent's suggestions that the owner does not allow it to remember. Suggestions are in Claude
     Code's format (2.1.329), or in an unknown one.
     """
     for one in remembered(suggestions):
@@ -230,8 +231,8 @@ def _is_one_rule(rule: str) -> bool:
 
 
 def _fits(text: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns matches the whole text. Only ``*`` is special in a pattern: with ``?``, a ``*`` in
-    the text could pass as a single character."""
+    """Whether one of the patterns matches the whole text. Only ``*`` is special in a pattern: if ``?`` matched
+    any character, it would also match a ``*`` in the text, which stands for more."""
     return any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), text, re.DOTALL) for one in patterns)
 
 

@@ -1,5 +1,5 @@
-"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and where events are
-published."""
+"""What all sessions share: limits, the agents, the slots for runs, the idle processes, and the function that publishes
+events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Limits(Struct, frozen=True):
     confinement: Confinement = Confinement()
     sizes: Sizes = Sizes()
     continue_limited: bool = False
-    """Whether a run that a limit of its agent's account has stopped continues automatically when the limit resets."""
+    """Whether a run that was stopped by a limit of its agent's account continues automatically when the limit
+    resets."""
 
 
 class Slots:
@@ -99,7 +100,7 @@ class Context:
         self.running = Running(data)
         self.disk = Disk(data, limits.sizes, publish)
         self.models = KnownOffers(data, agents)
-        """The models of each agent, as it last reported them in any project; without anything else that it offers."""
+        """The models of each agent, as it last reported them in any project; nothing else that it offers."""
         self.memory = MemoryWatch(limits.memory_bytes)
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.slots = Slots(limits.runs_at_once)

@@ -1,4 +1,5 @@
-"""Continues a run that ended at a limit of its agent's account, once the limit resets, if the owner has enabled that.
+"""Continues a run that was stopped by a limit of its agent's account, once the limit resets, if the owner has enabled
+that.
 
 The plan is stored in the project's metadata, so that it outlives the server. It is canceled by a new prompt, by an
 interrupt, by a change to another session, and when its session is deleted.
@@ -31,8 +32,8 @@ TIMES = 5
 """How many times in a row a run may continue automatically."""
 
 PAUSE_SECONDS = 60.0
-"""The shortest delay before a run continues for the second time in a row, in seconds. Each further time adds as
-much."""
+"""The shortest delay before a run continues for the second time in a row, in seconds. Each further time adds the
+same delay."""
 
 LOOK_SECONDS: Final = 60.0
 """The maximum number of seconds between two checks of the time: the clock may be set, and the machine may sleep."""
@@ -44,7 +45,7 @@ logger = logging.getLogger("drawbridge.server")
 
 
 class Continuing:
-    """The plan of one project, with its metadata ``data``. ``wanted``: whether the owner has enabled continuing.
+    """The plan of one project. ``data``: its metadata. ``wanted``: whether the owner has enabled continuing.
     ``execute`` accepts a prompt, or raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active
     or waiting.
     """
@@ -67,12 +68,13 @@ class Continuing:
 
     @property
     def at(self) -> float | None:
-        """The planned time, in seconds since 1970; None if no run waits to continue, or the owner no longer allows it."""
+        """The planned time, in seconds since 1970; None if no run waits to continue, or the owner no longer allows
+        it."""
         waiting = self._data.waiting
         return waiting.at if waiting is not None and self._wanted else None
 
     def ended(self, run: Run, finished: messages.RunFinished, retry_at: float | None) -> None:
-        """Called once a run's end is recorded. Plans the run's continuation if it ended at a limit."""
+        """Called once a run's end is recorded. Plans its continuation if a limit has stopped it."""
         self._times = self._times + 1 if run.id == self._begun else 0
         now = time.time()
         if not self._wanted or finished.code != LIMITED or retry_at is None or self._is_busy():
@@ -106,8 +108,8 @@ class Continuing:
         return waited
 
     def look(self) -> None:
-        """Continues the run if it is time; otherwise checks again later. Must be called on the event loop's thread, and
-        also after a restart."""
+        """Continues the run if its time has come; otherwise checks again later. Must be called on the event loop's
+        thread. After a restart, the first check has to be started by calling this."""
         self.close()
         if self.at is None:
             return

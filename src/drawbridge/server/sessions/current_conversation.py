@@ -1,6 +1,6 @@
 """The current conversation of a managed session: the one that its next run continues, and how it is replaced.
 
-Its id is part of the session's memory, which follows from the records; this module contains what is not recorded.
+Its id is part of the session's memory, which is derived from the records; this module contains what is not recorded.
 """
 
 from __future__ import annotations

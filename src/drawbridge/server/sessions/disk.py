@@ -47,8 +47,9 @@ class Sizes(Struct, frozen=True):
 
 
 class Disk:
-    """``publish`` receives a ``DiskWarning`` when a threshold is crossed: with the project and its directory, or
-    without a project and with ``data``."""
+    """Measures disk use, and sends a ``DiskWarning`` to ``publish`` when a threshold is crossed. A warning about one
+    history is published with the project's id and directory; any other warning without an id, and with the directory
+    ``data``."""
 
     def __init__(self, data: Path, sizes: Sizes, publish: Callable[[Announced], None]) -> None:
         self._publish = publish
@@ -58,7 +59,8 @@ class Disk:
         """The id of a project or a terminal session → its directory, and the size of its history."""
         self._total = self._rest = 0
         self._crossed: set[tuple[str, float]] = set()
-        """The thresholds that are crossed: a project's id, "" for all data, or ``DISK``; and the share of the limit."""
+        """The thresholds that were crossed: the id of a project or terminal session, "" for all data, or ``DISK``; and
+        the share of the limit."""
         self._changing = threading.RLock()
 
     def now(self, id: str, directory: str, size: int) -> None:

@@ -2,8 +2,8 @@
 
 A client may have a scope that only allows reading, so the current text is read as in ``files``. The committed text
 comes from git, which runs confined and without the repository's configuration, as for checkpoints (``git``), and only
-for a path that clients may see. No filter runs, so if a file has one, its bytes in the work tree are compared with
-those in the commit.
+for a path that clients may see. No filter program (such as Git LFS) runs, so the bytes of a file with a filter are
+compared with its bytes in the commit, which the filter has converted.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ async def _compared(git: Git | None, path: str, new: str | None) -> FileChanges:
         raise files.unsupported("in the last commit it is a link or another repository")
     if committed.size > LARGEST_TEXT:
         raise files.too_large(committed.size, LARGEST_TEXT)
-    # Line endings in a checkout follow git's configuration, but those that an agent writes may not.
+    # Line endings in a checkout follow git's configuration, but line endings that an agent writes may not.
     how = "--filters" if new is not None and "\r\n" in new else "blob"
     data = (await git.read("cat-file", how, committed.name)).encode(errors="surrogateescape")
     if len(data) > LARGEST_TEXT:

@@ -68,9 +68,10 @@ Status = Literal["M", "A", "D", "?"]
 
 
 class FileIndex(Struct, frozen=True):
-    """Paths are relative to the project. ``directories``: those that contain listed files, and other repositories; in a
-    list that was made without git, also empty ones. ``changed``: files whose state differs from the last commit, and
-    the directories that contain such files. ``complete``: no limit was reached.
+    """The list of a project's files. Paths are relative to the project. ``directories``: all directories that contain
+    listed files, and nested repositories; in a list that was made without git, also empty directories. ``changed``:
+    files whose state differs from the last commit, and the directories that contain such files. ``git``: whether git
+    made the list. ``complete``: whether no limit was reached.
     """
 
     files: frozenset[str]
@@ -80,7 +81,7 @@ class FileIndex(Struct, frozen=True):
     complete: bool
 
     def matching(self, query: str, limit: int) -> list[str]:
-        """The files and directories that match best; without a query, those that have changed come first."""
+        """The files and directories that match best; without a query, changed ones come first."""
         wanted = _Wanted(query)
         paths = chain(self.files, self.directories)
         ranked = ((wanted.rank(path, path in self.changed), len(path), path) for path in paths if wanted.matches(path))
@@ -161,7 +162,7 @@ class _Wanted:
 
     def __init__(self, query: str) -> None:
         self._query = "".join(query.casefold().split())
-        # Each part can match in only one way, so no path takes long.
+        # Each part can match in only one way, so matching is fast for every path.
         self._pattern = re.compile("".join(f"[^{re.escape(one)}]*+{re.escape(one)}" for one in self._query))
 
     def matches(self, path: str) -> bool:
@@ -185,7 +186,7 @@ class _Wanted:
 
 
 class _List:
-    """The file list of one project. ``make`` makes a new list; it receives git's settings from the last time."""
+    """The file list of one project. ``make`` makes a new list; it receives git's settings from the previous time."""
 
     def __init__(
         self, make: Callable[[Settings | None], Awaitable[tuple[FileIndex, Settings | None]]], tasks: BackgroundTasks
@@ -310,7 +311,7 @@ class _Shown:
 
 
 def _above(path: str) -> Iterator[str]:
-    """The directories that contain the path, except for the project's own."""
+    """The directories that contain the path, except for the project's directory."""
     while (slash := path.rfind("/")) > 0:
         path = path[:slash]
         yield path
@@ -327,12 +328,12 @@ def parsed(changes: str) -> Iterator[tuple[str, Status]]:
             case "1" | "2" | "u":
                 state, *_, path = rest.split(" ", {"1": 7, "2": 8, "u": 9}[kind])
                 if kind == "2":
-                    next(fields, None)  # the name that it had before
+                    next(fields, None)  # the previous name
                 yield path, "D" if "D" in state else "A" if "A" in state else "M"
 
 
 def _walked(project: Project) -> FileIndex:
-    """The list as it is made without git; hidden directories and ``NOT_WALKED`` are left out. Blocking."""
+    """Makes the list without git. Hidden directories and ``NOT_WALKED`` are left out. Blocking."""
     shown, until = _Shown(project), time.monotonic() + WALK_SECONDS
     files: set[str] = set()
     directories: set[str] = set()

@@ -77,7 +77,7 @@ class Source(Struct, frozen=True):
 
 
 class Project(Struct, frozen=True):
-    """The directory of a project. ``root``: canonical. ``data``: the server's own directory, canonical too."""
+    """The directory of a project. ``root``: its canonical path. ``data``: the canonical path of the server's data."""
 
     root: Path
     data: Path

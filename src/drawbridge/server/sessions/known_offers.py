@@ -2,7 +2,7 @@
 
 An agent's models, with their levels of effort, do not depend on the directory: one file contains them for all projects.
 Everything else may depend on the project, so each project has its own file. The agent's version is not stored: agents
-are updated often, the next process replaces what has changed, and until then, an agent answers a command or model that
+are updated often, and the next process replaces what has changed. Until then, an agent answers a command or model that
 it no longer has with an error.
 """
 
@@ -29,8 +29,8 @@ class KnownOffers:
     logged."""
 
     def __init__(self, directory: Path, agents: Collection[str]) -> None:
-        """Reads the file; blocking. ``agents``: the names of the server's agents; what the file contains about others is
-        ignored, and dropped the next time it is written."""
+        """Reads the file; blocking. ``agents``: the names of the server's agents; what the file contains about other
+        agents is ignored, and dropped the next time the file is written."""
         self._file = directory / FILE
         self._agents = agents
         self._known = self._read()

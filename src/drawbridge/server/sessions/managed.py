@@ -41,6 +41,7 @@ from drawbridge.server.sessions.ceilings import usual_mode
 from drawbridge.server.sessions.context import Context
 from drawbridge.server.sessions.continuing import Continuing
 from drawbridge.server.sessions.current_conversation import CurrentConversation
+from drawbridge.server.sessions.current_offers import CurrentOffers
 from drawbridge.server.sessions.known_offers import KnownOffers
 from drawbridge.server.sessions.metadata import instant, instant_of, now
 from drawbridge.server.sessions.places import is_elsewhere
@@ -100,8 +101,8 @@ class ManagedSession(Session):
         context: Context,
         open_in_terminal: Callable[[str], bool],
     ) -> None:
-        """``known_offers``: what each agent last reported in this project, without its models and what only its process
-        knows. ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
+        """``known_offers``: what each agent last reported in this project, as for ``CurrentOffers``.
+        ``open_in_terminal``: whether a conversation is open in a terminal on this machine."""
         super().__init__(directory, data, history, context)
         self.run: Run | None = None
         self.queue = RunQueue()
@@ -138,15 +139,7 @@ class ManagedSession(Session):
         """How often the agent's process was reset to an allowed mode."""
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
-        self._modes: tuple[str, ...] = ()
-        """The modes that the agent offers, if they differ from Claude Code's."""
-        self._own_modes: tuple[base.ModeOffer, ...] = ()
-        """Those of them that only this agent has."""
-        self._offering = data.agent
-        """The agent whose offers clients see: the project's, or another one that a prompt has chosen."""
-        self._reported_offers: base.AgentOffers | None = None
-        """What a process of that agent has reported; None until one has."""
-        self._known_offers = known_offers
+        self.offers = CurrentOffers(data.agent, known_offers, context.models)
         self._choosing = asyncio.Lock()
         """Held while options are changed: one change after the other, in the order in which they were requested."""
         self._give_up_slot: Callable[[], None] = lambda: None
@@ -196,8 +189,8 @@ class ManagedSession(Session):
     def _details(self) -> dict[str, Any]:
         return {
             "permission_mode": self.permission_mode,
-            "modes": [mode for mode in self._modes if self._context.offers(mode, self._agent)],
-            "own_modes": [mode for mode in self._own_modes if self._context.offers(mode.name, self._agent)],
+            "modes": [mode for mode in self.offers.modes if self._context.offers(mode, self._agent)],
+            "own_modes": [mode for mode in self.offers.own_modes if self._context.offers(mode.name, self._agent)],
             "asks": self._context.asks(self.data.agent),
             "first_seq": self.history.first_seq,
             "cost_usd": self.memory.cost_usd,
@@ -206,16 +199,8 @@ class ManagedSession(Session):
             "problem": self._context.places.problem(self.path),
         }
 
-    @property
-    def _offers(self) -> base.AgentOffers:
-        """What the agent offers, as far as it is known."""
-        if self._reported_offers is not None:
-            return self._reported_offers
-        models = self._context.models.of(self._offering).models
-        return msgspec.structs.replace(self._known_offers.of(self._offering), models=models)
-
     def _of_agent(self) -> dict[str, Any]:
-        offers = self._offers
+        offers = self.offers.known
         return {**super()._of_agent(), "agent_offers": offers if offers != base.AgentOffers() else None}
 
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> base.AgentState:
@@ -232,8 +217,8 @@ class ManagedSession(Session):
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
-        to wait. A repeated ``request_id`` is not run again: the reply names the same run. Raises ``ClientError`` or
-        ``DrawbridgeError``.
+        to wait. A request with the same ``request_id`` and prompt as an earlier one is not run again: the reply names
+        the earlier run. Raises ``ClientError`` or ``DrawbridgeError``.
         """
         known = self.accepted_before(order.request_id, order.prompt)
         if known is not None:
@@ -275,7 +260,7 @@ class ManagedSession(Session):
         return answer[0]
 
     def with_stored(self, order: Order, in_use: Collection[str], *, steer: bool) -> Order:
-        """Stores those of the order's attachments that are kept as files or images. Returns the order with them.
+        """Stores the order's attachments that are kept as files or images. Returns the order with them.
         ``in_use``: what ``files_in_use`` returned. Raises ``ClientError`` without storing anything. Blocking."""
         agent = self._context.agents.get(self._agent if steer else self._agent_of(order))
         embeds = agent.embeds if agent is not None else is_text
@@ -308,8 +293,9 @@ class ManagedSession(Session):
         self._next()
 
     def _accept(self, order: Order, asker: Subscriber | None, *, queue: bool) -> int | None:
-        """Adds the prompt to the history and to the queue; ``_next`` must follow. Returns the number of its record for
-        the reply to ``asker``. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything.
+        """Adds the prompt to the history and to the queue; the caller has to call ``_next`` afterwards. Returns the
+        number of its record for the reply to ``asker``. If this raises ``ClientError`` or ``DrawbridgeError``, the
+        prompt is neither in the history nor in the queue.
         """
         if self.busy and not queue:
             raise ClientError("PROCESS_ACTIVE", "The agent is already working in this project.", retryable=True)
@@ -336,13 +322,15 @@ class ManagedSession(Session):
         former = conversation.snapshot(self.title)
         changes = not self.busy and not conversation.is_held and conversation.is_of_another(self._agent_of(order))
         if changes:
-            self._change_agent(self._agent_of(order))
+            conversation.change_agent(None)
         try:
             seq = self.store.write(accepted, asker)
         except (ClientError, DrawbridgeError):
             if changes:
                 conversation.restore(former)
             raise
+        if changes:
+            self._show_agent(self._agent_of(order))
         self._stored_were_used(order)
         self.continuing.forget()
         self.queue.add(Run(order, self.history.last_seq))
@@ -350,7 +338,7 @@ class ManagedSession(Session):
         return seq
 
     def accepted_before(self, request_id: str | None, prompt: str) -> Answer[Accepted] | None:
-        """The reply to a repeated request, which need not be allowed again; None if the request is new."""
+        """The reply to a repeated request, which is not checked again; None if the request is new."""
         known = self.memory.run_of(request_id or "", prompt)
         return None if known is None else self._accepted(known)
 
@@ -365,7 +353,7 @@ class ManagedSession(Session):
         self._asking()
 
     def _asking(self) -> None:
-        """Notes whether a person is being asked: the agent's time limits are suspended meanwhile."""
+        """Notes whether a person is being asked. The run's time limits are suspended meanwhile."""
         self._worker.asking(bool(self.approvals))
         if not self.approvals and self.run is not None:
             self.run.answered()
@@ -579,7 +567,7 @@ class ManagedSession(Session):
                     self.continuing.forget()
                 seq = self.store.record(messages.SessionDeleted(key, asker.name, agent_copy), asker)
                 self.store.save()
-                self.store.save()  # the copy of the metadata contains the name and the title until it is replaced, too
+                self.store.save()  # the copy is the previous version, which still contains the session's name and title
         except BaseException:
             self._deleted()
             raise
@@ -623,26 +611,9 @@ class ManagedSession(Session):
 
     def _with_choices(self, state: base.AgentState) -> base.AgentState:
         """``state`` with the model and the effort that were chosen for the next run of the project's agent."""
-        options = self.data.options
-        if self._offering != self.data.agent:
+        if self.offers.agent != self.data.agent:
             return state
-        if options.effort:
-            state = msgspec.structs.replace(state, effort=options.effort)
-        resolved = next((one.resolved for one in self._offers.models if one.name == options.model), None)
-        if options.model and (state.model is None or state.model not in (options.model, resolved)):
-            state = msgspec.structs.replace(state, model=options.model, context_window=None)
-        return state
-
-    def check_effort(self, effort: str) -> None:
-        """Raises ``ClientError`` unless the agent has reported this level of effort."""
-        efforts = {level for model in self._offers.models for level in model.efforts}
-        if effort not in efforts:
-            named = (
-                f"The agent's effort levels are {', '.join(sorted(efforts))}."
-                if efforts
-                else "The agent has reported no effort levels."
-            )
-            raise ClientError("NOT_SUPPORTED", f"The effort can't be set to this level. {named}", field="data.effort")
+        return self.offers.with_choices(state, self.data.options)
 
     def _running(self) -> Run:
         if self.run is None:
@@ -690,7 +661,8 @@ class ManagedSession(Session):
         agent = self._agent_of(run.order)
         if self._conversation.is_of_another(agent):
             # The prompt was accepted while the previous agent was working, so it precedes this record in the history.
-            self._change_agent(agent, titled(run.order.prompt))
+            self._conversation.change_agent(titled(run.order.prompt))
+            self._show_agent(agent)
         self.store.record(messages.RunStarted(run.id, self.memory.session_id, agent))
         self.publish_state()
         options = run.order.options or self.usual_options(agent)
@@ -708,19 +680,16 @@ class ManagedSession(Session):
     def _agent_of(self, order: Order) -> str:
         return order.agent or self.data.agent
 
-    def _change_agent(self, agent: str, title: str | None = None) -> None:
-        """Makes the next run begin a conversation with another agent, ``agent``. ``title``: the conversation's title, if
-        its first prompt is already recorded."""
-        self._conversation.change_agent(title)
+    def _show_agent(self, agent: str) -> None:
+        """Replaces what clients know about the former agent (state, offers and modes): the next run is ``agent``'s."""
         self._report_state(base.AgentState())
-        self._offering, self._reported_offers = agent, None
-        self.store.announce(base.OffersReported(self._offers))
-        self._modes, self._own_modes = (), ()
+        self.offers.change_agent(agent)
+        self.store.announce(base.OffersReported(self.offers.known))
         self.publish_state()
 
     async def settle(self) -> None:
-        """Gives up a conversation that its agent has not stored, and waits until one that is being deleted is gone, so
-        that the next prompt is not recorded in either."""
+        """Gives up a conversation that its agent has not stored. If a conversation is being deleted, waits until that
+        is done. The next prompt is then not recorded in either."""
         if not self.busy and await self._conversation.is_lost(self.data.agent) and not self.busy:
             self._conversation.lose()
         while self._conversation.is_held and self._reverting.locked():
@@ -802,21 +771,10 @@ class ManagedSession(Session):
             return
         if isinstance(report, base.StateReported):
             self._report_state(report.state)
-        else:
-            self._offer(self._worker.agent, report.offers)
-
-    def _offer(self, agent: str, offers: base.AgentOffers) -> None:
-        """Publishes and stores what a process of ``agent`` offers, if it has changed. The stored offers are used until
-        the next process reports its own."""
-        if (agent, offers) == (self._offering, self._reported_offers):
-            return
-        self._offering, self._reported_offers = agent, offers
-        self.store.announce(base.OffersReported(offers))
-        if not self.store.closed:
-            # Only the process itself knows which MCP servers it is connected to, and whether it can be steered.
-            of_project = msgspec.structs.replace(offers, models=(), mcp_servers=(), steer=False)
-            self._known_offers.store(agent, of_project)
-            self._context.models.store(agent, base.AgentOffers(models=offers.models))
+        elif self.offers.report(self._worker.agent, report.offers):
+            self.store.announce(report)
+            if not self.store.closed:
+                self.offers.store()
 
     def _line(self, line: base.AgentLine) -> None:
         if not line.durable:
@@ -851,11 +809,12 @@ class ManagedSession(Session):
 
     def _mode_known(self, mode: str | None, report: base.ModeChanged | None = None) -> None:
         """Notes the agent's mode (None if its process has ended) and, from its report, its available modes."""
-        before = self.permission_mode, self._modes, self._own_modes
+        offers = self.offers
+        before = self.permission_mode, offers.modes, offers.own_modes
         self._mode = mode
         if report is not None:
-            self._modes, self._own_modes = report.offered, report.described
-        if (self.permission_mode, self._modes, self._own_modes) != before:
+            offers.report_modes(report)
+        if (self.permission_mode, offers.modes, offers.own_modes) != before:
             self.publish_state()
         if mode is None:
             self._resets, self._elsewhere = 0, None

@@ -48,7 +48,7 @@ class RunMetrics:
         self._of_projects: dict[str, Metrics] = {}
 
     def add(self, project_id: str) -> None:
-        """Counts the runs of this project from now on; those of terminal sessions, for example, are not counted."""
+        """Counts the runs of this project from now on. Runs of terminal sessions, for example, are not counted."""
         self._of_projects[project_id] = Metrics()
 
     def remove(self, project_id: str) -> None:

@@ -1,4 +1,5 @@
-"""Which directories may be projects: absolute, real, inside an allowed root, neither inside nor around another project."""
+"""Which directories may be projects: their paths are absolute and canonical, they are inside an allowed root, and they
+are neither inside another project nor contain one."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -
 
 class Places:
     """The directories in which agents may run. ``roots``: the canonical directories that the owner allows; ``data``:
-    the server's own."""
+    the server's own data directory."""
 
     def __init__(self, roots: Iterable[Path], data: Path) -> None:
         self.roots = tuple(roots)
@@ -137,8 +138,8 @@ class Places:
         return real
 
     def create(self, parent: str, name: str, taken: Iterable[Path], sees: Callable[[Path], bool]) -> Path:
-        """Creates the directory ``name`` for a new project. Returns its canonical path. ``taken``: the directories of projects;
-        ``sees``: which directories the client may know of. Raises ``ClientError``. Blocking.
+        """Creates the directory ``name`` for a new project. Returns its canonical path. ``taken``: the directories of
+        projects; ``sees``: which directories the client may know of. Raises ``ClientError``. Blocking.
         """
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
@@ -175,8 +176,8 @@ def _is_file_name(name: str) -> bool:
 
 
 def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bool]:
-    """The git work trees at most ``depth`` levels below ``starts``, sorted; and whether the search has ended early. It does not
-    follow links, enter work trees, or look into hidden directories. Blocking, for at most ``SEARCH_SECONDS``.
+    """The git work trees at most ``depth`` levels below ``starts``, sorted; and whether the search ended early. It does
+    not follow links, enter work trees, or look into hidden directories. Blocking, for at most ``SEARCH_SECONDS``.
     """
     until, count = time.monotonic() + SEARCH_SECONDS, 0
     found: set[Path] = set()
@@ -202,8 +203,8 @@ def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bo
 def suggested(
     places: Places, projects: Sequence[Path], used: Iterable[tuple[Path, str]], sees: Callable[[Path], bool]
 ) -> replies.Places:
-    """Directories in which a new project can be created: those that were ``used`` before (with the time), the latest first,
-    then repositories. ``sees``: which of them the client may know of. Blocking.
+    """Directories in which a new project can be created: first the directories ``used`` before (each with the time),
+    latest first, then repositories. ``sees``: which of them the client may know of. Blocking.
     """
     home = Path.home()
 
@@ -229,7 +230,8 @@ def suggested(
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """The identity of the directory at ``path``; None if it does not exist. Another directory may get the same name later."""
+    """The device and inode of the directory at ``path``; None if it does not exist. They differ if another directory
+    gets the same name later."""
     try:
         found = os.stat(path)
     except OSError:
@@ -239,7 +241,7 @@ def identity(path: str) -> tuple[int, int] | None:
 
 def is_elsewhere(directory: str, project: Path) -> bool:
     """Whether changes in ``directory`` are not changes to the project: it is outside the project, or in another work
-    tree inside it. Blocking for as long as the disk takes."""
+    tree inside it. Blocking."""
     place, root = Path(os.path.realpath(directory)), Path(os.path.realpath(project))
     between = [one for one in (place, *place.parents) if root in one.parents]
     return not (place == root or root in place.parents) or any(os.path.exists(one / ".git") for one in between)

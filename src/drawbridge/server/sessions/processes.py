@@ -5,7 +5,7 @@ When the server starts, it uses the record to end the processes that a crash has
 A supervisor ends its agent when the server dies. The record is for cases in which the supervisor can't: it was killed
 together with the server, or it can't find detached descendants on its operating system. ``running.json`` identifies
 each agent by the mark that is in the environment of everything it starts, and by process id and start time. A process
-id alone proves nothing, since it is reused.
+id alone proves nothing, since the operating system may have reused it.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Running:
 
 
 def _leftovers(entries: list[Entry]) -> list[psutil.Process]:
-    """The processes of these agents that still exist, with their descendants. Never this process or one of its
-    ancestors: the server may have been started by an agent."""
+    """The processes of these agents that still exist, with their descendants. This process and its ancestors are never
+    included: the server may have been started by an agent."""
     marks = {entry.mark for entry in entries}
     times = {entry.pid: entry.started for entry in entries}
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -174,11 +174,11 @@ class Idle(Protocol):
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the process will continue by itself later."""
+        """Whether the process is needed for a turn that its agent has scheduled."""
         ...
 
     def cool(self) -> None:
-        """Ends the session's idle process, or calls ``IdlePool.retain`` while the process works by itself."""
+        """Ends the session's idle process, or calls ``IdlePool.retain`` if the process is working in the background."""
         ...
 
 
@@ -186,8 +186,8 @@ class IdlePool:
     """The idle processes that are kept for the next prompt: at most ``processes``, for at most ``seconds``, and only
     while the machine has free memory. The least recently used is ended first.
 
-    Those that will continue by themselves are kept until then: at most ``MOST_SCHEDULED``. If memory is short, they are
-    ended after the others.
+    Processes whose agents have scheduled a turn are kept until that turn: at most ``MOST_SCHEDULED``. If memory is
+    short, they are ended after the others.
     """
 
     def __init__(self, processes: int, seconds: float, available: Callable[[], float] = available) -> None:
@@ -226,7 +226,7 @@ class IdlePool:
             self._cool(one)
 
     def _by_schedule(self) -> tuple[list[str], list[str]]:
-        """The ids of the sessions that will continue by themselves, and of the others; least recently used first."""
+        """The ids of the sessions with a scheduled turn, and of the others; least recently used first."""
         scheduled = [id for id, (session, _) in self._kept.items() if session.is_scheduled]
         return scheduled, [id for id in self._kept if id not in scheduled]
 
@@ -248,7 +248,7 @@ class IdlePool:
 
     def _look(self) -> None:
         self._next_look = None
-        self._look_again()  # first: a look that fails must not be the last
+        self._look_again()  # first, so that the checks continue even if this one fails
         if self._kept and self._available() < LEAST_AVAILABLE:
             scheduled, others = self._by_schedule()
             self._cool([*others, *scheduled][0])

@@ -49,8 +49,8 @@ CLEANING_SECONDS: Final = 3600.0
 
 
 class Projects:
-    """The managed sessions among ``sessions``, in the order of their creation; those that could not be read at first
-    follow."""
+    """The managed sessions among ``sessions``, in the order of their creation, followed by those that could not be read
+    when the server started."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class Projects:
         return session
 
     def load(self) -> None:
-        """Restores all projects in the idle state. Damaged ones are moved to quarantine; those that can't be read at
-        present are retried later."""
+        """Restores all projects in the idle state. Damaged projects are moved to quarantine; projects that can't be
+        read at present are retried later."""
         for name in ("projects", "trash", "quarantine"):
             make_private_directory(str(self._data / name))
         due = self._due()
@@ -111,8 +111,8 @@ class Projects:
         return [found for directory in self._trash() if (found := metadata.deleted(directory)) is not None]
 
     def _load(self, directory: Path, others: Iterable[ManagedSession]) -> ManagedSession | None:
-        """Opens a project. Returns None if it can't be read now (it is tried again later), or if it was quarantined
-        because it is damaged or has the same path as one of the ``others``.
+        """Opens a project. Returns None if it can't be read now, in which case it is retried later, or if it was
+        quarantined because it is damaged or has the same path as one of the ``others``.
         """
         try:
             return self._open(directory, others)
@@ -121,6 +121,7 @@ class Projects:
                 logger.error("the project in %s can't be read at present: %s", directory.name, error)
             self._unreadable.add(directory.name)
         except (metadata.Damaged, DrawbridgeError) as error:
+            self._unreadable.discard(directory.name)
             self._quarantine(directory, str(error))
         return None
 
@@ -132,7 +133,8 @@ class Projects:
             if project is None:
                 continue
             async with self._adding:
-                if any(other.path == project.path for other in self):  # created meanwhile; the next attempt finds that
+                # If its path was taken meanwhile, the next attempt quarantines it.
+                if any(other.path == project.path for other in self):
                     project.history.close()
                     continue
                 self._unreadable.discard(name)
@@ -273,8 +275,8 @@ class Projects:
         return [deleted for deleted in self._trash() if time.time() - deleted.lstat().st_mtime > TRASH_SECONDS]
 
     def make_room(self) -> None:
-        """Removes the histories, images, files and private repositories of deleted projects now; their costs stay
-        known."""
+        """Removes the histories, images, files and private repositories of deleted projects now. Their metadata stays,
+        so that their costs still count toward the budgets. Blocking."""
         for deleted in self._trash():
             for folder in (deleted / "logs", deleted / "images", deleted / "files", deleted / private.NAME):
                 if folder.exists():
@@ -288,15 +290,15 @@ class Projects:
 
 
 class Retention(Struct, frozen=True):
-    """How much of each session's history is kept, if the owner sets it: whole files, always including the newest."""
+    """How much of each session's history is kept; None for no limit. Whole files are deleted, but never the newest."""
 
     days: int | None = None
     bytes: int | None = None
 
 
 class Maintenance:
-    """What a server that runs for months needs: measures the disk use of all ``sessions``, drops their old history,
-    empties the trash, and retries projects that could not be read.
+    """The regular maintenance of the server's data: measures the disk use of all ``sessions``, deletes their old
+    history, empties the trash, and retries projects that could not be read.
     """
 
     def __init__(self, context: Context, sessions: Sessions, projects: Projects, retention: Retention) -> None:
@@ -305,12 +307,12 @@ class Maintenance:
         self._projects = projects
         self._retention = retention
         self._clean_at = time.monotonic()
-        """When the next cleaning is due."""
+        """When the next cleanup is due, in seconds on the monotonic clock."""
 
     async def round(self) -> None:
         """One round of maintenance, which is due every ``MAINTENANCE_SECONDS``."""
         if time.monotonic() >= self._clean_at:
-            # Set before the cleaning: if it fails, the rounds until the next one must still measure the disk.
+            # Set before the cleanup: if it fails, the rounds until the next one must still measure the disk.
             self._clean_at = time.monotonic() + CLEANING_SECONDS
             await self.clean()
         await self.look()

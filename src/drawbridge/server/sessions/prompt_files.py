@@ -31,8 +31,8 @@ from drawbridge.text.counts import size
 logger = logging.getLogger("drawbridge.server")
 
 ALTOGETHER: Final = 500_000_000
-"""The maximum size of one session's files together, in bytes. The oldest ones are removed first, but none whose prompt
-waits or runs."""
+"""The maximum size of one session's files together, in bytes. The oldest ones are removed first, except files of
+queued and running prompts."""
 
 EMBEDDED: Final = 20_000_000
 """The maximum size of the files inside one prompt together, in bytes. In base64 they still fit into a request to
@@ -51,8 +51,8 @@ misleading."""
 
 
 class PromptFiles:
-    """``directory`` belongs to this object and to the agent. All methods read or write the disk, so they must not be
-    called on the event loop's thread."""
+    """The stored files of one session. ``directory`` belongs to this object and to the agent. All methods read or write
+    the disk, so they must not be called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -61,9 +61,9 @@ class PromptFiles:
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
         """Stores the attachments that the agent does not embed, or that are too large together. Returns all
-        attachments, those that are stored with their paths; and, for the history, the files that are stored.
+        attachments, of which the stored ones have their paths; and the stored files, for the history.
 
-        ``in_use``: the ids of files whose prompts wait or run. Raises ``ClientError`` without storing anything.
+        ``in_use``: the ids of the files of queued and running prompts. Raises ``ClientError`` without storing anything.
         """
         apart = _apart(attachments, embeds)
         if not any(apart):
@@ -106,7 +106,7 @@ class PromptFiles:
         self.remove(id for stored_at, _, id in self._stored() if stored_at < seconds - CLOCK_SECONDS)
 
     def make_room(self, in_use: Collection[str]) -> None:
-        """Removes the oldest files above the limit, except those ``in_use``. Called once the prompt was accepted."""
+        """Removes the oldest files above the limit, except those ``in_use``. Called once a prompt was accepted."""
         stored = self._stored()
         excess = sum(bytes for _, bytes, _ in stored) - ALTOGETHER
         for _, freed, id in stored:

@@ -1,6 +1,6 @@
 """The images that people have sent with prompts, as files beside the history: its records contain only their ids.
 
-They are removed with the records that name them. What an agent was sent does not depend on these files.
+They are removed with the records that name them. What is sent to an agent does not depend on these files.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class _Prompt(Struct):
 
 
 class PromptImages:
-    """``directory`` belongs to this object alone. All methods read or write the disk, so they must not be called on the
-    event loop's thread."""
+    """The stored images of one session. ``directory`` belongs to this object alone. All methods read or write the disk,
+    so they must not be called on the event loop's thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def store(self, attachments: Iterable[Attachment]) -> tuple[PromptImage, ...]:
-        """Stores the images among the attachments. If one can't be stored, none is, but nothing is raised: the prompt
-        matters more."""
+        """Stores the images among the attachments, and returns them. If one can't be stored, none is; this is only
+        logged, so that the prompt is sent anyway."""
         images = [one for one in attachments if one.media_type in TYPES and len(one.data) <= LARGEST]
         stored: list[PromptImage] = []
         try:
@@ -91,7 +91,7 @@ class PromptImages:
         self.remove(path.name for stored_at, _, path in self._stored() if stored_at < seconds - CLOCK_SECONDS)
 
     def make_room(self) -> None:
-        """Removes the oldest images above the limit. Called after ``store``, once the prompt was accepted."""
+        """Removes the oldest images above the limit. Called once a prompt with images was accepted."""
         stored = self._stored()
         excess = sum(size for _, size, _ in stored) - ALTOGETHER
         for _, freed, path in stored:

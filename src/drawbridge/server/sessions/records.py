@@ -1,4 +1,4 @@
-"""The state of a session that follows from its records up to ``seq``. Pure.
+"""The state of a session that is derived from its records. Pure.
 
 The state is saved with the metadata from time to time; after a restart, it is updated with the later records.
 """
@@ -84,7 +84,7 @@ def count_run(days: dict[str, Day], day: str, run: RunFinished) -> None:
 
 
 class Memory(Struct):
-    """The state that follows from the records up to ``seq``."""
+    """The state that is derived from the records up to ``seq``."""
 
     seq: int = 0
     session_id: str = ""
@@ -92,16 +92,16 @@ class Memory(Struct):
     """The runs that have not ended → the name of the client that requested each, or of the agent if the prompt is not
     known; in the order in which they were requested or began."""
     requests: dict[str, str] = {}
-    """``request_key`` → run, the newest last."""
+    """``request_key`` → run, newest last."""
     approvals: dict[str, str] = {}
     """Open approval requests → their runs."""
     verdicts: dict[str, Verdict] = {}
-    """Approval requests that were resolved or withdrawn → how, the newest last."""
+    """Approval requests that were resolved or withdrawn → how, newest last."""
     unproven: bool = False
     """Whether the agent may have ended before storing the conversation: the agent began it, and no run has completed
     since."""
     agent: str = ""
-    """The agent of the conversation ``session_id``; empty if not known."""
+    """The agent of the conversation ``session_id``; empty if it is not known."""
     last_outcome: str | None = None
     cost_usd: float = 0.0
     title: str = ""
@@ -113,7 +113,7 @@ class Memory(Struct):
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
-    """The names that people gave to sessions, the newest last."""
+    """The names that people gave to sessions, newest last."""
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}
@@ -121,15 +121,16 @@ class Memory(Struct):
     comments: dict[str, Remembered] = {}
     """The comments of the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
-    """Whether the review belongs to all terminal sessions in a directory. Its comments then do not follow from this
+    """Whether the review belongs to all terminal sessions in a directory. Its comments are then not derived from this
     session's records."""
     elsewhere: dict[str, str] = {}
-    """Runs in which the agent worked in a directory other than the project's → that directory, the newest last."""
+    """Runs in which the agent worked in a directory other than the project's → that directory, newest last."""
     usage_complete: bool = False
     """Whether ``usage`` contains the runs of the whole history: an earlier version did not count them."""
 
     def run_of(self, request_id: str, text: str) -> str | None:
-        """The run of this request if it was accepted before; None if it is new. Older servers stored only its id."""
+        """The run of this request if it was accepted before; None if it is new. Older servers stored requests only by
+        their ids."""
         return self.requests.get(request_key(request_id, text)) or self.requests.get(request_id)
 
     def apply(self, event: Recorded | None, moment: datetime, seq: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A run: one turn of an agent, from the accepted prompt to its end. It ends only once. Also the queue of runs. Pure.
+"""A run, which is one turn of an agent from the accepted prompt to its end, and the queue of runs. Pure.
 
 ::
 
@@ -52,7 +52,7 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 
 
 class Order(Struct, frozen=True):
-    """The request: the prompt and its options."""
+    """A request for a run: the prompt and its options."""
 
     run_id: str
     prompt: str
@@ -104,7 +104,7 @@ class Run:
 
     def worked_in(self, elsewhere: str | None) -> None:
         """Notes where the agent works. ``elsewhere``: a directory in which changes are not changes to the project; None
-        for one in which they are."""
+        for any other directory."""
         self.elsewhere = elsewhere or self.elsewhere
 
     def ask(self) -> bool:
@@ -169,7 +169,7 @@ class RunQueue:
         self._runs.remove(run)
 
     def move(self, run: Run, before: Run | None) -> None:
-        """Moves a run. ``before``: the run that follows it afterwards, or None if it is to be the last one."""
+        """Moves a run. ``before``: the run that follows it afterwards, or None to make it the last one."""
         if run is before:
             return
         self._runs.remove(run)

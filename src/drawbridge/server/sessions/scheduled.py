@@ -36,8 +36,8 @@ class Scheduled:
         self._last, self._delayed_to = until, None
 
     def run_ended(self, began: float, now: float) -> None:
-        """Updates the schedule after a run. A turn that was scheduled for a time before the run has begun already; one
-        that was scheduled for a time during it can begin only now."""
+        """Updates the schedule after a run. If the last turn was scheduled for a time before the run, it has already
+        begun; if it was scheduled for a time during the run, it can begin only now."""
         if self._last is None or self._last > now:
             return
         if self._last < began:

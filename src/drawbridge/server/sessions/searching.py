@@ -1,7 +1,7 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
 Records are indexed in a thread after they were written and sent, so that neither agents nor clients wait for that. A
-client's request first indexes the latest records, as far as there is time; replies state whether an index is behind.
+client's request first indexes the latest records, as far as there is time; the reply states whether an index is behind.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Searching:
         return more
 
     async def _update_all(self, sessions: Iterable[Session]) -> None:
-        """Indexes the latest records of each session while there is time; an index that is being built stays behind."""
+        """Indexes the next records of each session while there is time. An index that is still being built remains
+        behind."""
         end = Deadline()
         for session in sessions:
             if session.index.behind and not end.is_over:
@@ -122,7 +123,7 @@ class Searching:
             return {}
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
-        """The sessions in these histories, the most recently active first."""
+        """The sessions in these histories, most recently active first."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:
@@ -137,7 +138,7 @@ class Searching:
         return SessionsFound(shown, len(found) > len(shown), _are_behind(sessions))
 
     async def search(self, sessions: Sequence[Session], command: Search) -> SearchResults:
-        """The texts that match, the newest first. Raises ``ClientError``."""
+        """The texts that match, newest first. Raises ``ClientError``."""
         cursor = _Cursor.read(command.before)
         await self._update_all(sessions)
         found: list[tuple[Hit, Session]] = []
@@ -234,7 +235,7 @@ def _title(index: Index, session_id: str) -> str:
 
 
 def entries(session: Session, parts: Sequence[Part]) -> list[SessionEntry]:
-    """The sessions of one history. Those in which nothing has happened yet are left out."""
+    """The sessions of one history. Sessions that have neither a title nor an answer from the agent are left out."""
     grouped: dict[str, list[Part]] = {}
     for part in parts:
         grouped.setdefault(part.key, []).append(part)

@@ -1,7 +1,7 @@
 """One session: a conversation of an agent, managed by the server or started by a person in a terminal.
 
-``Session`` contains what both kinds share: identity, history, store, approvals, and what clients see. Its two kinds,
-``ManagedSession`` and ``terminal_sessions.session.TerminalSession``, drive the agent. ``Sessions`` is the list of all sessions.
+``Session`` contains what both kinds share: identity, history, store, approvals, and what clients see. The kinds are
+``ManagedSession`` and ``terminal_sessions.session.TerminalSession``. ``Sessions`` is the list of all sessions.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Session(ABC):
         )
         self._context = context
         self._holds_state = False
-        """Whether the state will be published in a moment, after something that has to come first."""
+        """Whether ``publish_state`` does nothing, because the state will be published after something that has to come
+        first."""
         self._agent_state = AgentState()
         """What the agent has reported about itself, including reports of a process that has ended since."""
         self._looked_back = not history.count and data.options == Options()
@@ -100,7 +101,7 @@ class Session(ABC):
     @property
     @abstractmethod
     def state(self) -> messages.State:
-        """The state, in the words of the protocol."""
+        """The session's state, as one of the protocol's values."""
 
     @abstractmethod
     def is_using(self, session_id: str) -> bool:
@@ -161,9 +162,9 @@ class Session(ABC):
 
     @final
     async def look_back(self) -> None:
-        """On the first call, learns from the end of the history what the agent reported about itself before the server
-        was started, and from the metadata what was chosen since. What the agent has reported since then takes
-        precedence."""
+        """On the first call, restores what the agent reported about itself before the server was started, from the end
+        of the history, and what people have chosen since, from the metadata. What the agent has reported since the
+        server was started takes precedence."""
         if self._looked_back:
             return
         self._looked_back = True
@@ -191,7 +192,8 @@ class Session(ABC):
 
     @abstractmethod
     def _last_state(self, lines: Sequence[bytes], session_id: str) -> AgentState:
-        """What the agent had reported about itself by the end of ``lines``, which it has written. Called in a thread."""
+        """What the agent had reported about itself by the end of ``lines``, its lines in the history. Called in a
+        thread."""
 
     @final
     def _report_state(self, state: AgentState) -> None:
@@ -234,8 +236,8 @@ class Session(ABC):
 
     @final
     def unrecorded(self) -> tuple[Event, ...]:
-        """What clients see that is not in the history, as the events that publish it; always events of the same
-        kinds."""
+        """What clients see that is not in the history, as the events that publish it. The kinds of events are always
+        the same."""
         of_agent = self._of_agent()
         return (
             StateChanged(self.shown()),
@@ -246,8 +248,8 @@ class Session(ABC):
 
     @final
     def publish_state(self) -> None:
-        """Sends ``update/project_state`` to the session's clients and those that follow all projects. It is not
-        recorded."""
+        """Sends ``update/project_state`` to the session's clients and to clients that follow all projects. The event is
+        not recorded."""
         if self._holds_state:
             return
         self.store.announce(StateChanged(self.shown()))
@@ -337,7 +339,7 @@ class SessionStore:
 
     @property
     def review(self) -> messages.ReviewNumbers | None:
-        """How much there is to decide in the review, as lists show it; None if that is not known."""
+        """How much there is to decide in the review, for lists of sessions; None if that is not known."""
         return self.data.review
 
     @property
@@ -362,7 +364,7 @@ class SessionStore:
         is_line = isinstance(event, AgentLine)
         record = self.history.append(direction, message, is_json=is_line)
         self._context.disk.now(self.data.id, self.data.path, self.history.size)
-        if is_line:  # most records are lines, and nothing but the number follows from them
+        if is_line:  # most records are lines, which change nothing but the number
             self.memory.seq = record.seq
         else:
             self.memory.apply(event, record.time, record.seq)
@@ -378,8 +380,9 @@ class SessionStore:
         )
 
     def write(self, event: Recorded, asker: Subscriber | None = None) -> int | None:
-        """Appends and publishes the event. Returns the record's number for the answer to ``asker``, which reports the event;
-        None if ``asker`` is catching up and is sent the record in its turn. Raises the same errors as ``append``.
+        """Appends and publishes the event. Returns the record's number for the answer to ``asker``, which reports the
+        event; None if ``asker`` is catching up and is sent the record in its turn. Raises the same errors as
+        ``append``.
         """
         return self._publish(self.append(event, asker.id if asker is not None else ""))
 
@@ -426,7 +429,7 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: messages.ReviewNumbers) -> None:
-        """Stores how much there is to decide, so that lists show it after a restart, too."""
+        """Stores how much there is to decide in the review, so that lists of sessions show it after a restart, too."""
         self.data.review = numbers
         if not self.closed:
             self.save()

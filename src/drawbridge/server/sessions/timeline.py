@@ -1,4 +1,4 @@
-"""A session's conversation from its end to its beginning, wherever it took place.
+"""A session's conversation, read from its end to its beginning, wherever it took place.
 
 What happened in Drawbridge is in the history of the project; what happened before, between and after those records,
 such as work in a terminal, is only in the agent's own files. A fork begins with the conversation that it was forked
@@ -40,8 +40,8 @@ _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class Stretch(Struct, frozen=True):
-    """A stretch of a conversation: ``part`` of the history; without it, what the agent itself has stored of
-    ``session_id`` between two times."""
+    """A stretch of a conversation: ``part`` of the history or, if that is None, what the agent itself has stored of
+    ``session_id`` between the times ``after`` and ``before``."""
 
     session_id: str
     part: Part | None = None

@@ -161,7 +161,8 @@ class Worker:
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
         self._last_checkpoint: asyncio.Task[None] | None = None
-        """The last checkpoint that no run waits for: after a run, or before one that the agent has begun by itself."""
+        """The last checkpoint that no run waits for: after a run, or before a run that the agent began without a
+        prompt."""
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
 
@@ -298,7 +299,7 @@ class Worker:
                 self._look_at_schedule()
             case base.Question() if run is not None:
                 self._report(event)
-            case base.Question(question_id):  # in a turn that the agent has begun by itself and not reported
+            case base.Question(question_id):  # in a turn that the agent began without reporting it
                 self.answer(question_id, base.Decision(allow=False, message=NOBODY_ASKED))
             case base.TurnBegun() if run is None:
                 self._report(event)
@@ -320,8 +321,8 @@ class Worker:
                 logger.info("%s: sent %s between two runs", self.id, type(event).__name__)
 
     def take_over(self, run: Run) -> None:
-        """Makes ``run`` the run of the turn that the agent has begun without a prompt. The checkpoint before it is taken
-        while the agent waits for the first answer of its model, which precedes its first change."""
+        """Makes ``run`` the run of the turn that the agent has begun without a prompt. The checkpoint before it is
+        taken while the agent waits for the first answer of its model, which precedes its first change."""
         self._take(run)
         self._given = run
         self._look(run)
@@ -333,7 +334,7 @@ class Worker:
         self._report(ModeSet(None))
         self._context.idle.forget(self)
         run, self._given = self._given, None
-        if run is not None:  # a later run gets its own process
+        if run is not None:  # a run that was not given its prompt yet gets another process
             self._ended(run, "failed", error={"code": "EXECUTION_FAILED", "message": _last_words(code, stderr)})
 
     def _ended(
@@ -364,9 +365,9 @@ class Worker:
     async def _checkpoint(
         self, run_id: str, when: Literal["before", "after"], previous: asyncio.Task[None] | None
     ) -> None:
-        """Takes a checkpoint, unless the owner has disabled checkpoints; a failure is logged. This first waits for the
-        ``previous`` one, so that the checkpoint after a run contains nothing that the next run changes, and follows the
-        one before the run."""
+        """Takes a checkpoint, unless the owner has disabled checkpoints; a failure is logged. First waits for the
+        ``previous`` one, so that checkpoints are taken in order, and the one after a run contains nothing that the next
+        run changes."""
         if not self._context.limits.checkpoints:
             return
         if previous is not None:
@@ -383,7 +384,7 @@ class Worker:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of its processes: the current one, and those that are ending."""
+        """The ids of its processes: the current one, and any that are ending."""
         return [process.pid for process in (self._process, *self._leaving) if process is not None]
 
     def answer(self, question_id: str, decision: base.Decision) -> None:
@@ -391,7 +392,7 @@ class Worker:
             self._process.answer(question_id, decision)
 
     def asking(self, waits: bool) -> None:
-        """Notes whether a person is being asked: the time limits are suspended meanwhile."""
+        """Notes whether a person is being asked. The time limits are suspended meanwhile."""
         now = time.monotonic()
         if waits and self._asked_since is None:
             self._asked_since = now
@@ -406,8 +407,8 @@ class Worker:
             self._process.interrupt()
 
     def steer(self, text: str, attachments: tuple[base.Attachment, ...], record: Callable[[], None]) -> None:
-        """Sends a message into the turn of the active run: ``AgentProcess.steer``, whose errors it raises, too. Raises
-        ``NotAtWork`` if the agent does not have the run's prompt yet, or its process has ended.
+        """Sends a message into the turn of the active run with ``AgentProcess.steer``, and raises the same errors. Also
+        raises ``NotAtWork`` if the agent does not have the run's prompt yet, or its process has ended.
         """
         if self._process is None or self._run is None or self._run is not self._given:
             raise base.NotAtWork("its process is being started, or has ended")
@@ -431,7 +432,7 @@ class Worker:
         if model and model != before.model:
             await process.set_model(model)
         if effort and effort != before.effort and not await process.set_effort(effort):
-            effort = None  # the next run has another process
+            effort = None  # the next run needs a new process for it
         if self._process is process and self._kind is not None:
             mode, model = permission_mode or before.permission_mode, model or before.model
             after = msgspec.structs.replace(before, permission_mode=mode, model=model, effort=effort or before.effort)
@@ -546,7 +547,7 @@ class Worker:
         return left is not None and left > 0
 
     def cool(self) -> None:
-        """Ends the idle process, or keeps it if it is working by itself."""
+        """Ends the idle process, or keeps it if it is working in the background."""
         if self._process is not None and self._process.busy:
             self._context.idle.retain(self)
             return
@@ -567,7 +568,7 @@ class Worker:
     def spawn(
         self, work: Coroutine[Any, Any, None], what: str, failed: Callable[[Exception], None] | None = None
     ) -> asyncio.Task[None]:
-        """Starts a task of this session: ``BackgroundTasks.start``."""
+        """Starts a task of this session with ``BackgroundTasks.start``, and returns it."""
         return self.tasks.start(work, f"{self.id}: {what}", failed)
 
     def stop_soon(self, run: Run) -> None:

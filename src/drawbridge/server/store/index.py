@@ -3,8 +3,8 @@
 It is built by reading the files, whose damaged ends are repaired, and it is saved beside them, so that a history can be
 opened without reading its files.
 
-The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for several in one second.
-The order of the files follows from the numbers of their records, not from the names.
+The files are named ``messages_<UTC time of the first record>.jsonl``, with ``_2`` and so on for further files that were
+begun in the same second. The order of the files follows from the numbers of their records, not from the names.
 
 The saved index only saves time: it has a checksum, is compared with the files, and is rebuilt if it does not match
 them. Only the last number that was assigned can't be learned from the files, if its record is lost.
@@ -34,7 +34,7 @@ from drawbridge.text.counts import counted
 FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
-"""In bytes. A file of up to this size that is not in the index is read when its history is opened, which takes a few
+"""A file of up to this many bytes that is not in the index is read when its history is opened, which takes a few
 milliseconds; only the ends of a larger file are read."""
 
 _VERSION: Final = 1
@@ -129,7 +129,7 @@ def read_block(file: int, segment: Segment, block: int, report: Report) -> list[
     last = block + 1 == len(segment.block_seqs)
     end = segment.size if last else segment.block_offsets[block + 1]
     seq_end = segment.last_seq + 1 if last else segment.block_seqs[block + 1]
-    before = min(start, 1)  # the line break that ends the line before
+    before = min(start, 1)  # the line break that ends the previous line
     data = os.pread(file, end - start + before, start - before)
     if len(data) != end - start + before or data[-1:] != b"\n" or (before and data[:1] != b"\n"):
         raise Stale(segment.name)
@@ -165,8 +165,8 @@ def _report_between(good: list[Head], start: int, end: int, report: Report) -> N
 
 
 def sketch(path: str, name: str, size: int) -> Segment | None:
-    """The segment of a file of ``size`` bytes, as its first and last lines show it. Damaged records in between are
-    counted as whole. None if the ends are damaged or the lines are very long, in which case the file has to be scanned.
+    """The segment of a file of ``size`` bytes, derived from its first and last lines: damaged records in between are
+    counted too. None if the ends are damaged or the lines are very long, in which case the file has to be scanned.
     Raises OSError."""
     file = open_to_read(path)
     try:
@@ -275,7 +275,7 @@ _content: Final = msgspec.json.Decoder(Index)
 
 
 def load(directory: str) -> Index:
-    """The saved index; an empty one if it is missing or can't be trusted."""
+    """The saved index; an empty index if it is missing or can't be trusted."""
     with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
         with open(open_to_read(os.path.join(directory, FILE)), "rb") as file:
             found = _file.decode(file.read())
@@ -300,7 +300,7 @@ def save(directory: str, index: Index) -> None:
 
 
 class Damage(Struct, frozen=True):
-    """A damaged part of a file. It is left as it is, and skipped."""
+    """A damaged part of a file, which is skipped and left as it is. ``offset`` and ``length`` are in bytes."""
 
     file: str
     offset: int
@@ -418,7 +418,8 @@ class Catalogue:
         return segment, scan(path, segment, report)
 
     def _files(self) -> dict[str, int]:
-        """Names and sizes of the files that contain records. Removes what a crash of the server has left behind."""
+        """The names of the files that contain records, and their sizes in bytes. Removes the empty and temporary files
+        that a crash of the server has left behind."""
         found = {}
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -435,8 +436,8 @@ class Catalogue:
         return found
 
     def _in_order(self, segments: list[Segment]) -> list[Segment]:
-        """The segments, sorted by the number of their first record. A file that repeats the records of another one is
-        left out, such as a copy that a person has made."""
+        """The segments, sorted by the number of their first record. A file that repeats the records of another one,
+        such as a copy that a person has made, is left out and reported as damage."""
         ordered: list[Segment] = []
         last_seq = 0
         for segment in sorted(segments, key=lambda segment: (segment.first_seq, segment.name)):

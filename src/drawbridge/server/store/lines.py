@@ -25,7 +25,7 @@ LONGEST_LINE: Final = 100 * 1024 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ROOM: Final = 200
-"""In bytes; more than a line contains in addition to its message."""
+"""Bytes that are reserved for everything in a line except its message: more than is ever needed."""
 _DEEPEST: Final = 500
 """The maximum number of levels of nesting: few enough for readers that are called from deeper in the stack than
 ``compose``."""

@@ -1,9 +1,9 @@
 """The history of one session: every message once, numbered, and in a file before it is published. It is read in pages.
 
-A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A new file
-is begun at midnight UTC, after 100 MB, after 10,000 messages, or if something else has changed the newest file, but not
-before there is something to write. ``latest.jsonl`` is a link to the newest one; on file systems without links,
-``latest.txt`` contains its name.
+A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A
+new file is begun at midnight UTC, after 100 MB, after 10,000 messages, or if another program has changed the newest
+file, but not before there is something to write. ``latest.jsonl`` is a link to the newest file; on file systems without
+links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never used again while the
 directory exists. Only one process writes: the server locks its data directory.
@@ -70,8 +70,8 @@ NEVER: Final = 2**63
 
 
 class Page(Struct, frozen=True):
-    """``records`` are in ascending order. ``has_more``: whether more records match beyond this page, in the direction
-    of reading."""
+    """``records`` are in ascending order of their numbers. ``has_more``: whether more records match beyond this page,
+    in the direction of reading."""
 
     records: tuple[Record, ...]
     has_more: bool
@@ -209,9 +209,10 @@ class Tail:
 
 
 class History:
-    """Open one with ``History.open``. Its methods may be called from any thread: none waits for a page to be read.
+    """The history of one session, opened with ``History.open``. Its methods may be called from any thread: none waits
+    for a page to be read.
 
-    After the first ``append``, it keeps one file open; before that, none.
+    From the first ``append`` on, it keeps one file open.
     """
 
     def __init__(self, catalogue: Catalogue, fsync: FsyncPolicy, symlink: Callable[[str, str], None]) -> None:
@@ -260,7 +261,7 @@ class History:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self._catalogue.count
 
     @property
@@ -271,7 +272,7 @@ class History:
 
     @property
     def size(self) -> int:
-        """Bytes of all records."""
+        """The size of all files, in bytes."""
         return self._catalogue.size
 
     @property
@@ -288,7 +289,7 @@ class History:
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """The damage that was found so far, at most 100 places."""
+        """The damage that was found so far, in at most 100 places."""
         return tuple(self._catalogue.damage.values())
 
     # Writing.
@@ -504,8 +505,8 @@ class History:
         self._sync_directory()
 
     def drop(self, before: datetime | None, more_than: int | None) -> int:
-        """Deletes the oldest files: those with no record since ``before``, and more as long as the history is larger
-        than ``more_than`` bytes.
+        """Deletes the oldest files: all without a record since ``before``, and further files as long as the history is
+        larger than ``more_than`` bytes. None: no such limit.
 
         The newest file is never deleted, and numbers continue. Returns how many files were deleted; raises
         ``HistoryNotWritten`` if one can't be deleted.
@@ -542,8 +543,8 @@ class History:
         """The first ``limit`` records that match all conditions; with ``before_seq`` and without ``after_seq``, the
         last ones.
 
-        ``since``: only records that were written after that moment, by the clock at the time. ``max_bytes``: the size
-        of all lines together; the first match is returned however large it is. Raises ``HistoryUnreadable``.
+        ``since``: only records with a later timestamp. ``max_bytes``: the maximum size of all lines together; the first
+        match is returned however large it is. Raises ``HistoryUnreadable``.
         """
         if limit < 1:
             raise ValueError("limit must be 1 or more")

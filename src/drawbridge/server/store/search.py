@@ -1,7 +1,7 @@
 """The index of one history: what its records contain for people, and the agent's conversations in it.
 
-It is an SQLite file beside the history's files, with a full-text index (FTS5) where SQLite has one. It is derived from
-the records: filled after they are written, rebuilt if it is missing, damaged or not the index of this history, and
+It is an SQLite file beside the history's files, with a full-text index if SQLite was built with FTS5. It is derived
+from the records: filled after they are written, rebuilt if it is missing, damaged or not the index of this history, and
 removed with the history.
 
 The methods of ``Index`` block, and may be called from any thread.
@@ -68,8 +68,8 @@ MOST_DAMAGES: Final = 3
 
 _NO_CODE: Final = -1
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_CODE})
-"""Errors that mean that the file is damaged. Python's own errors, such as that for a text that is not UTF-8, have no
-code."""
+"""The codes of errors that mean that the file is damaged. Python's own errors, such as the one for a text that is not
+valid UTF-8, have no code."""
 
 _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH})
 """Errors that also mean damage while records are indexed: those statements never change, so they can't be the cause."""
@@ -92,7 +92,7 @@ CREATE INDEX texts_at ON texts (at);
 CREATE INDEX texts_kind ON texts (kind, id);
 CREATE INDEX texts_run ON texts (run) WHERE run IS NOT NULL;
 """
-# ``at`` is ``created``, but never less than the ``at`` of the text before, since clocks can be set back.
+# ``at`` is ``created``, but never less than the ``at`` of the previous text, since clocks can be set back.
 _WORDS: Final = """
 CREATE VIRTUAL TABLE words USING fts5 (text, content='texts', content_rowid='id', tokenize='unicode61 remove_diacritics 2');
 CREATE TRIGGER texts_added AFTER INSERT ON texts BEGIN
@@ -184,16 +184,16 @@ class Part(Struct):
 
 
 class Waited(Struct, frozen=True):
-    """What happened to a prompt in the queue: the numbers of the record with its last text and of the record of its
-    removal; None if it was not edited, or not removed."""
+    """What happened to a prompt in the queue. ``edited``: the number of the record with its last text; None if it was
+    not edited. ``dropped``: the number of the record of its removal; None if it was not removed."""
 
     edited: int | None
     dropped: int | None
 
 
 class Hit(Struct, frozen=True):
-    """``snippet``: texts that are alternately outside and inside a match, beginning outside. ``at`` and ``id`` are the
-    hit's position in the order of results."""
+    """A search result. ``snippet``: texts that are alternately outside and inside a match, beginning outside. ``at``
+    (microseconds since 1970) and ``id`` are its position in the order of results."""
 
     id: int
     seq: int
@@ -359,8 +359,8 @@ class Index:
         return {run: Waited(edited, dropped) for run, edited, dropped in rows}
 
     def search(self, wanted: Wanted, deadline: Deadline | None = None) -> list[Hit]:
-        """The results, the newest first. Raises ``TooSlow``, ``NoFullText`` for a query without a full-text index, and
-        ``sqlite3.Error``."""
+        """The results, newest first. Raises ``TooSlow``, ``NoFullText`` if a query needs the full-text index and
+        this SQLite has none, and ``sqlite3.Error``."""
         if wanted.query.strip() and not has_full_text():
             raise NoFullText
         match = words(wanted.query)
@@ -475,7 +475,7 @@ class Index:
 
 
 def _used(db: sqlite3.Connection) -> int:
-    """Bytes of the file that are in use."""
+    """The number of bytes of the file that are in use."""
     pages, free, size = (
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
@@ -488,8 +488,8 @@ def _latest(db: sqlite3.Connection) -> Part | None:
 
 
 def _with(db: sqlite3.Connection, part: Part | None, found: Content, record: Record) -> Part | None:
-    """The current part after this record: ``part``, or a new one that the record begins. A removed record does not
-    begin a part, so None if there is none yet."""
+    """The current part after this record: ``part``, or a new one that the record begins. None as long as there are only
+    removed records: they do not begin a part."""
     if found.removed_record:
         return part
     marker = found.marker
@@ -554,7 +554,7 @@ def _found(db: sqlite3.Connection, wanted: Wanted, match: str) -> Iterator[Hit]:
         where(f"part IN ({_marks(wanted.parts)})", *wanted.parts)
     condition = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     rows = db.execute(
-        # Only names and question marks are put in; every value is a parameter.
+        # Only names and question marks are inserted into the text; every value is a parameter.
         f"SELECT texts.id, seq, at, created, kind, tool, part, {shown} FROM {tables} {condition} "  # noqa: S608
         f"ORDER BY {id} DESC LIMIT ?",
         (*values, wanted.limit),

@@ -1,12 +1,12 @@
 """When the records of histories reach the disk itself, and not only the kernel.
 
-What the kernel has accepted survives any end of the server, even ``kill -9``. The policies matter for a power failure
-or a kernel crash:
+What the kernel has accepted survives even if the server is ended with ``kill -9``. The policies matter for a power
+failure or a kernel crash:
 
 - ``always``: a record is on the disk before ``append`` returns. The event loop waits for the disk.
-- ``second`` (default): about a second later at most, from a thread; a power failure loses little more than the last
-  second.
-- ``off``: when the kernel writes it, usually within half a minute.
+- ``second`` (default): a record is on the disk about a second later at most, synced by a thread. A power failure loses
+  little more than the last second.
+- ``off``: the kernel decides when it writes a record, usually within half a minute.
 
 docs/internals/benchmarks.md lists the cost of each.
 """
@@ -33,7 +33,7 @@ class Syncer:
     needed."""
 
     def __init__(self, delay: float = 1.0) -> None:
-        """``delay``: seconds."""
+        """``delay``: the seconds from a write until the file is synced."""
         self._delay = delay
         self._changing = threading.Lock()
         self._syncing = threading.Lock()
@@ -41,7 +41,7 @@ class Syncer:
         self._timer: threading.Timer | None = None
 
     def soon(self, owner: object, file: int) -> None:
-        """Syncs ``file`` once the delay has passed, or immediately if no file descriptor is left. ``owner`` represents
+        """Syncs ``file`` once the delay has passed, or immediately if no file descriptor is left. ``owner`` identifies
         the open file, which may be closed before that."""
         if owner in self._waiting:
             return
@@ -89,4 +89,4 @@ def _sync(file: int) -> None:
 
 
 syncer: Final = Syncer()
-"""The only instance in the process."""
+"""The instance that all histories of the process share."""

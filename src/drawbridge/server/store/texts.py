@@ -70,10 +70,11 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 
 class Content(Struct):
-    """``named``: the id of the session that got a name. ``continues``: the id of the conversation in which a run has
-    started, if it is known. ``edited``: the run whose queued prompt got the text that this record contains;
-    ``dropped``: the run whose prompt was removed from the queue, so that the run never began. ``added`` and
-    ``removed``: numbers of lines in files, as far as the agent reports them."""
+    """What one record contains. ``named``: the id of the session that got a name. ``continues``: the id of the
+    conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt got the text that
+    this record contains; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
+    ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
+    as far as the agent reports them."""
 
     texts: list[Text] = []
     marker: Marker | None = None
@@ -157,7 +158,8 @@ class Content(Struct):
 
 
 def content(line: bytes) -> Content:
-    """The content of a record as it is in the history; an empty one if it is too long or can't be read."""
+    """The content of a record, given its line in the history; an empty ``Content`` if the line is too long or can't be
+    read."""
     if len(line) > LONGEST_LINE:
         return Content()
     try:
@@ -172,7 +174,7 @@ def content(line: bytes) -> Content:
 
 
 def clean(text: str) -> str:
-    """The text with a space in place of each control character, except for tabs and line breaks."""
+    """The text, with each control character except tabs and line breaks replaced by a space."""
     return _CONTROLS.sub(" ", text.replace("\r\n", "\n"))
 
 

@@ -1,5 +1,5 @@
-"""What each process of a terminal session does besides the current turn: its background tasks, its questions in the
-terminal, and clients' decisions whose outcome is not known yet.
+"""What the server knows about each process of a terminal session besides its current turn: background tasks, questions
+in the terminal, and clients' decisions whose effect is not known yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drawbridge.server.terminal_sessions.turn import MOST_TASKS, Background
 
 
 class Activity:
-    """What one process does besides the current turn."""
+    """The background tasks of one process, its questions in the terminal, and clients' decisions on its questions."""
 
     def __init__(self, read: Reader) -> None:
         self.background = Background()
@@ -58,7 +58,7 @@ class Activities:
 
     @property
     def decided(self) -> list[PendingApproval]:
-        """Approval requests that clients have decided on, as long as it is not known what the agent did."""
+        """Approval requests that clients have decided on, until it is known what the agent did."""
         return [approval for one in self for approval in one.outcomes]
 
     def called(self, tool: str, given: Raw, fate: Fate, agent_id: str | None, *, as_run: bool) -> list[Overruled]:
@@ -83,9 +83,9 @@ class Activities:
             self.of(pid).background.subagent(agent)
 
     def ended(self, pid: int | None) -> None:
-        """Forgets the activity of a process that has ended or has closed the conversation: its terminal no longer asks
-        anything, and nothing will report what its calls did. ``pid`` is None for an activity whose process is not
-        known."""
+        """Forgets the activity of a process that has ended or has closed the conversation: no question is open in its
+        terminal any longer, and nothing will report what its calls did. ``pid`` is None for an activity whose process
+        is not known."""
         self._of.pop(pid, None)
 
     def clear(self) -> None:

@@ -1,8 +1,9 @@
-"""The bridges on the private socket: the proposals of their own agents, and the requests to their editors.
+"""Serves the bridges on the private socket: they send the proposals of their agents, and receive requests to their
+editors.
 
-Claude Code's hook reports the question; the diff that its bridge shows is a second surface of the same approval
-request, matched by the agent's process, the path and the text. The two form one approval request, whichever arrives
-first. Gemini CLI has no such hook: there, the bridge's proposal is the question.
+Claude Code's hook reports the question. The diff that Claude Code's bridge shows is a second surface of the same
+approval request, whichever of the two arrives first; they are matched by the agent's process, the path and the text.
+Gemini CLI has no such hook: its bridge's proposal is the question.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 AGENTS = {row.title: row.name for row in catalog.ROWS if row.proposes}
-"""Agents whose question is the bridge's proposal: title (as people see it) → name (as in the list of sessions)."""
+"""Agents for which the bridge's proposal is the question: title (as bridges send it) → name (in the list of
+sessions)."""
 
 NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
-"""Error codes for an answer that was refused because the history can't be written."""
+"""The error codes of decisions that were refused because the history can't be written."""
 
 
 class BridgeSurface:
-    """A proposal that is shown in an editor by the bridge of its own agent."""
+    """A proposal that its agent's bridge shows in an editor."""
 
     in_editor = True
 
@@ -223,14 +225,14 @@ class Bridges:
         return begun
 
     def _decided(self, shown: BridgeSurface | None, text: str | None) -> bool:
-        """Applies the user's decision in the editor. Returns whether that decision counts."""
+        """Applies a decision that the user made in the editor. Returns whether it counts."""
         if shown is None:
             return False
         if shown.session is None or shown.approval is None:
             shown.decided_early()
             return True
         if shown.session.history.closed and shown.approval.state is not State.DECIDED:
-            return True  # the session is closed, so this server no longer decides
+            return True  # the session is closed, and no client has decided, so the decision in the editor counts
         name = shown.editor.about.editor if shown.editor.about else "an editor"
         try:
             given = decision(shown.approval, text)
@@ -240,7 +242,7 @@ class Bridges:
                 return False
             shown.session.withdraw(
                 shown.approval, ELSEWHERE
-            )  # the user can decide in the agent's own editor even without a server
+            )  # the agent follows the decision in its editor even if the server can't record it
         return True
 
     def _gone(self, shown: BridgeSurface | None, *, settled: bool) -> None:

@@ -1,7 +1,7 @@
 """Reads a terminal session's approval requests from its history after a restart: the open ones, and how the latest
 ended.
 
-The agent has continued meanwhile, and its hook still waits for the answer: the hook reconnects and reports the same
+The agent has continued to run meanwhile, and its hook still waits for the answer: it reconnects and reports the same
 question.
 """
 
@@ -34,8 +34,8 @@ LOOK_BACK: Final = 2_000
 
 
 class Carried(Struct):
-    """``approvals``: the approval requests that are recognized if they are reported again, oldest first, each in its
-    state. ``calls``: tool calls without a result."""
+    """What was read from a history. ``approvals``: the open and the latest closed approval requests that a hook or
+    bridge may report again, oldest first. ``calls``: tool calls without a result."""
 
     approvals: list[PendingApproval]
     calls: list[transcript.Call]
@@ -88,14 +88,14 @@ def age_of_run(history: History, run_id: str) -> float:
         for record in reversed(page.records):
             if record.direction == "server" and b'"run_started"' in record.line and wanted in record.line:
                 return max(0.0, (datetime.now(UTC) - record.time).total_seconds())
-        if not page.has_more:
+        if not page.records or not page.has_more:
             break
         before, left = page.records[0].seq, left - len(page.records)
     return 0.0
 
 
 def finished_runs(history: History) -> list[str]:
-    """The ids of the runs that ended in the last ``PAGE`` records, the oldest first. Raises ``HistoryUnreadable``."""
+    """The ids of the runs that ended in the last ``PAGE`` records, oldest first. Raises ``HistoryUnreadable``."""
     found = []
     for record in history.read(before_seq=history.last_seq + 1, limit=PAGE, max_bytes=PAGE_BYTES).records:
         if record.direction == "server" and b'"run_finished"' in record.line:
@@ -108,7 +108,7 @@ def finished_runs(history: History) -> list[str]:
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
     """The last pages of the history: as many as it takes to include every question that is open, or that was resolved
-    or withdrawn in the last page, and one more."""
+    or withdrawn in the last page, and one more page."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:
@@ -126,8 +126,8 @@ def _tail(history: History, waiting: Collection[str]) -> list[Record]:
 
 
 def _about(record: Record) -> tuple[str, str]:
-    """What the record reports, and the id of the approval request that it is about; ("", "") if it is not about an
-    approval request."""
+    """The type of the record's event, and the id of the approval request that it is about; ("", "") if it is not about
+    an approval request."""
     if record.direction != "server":
         return "", ""
     try:

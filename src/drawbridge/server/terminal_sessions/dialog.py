@@ -1,7 +1,7 @@
-"""The agent's own dialog in its terminal, which is open beside most approval requests.
+"""The agent's own dialog in its terminal, which is open at the same time as most approval requests.
 
-This module tracks the questions that only the dialog can answer, and what the agent did with a client's decision: the
-user may have answered in the dialog at the same moment.
+This module tracks the questions that can be answered only in the dialog, and what the agent did with a client's
+decision: the user may have answered in the dialog at the same moment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 class Latest(OrderedDict[Key, Value]):
-    """Keeps only the latest ``REMEMBERED`` keys."""
+    """A dictionary that keeps only the ``REMEMBERED`` keys that were added last."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
@@ -38,7 +38,7 @@ class Latest(OrderedDict[Key, Value]):
 
 
 class TerminalOnly:
-    """Questions that only the agent's own dialog can answer, until they are known to be over.
+    """Questions that can be answered only in the agent's own dialog, until the agent is known to have continued.
 
     There are two kinds: an approval request that was handed over to the terminal, and a dialog that is known only from
     the CLI's notification.
@@ -60,8 +60,8 @@ class TerminalOnly:
         self._asked.append(approval)
 
     def noticed(self) -> None:
-        """Notes that the CLI has notified the user of a dialog, unless the dialog is already known."""
-        self._noticed = not self._asked
+        """Notes that the CLI has notified the user of a dialog that no approval request is known for."""
+        self._noticed = True
 
     def called(self, tool: str, given: Raw, agent_id: str | None, *, as_run: bool) -> None:
         """Notes that a tool call has ended: the questions about it have been answered."""
@@ -74,7 +74,7 @@ class TerminalOnly:
         ]
 
     def continued(self, agent_id: str | None) -> None:
-        """The agent has continued with something else, so its dialog is closed."""
+        """Notes that the agent has continued with something else, so its dialog is closed."""
         self._noticed = False
         self._asked = [approval for approval in self._asked if approval.request.agent_id != agent_id]
 
@@ -91,7 +91,8 @@ class Overruled(Struct, frozen=True):
 
 
 class Outcomes:
-    """Clients' decisions, until it is known what the agent did. ``read``: the function that reads a file."""
+    """Clients' decisions, until it is known whether the agent followed them. ``read``: the function that reads a
+    file."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
@@ -133,8 +134,8 @@ class Outcomes:
     def called(
         self, tool: str, given: Raw, fate: Fate, agent_id: str | None = None, *, as_run: bool
     ) -> list[Overruled]:
-        """Compares a tool call that was seen with the decisions on it. Returns those that were overruled. ``as_run``:
-        ``given`` is the input that the call ran with, not the one that the agent requested."""
+        """Compares a tool call that has ended with the decisions on it, and returns the decisions that were overruled.
+        ``as_run``: ``given`` is the input that the call ran with, not the one that the agent requested."""
         overruled = []
         for id, (approval, decision) in list(self._given.items()):
             changed = json_object(decision.updated_input) if decision.updated_input is not None else None

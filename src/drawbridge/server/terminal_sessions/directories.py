@@ -45,13 +45,13 @@ READY_SECONDS: Final = 5.0
 continues without waiting for it."""
 
 CLOSE_SECONDS: Final = 3.0
-"""Seconds that the shutdown waits for checkpoints. The agent continues meanwhile, and the review begins with the
-checkpoint before its run."""
+"""Seconds that the shutdown waits for checkpoints in progress. The review of a run begins with the checkpoint before
+it, which can't be taken later because the agent continues meanwhile."""
 
 AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 
 PATH: Final = "path"
-"""The file with the path of the directory."""
+"""The name of the file that contains the directory's path."""
 
 
 class ReviewedDirectory:
@@ -140,12 +140,12 @@ class ReviewedDirectory:
         return session in self._runs
 
     def expect(self, session: str, run: str) -> None:
-        """A hook has reported that ``run`` begins: the checkpoint before it is taken now."""
+        """Notes that a hook has reported the beginning of ``run``, and starts the checkpoint before it."""
         self._expected[session] = run
         self._update()
 
     def expect_nothing(self, session: str) -> None:
-        """Forgets the expected run: what the hook has reported has been processed."""
+        """Forgets the expected run, because the hook's report has been processed."""
         if self._expected.pop(session, None):
             self._update()
 
@@ -261,7 +261,7 @@ class ReviewedDirectory:
         return await self._reviewing.get(session)
 
     def review_is_gone(self) -> None:
-        """See ``Session.review_is_gone``: for all sessions in the directory."""
+        """Like ``Session.review_is_gone``, for all sessions in the directory."""
         self._reviewing.publish_gone()
 
     async def image(self, blob: str, largest: int) -> bytes:
@@ -343,8 +343,8 @@ class ReviewedDirectory:
     # Closing and removing.
 
     async def close(self) -> None:
-        """Stops the work in progress, but waits until a decision or a commit is completed, and up to ``CLOSE_SECONDS`` for a
-        checkpoint."""
+        """Stops the work in progress, but waits up to ``CLOSE_SECONDS`` for checkpoints, and until a decision or a
+        commit is completed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()

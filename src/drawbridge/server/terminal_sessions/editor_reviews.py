@@ -1,4 +1,4 @@
-"""Reviews in editors: a bridge gets reviews, decides on them and comments with the same commands as clients, in the
+"""Reviews in editors: a bridge requests reviews, decides on them and comments with the same commands as clients, in the
 name of its editor."""
 
 from __future__ import annotations

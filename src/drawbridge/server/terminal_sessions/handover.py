@@ -40,7 +40,7 @@ HANDS_OVER: Final = ("Stop", "UserPromptSubmit")
 
 
 class Receiver(Protocol):
-    """What ``Handover`` uses of its ``TerminalSession``, which is in the layer above it."""
+    """The part of ``TerminalSession`` that ``Handover`` uses. The class itself is in a higher layer."""
 
     id: str
 
@@ -54,7 +54,8 @@ class Receiver(Protocol):
 
 
 class Handover:
-    """The comments that are left with one session. ``comments``: the comments of its directory, which store them."""
+    """The comments that are left with one session. ``comments``: the comments of its directory, in whose file they are
+    stored."""
 
     def __init__(self, session: Receiver, comments: SharedComments) -> None:
         self._session = session
@@ -66,7 +67,7 @@ class Handover:
         return left if left is not None and left.session == self._session.id else None
 
     def known(self, request_id: str | None, key: str) -> Answer[Accepted] | None:
-        """The reply to a request that was made before, while its comments wait; None otherwise."""
+        """The reply to a repeated request whose comments the agent may still receive; None for any other request."""
         left = self._left
         if left is None or request_id is None or (left.request_id, left.review.key) != (request_id, key):
             return None
@@ -100,8 +101,8 @@ class Handover:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """The comments that the hook of this event must hand over, or None. If there are any, ``received`` must be
-        called afterwards."""
+        """Returns the comments that this event's hook must hand over, after storing them as given; None if it must not
+        hand over any. The caller must then report to ``received`` whether the hook has received them."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # the mark may be from a server that was killed
@@ -144,14 +145,14 @@ class Handover:
         return received
 
     def confirmed(self, entry: transcript.Context) -> Left | None:
-        """The comments that have arrived according to this entry of the agent's record; None if it shows none."""
+        """The comments that have arrived according to this entry of the agent's record; None if it contains none."""
         left = self._left
         if left is None or not left.run:
             return None
         return left if any(letters(text).startswith(letters(left.text)) for text in entry.texts) else None
 
     def record(self, left: Left, entry: transcript.Context) -> PromptAccepted:
-        """The prompt as it is stored in the history."""
+        """The comments as the prompt that is stored in the history."""
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:

@@ -24,7 +24,7 @@ ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitatio
 
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
-"""Events that can be the first of a run: a prompt that was queued begins a run without its own report."""
+"""Events that can be the first of a run: no hook reports a queued prompt when its run begins."""
 
 COPIED: Final = "fork"
 """The source of a session that begins as a copy of another one."""
@@ -40,7 +40,7 @@ _CODES: Final = {"authentication_failed": NOT_LOGGED_IN, "rate_limit": RATE_LIMI
 
 
 def code_of(error: str) -> str | None:
-    """The client protocol's code for a failed request to the model; None if people can't do anything about it."""
+    """The client protocol's code for a failed request to the model; None if the protocol has no code for it."""
     return _CODES.get(error)
 
 
@@ -64,7 +64,7 @@ class Task(Struct, frozen=True):
 
     @property
     def stored(self) -> Task:
-        """The task as it is stored: what is for people is bounded."""
+        """The task as it is stored: the texts for people are shortened to one line of limited length."""
         words, command = text_of(self.description), text_of(self.command)
         return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 

@@ -45,8 +45,8 @@ class ProcessFile(
         return self.job if moved else None
 
     def idle_since(self, session_id: str) -> float | None:
-        """Since when the agent has been waiting for a prompt (seconds since 1970); None if it is not waiting, or that
-        is not known."""
+        """When the agent began to wait for a prompt (seconds since 1970); None if it is not waiting, or if that is not
+        known."""
         return self.updated / 1000 if self.session_id == session_id and self.status in IDLE else None
 
 

@@ -1,6 +1,7 @@
 """The processes that have a terminal session's conversation open, and what each has reported about itself.
 
-``claude --continue`` in a second terminal opens the same conversation: then there are several, each with its own mode.
+``claude --continue`` in a second terminal opens the same conversation. The session then has several processes, each
+with its own mode.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class Processes:
 
     def __init__(self, facts: Facts) -> None:
         self.latest = msgspec.convert(facts, ProcessFacts, from_attributes=True)
-        """The process that has reported last."""
+        """The process that reported last."""
         self._others = list(facts.others)
-        """The other processes, the latest one last."""
+        """The other processes, latest last."""
         self._running = {one.pid: _process(one.pid, one.began) for one in self.all if one.pid is not None}
         """The processes by PID; None if the process was gone, or another program had its PID, when it was looked up.
         Unlike ``began``, a ``psutil.Process`` does not depend on the clock, which may be set while the server is
@@ -54,7 +55,8 @@ class Processes:
 
     @property
     def only(self) -> int | None:
-        """The process that has the conversation open; None if there are several, or it is not known."""
+        """The PID of the only process that has the conversation open; None if there are several, or if it is not
+        known."""
         return None if self._others else self.latest.pid
 
     @property

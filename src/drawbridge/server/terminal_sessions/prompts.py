@@ -1,10 +1,10 @@
-"""Prompts that clients send to the agent of a terminal session: they are typed into its terminal if an editor with a
-bridge has that terminal.
+"""Prompts that clients send to the agent of a terminal session. They are typed into the agent's terminal, which is
+possible if the terminal belongs to an editor with a bridge.
 
 Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
 
-A prompt is accepted when the agent itself reports that it has started on it. Prompts on their way are stored, so that
-they are recognized by their request id after a restart, too, and are in the history with the name of their sender.
+A prompt is accepted when the agent itself reports that it has started on it. A prompt is stored before it is typed, so
+that after a restart, too, its request id is recognized and the history names its sender.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BEGIN_SECONDS: Final = 10.0
 """Seconds that the agent may take to start on a typed prompt; its hooks run first."""
 
 PASTE_MARK: Final = re.compile(r'</?pasted_content id="\w*">')
-"""What Claude Code puts around a long paste (2.1.329)."""
+"""The tags that Claude Code puts around a long paste (2.1.329)."""
 
 UNSURE: Final = (
     "The prompt was typed, or was about to be, but the agent has not started on it. Check its terminal. To send the prompt "
@@ -55,7 +55,7 @@ LONGEST: Final = 100_000
 it showed nothing for 3 s (2.1.329)."""
 
 TYPING_SECONDS: Final = 12.0
-"""Seconds that an editor may take to type a prompt; its own time limit is shorter."""
+"""Seconds that an editor may take to type a prompt. The editor's own time limit is shorter."""
 
 LEAVES: Final = frozenset({"exit", "quit", ":q", ":q!", ":wq", ":wq!"})
 """Words that end Claude Code if nothing else is typed (2.1.329)."""
@@ -151,7 +151,7 @@ class Sent(Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """What ``Prompts`` uses of its ``TerminalSession``, which is in the layer above it."""
+    """The part of ``TerminalSession`` that ``Prompts`` uses. The class itself is in a higher layer."""
 
     id: str
     ended: bool
@@ -176,10 +176,9 @@ class Receiver(Protocol):
 
 
 class Prompts:
-    """The prompts of one session.
+    """The prompts that clients send to one session.
 
-    ``sent``: the prompt that is being typed or about to be, and not in the history yet; ``save`` is called if it
-    changes.
+    ``sent``: the prompt that was sent last, until it is in the history. ``save``: called when ``sent`` has changed.
     """
 
     def __init__(self, session: Receiver, terminals: Terminals, sent: Sent | None, save: Callable[[], None]) -> None:
@@ -325,8 +324,8 @@ class Prompts:
         return PromptAccepted(run, text, sent.by, sent.request_id, uuid=entry.uuid, review=sent.review)
 
     def recorded(self, entry: transcript.Prompt, run: str) -> str:
-        """Like ``begun``, for a prompt that is already in the history, so that it no longer has to be kept here.
-        Returns its text."""
+        """Like ``begun``, for a prompt that is already in the history and no longer has to be kept here. Returns its
+        text."""
         text = self.begun(run, entry.text)
         if self.sent is not None and self.sent.turn:
             self._keep(None)
@@ -337,7 +336,7 @@ class Prompts:
 
 
 def _check(command: commands.Execute) -> None:
-    """Raises ``ClientError`` for what can't be typed."""
+    """Raises ``ClientError`` if the command contains anything that can't be typed."""
     if command.steer:
         text = "A message can't be added to the current run in a terminal. Try again when the run has finished."
         raise ClientError("NOT_SUPPORTED", text, field="data.steer")

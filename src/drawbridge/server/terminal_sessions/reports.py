@@ -1,4 +1,4 @@
-"""What hooks and the conversation's file report about a terminal session, in the right order; and a check of the
+"""Processes what hooks and the conversation's file report about a terminal session, in the right order, and checks the
 agent's process, whose end may not be reported.
 """
 
@@ -34,7 +34,8 @@ PROMPT_SECONDS: Final = 1.0
 the question."""
 
 LOOKS: Final = 3
-"""The number of checks within which the successor of a session that was moved to the background must have reported."""
+"""The number of checks for which the successor of a session that was moved to the background is waited for: after that,
+the session ends without naming its successor."""
 
 
 _Condition = Callable[[], bool]
@@ -45,8 +46,9 @@ def _now() -> bool:
 
 
 class Reports:
-    """The reports about one session. Each is processed in order of arrival, after the lines that the conversation's
-    file contains by then. Also checks whether the agent is still there, because its end may not be reported.
+    """The reports about one session. They are processed in order of arrival, each after the lines that the
+    conversation's file contains by then. Also checks whether the agent is still there, because its end may not be
+    reported.
     """
 
     def __init__(self, session: TerminalSession, beginning_with: Callable[[str], str | None]) -> None:
@@ -55,7 +57,8 @@ class Reports:
         self.session = session
         self._beginning_with = beginning_with
         self._moved = ("", 0)
-        """Where the conversation was moved to, and how often that was seen."""
+        """The beginning of the id of the session that the conversation was moved to, and how many checks have found
+        it."""
         self._calls: asyncio.Queue[tuple[Callable[[], None], _Condition, float]] = asyncio.Queue()
         self._call: Callable[[], None] | None = None
         """The next call. It is made once the lines that precede it in the file have been read."""
@@ -63,7 +66,7 @@ class Reports:
         self._processes: dict[int, ProcessFile] = {}
         """What the CLI's files about its processes contained at the last check."""
         self._path = ""
-        """The path of the file, as it was reported."""
+        """The path of the file, as the agent's process reported it when the file was opened."""
         self._seen = False
         self._is_up_to_date = False
         """Whether the file has been read to its end since the server was started."""
@@ -74,7 +77,7 @@ class Reports:
         self._task = self._tasks.start(self._follow(), f"{session.id}: following the session")
 
     def add(self, call: Callable[[], None]) -> None:
-        """Adds a call, which is made in its turn."""
+        """Adds a call, which is made after the calls that were added before."""
         self._calls.put_nowait((call, _now, 0.0))
 
     def add_after_text(self, call: Callable[[], None], text: str) -> None:
@@ -183,7 +186,7 @@ class Reports:
                 self._look_for_successor(pid, process)
 
     async def _read_processes(self) -> dict[int, ProcessFile]:
-        """The CLI's files, by PID, about the process that works and the process that has reported last, which receives
+        """The CLI's files, by PID, about the process that is working and the process that reported last, which receives
         prompts."""
         session, file = self.session, self._file
         if file is None or session.approvals:

@@ -1,8 +1,8 @@
 """A terminal session: its state is derived from what the agent's hooks and its transcript file report.
 
-The server does not start or stop the agent. The agent's own dialog is open at the same time, and the first answer
-counts. A subagent's dialog is the exception: it appears only after its hook has ended, so its question waits here for a
-limited time, and only if a client is connected that could answer it.
+The server does not start or stop the agent. While clients can answer a question, the agent's own dialog is open, too,
+and the first answer counts. A subagent's dialog is the exception: it appears only after its hook has ended, so its
+question waits here for a limited time, and only if a client is connected that could answer it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ UNKNOWN_MODE: Final = (
 ELSEWHERE = "answered elsewhere"
 GONE = "the agent no longer waits for it"
 ENDED = "the agent's program has ended"
-NOT_DELIVERED = "overruled: the answer did not reach the agent, which still asks in its terminal"
+NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still asking in its terminal"
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
@@ -93,8 +93,8 @@ HOLD_SECONDS = 45.0
 shows no dialog, so the user there should not have to wait longer (2.1.329)."""
 
 HOLD_AGAIN_SECONDS = 5.0
-"""Seconds that each question waits once no client has answered one in time: nobody seems to be there. Applies until a
-client answers again."""
+"""Seconds that a subagent's question waits after no client has answered an earlier one in time. Applies until a client
+answers again."""
 
 OWN_DIALOG: Final = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
@@ -127,14 +127,14 @@ class TerminalSession(Session):
         self.checkpoints = reviewed.checkpoints
         self.processes = Processes(facts)
         self._reporting: int | None = None
-        """The process whose hook or line is being processed, if it is known."""
+        """The PID of the process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests, facts.tasks
         """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
         self._remembered = facts.past, facts.is_unattended
         """``past`` and ``is_unattended`` as they were stored last."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
-        """The session that continues this one, which the user has moved to the background."""
+        """The id of the session that continues this one, if the user has moved this one to the background."""
         self.turn: Turn | None = None
         self.activities = Activities(read_file)
         self.last_text = ""
@@ -303,8 +303,8 @@ class TerminalSession(Session):
         return self.turn is not None and self.turn.has(turn)
 
     def within_limits(self, mode: str | None = None) -> bool:
-        """Whether a client could have started a run in this agent's mode. ``mode``: the one that it reports now; None
-        for the one that it has reported last. Raises ``ClientError`` with the reason."""
+        """Whether a client could have started a run in this agent's mode. ``mode``: the mode that it reports now; None
+        for the last one that it has reported. Raises ``ClientError`` with the reason."""
         mode = mode or self.permission_mode
         if mode is None and not self._context.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
@@ -347,9 +347,9 @@ class TerminalSession(Session):
         handed: Left | None = None,
         pid: int | None = None,
     ) -> PendingApproval | None:
-        """Applies a hook's event. ``surface`` and ``proposal`` belong to a question, whose approval request is
-        returned; without a surface, nothing is asked. ``handed``: what the hook has handed over to the agent.
-        ``pid``: the agent's process."""
+        """Applies a hook's event. Returns the approval request if the event is a question that waits for an answer.
+        ``surface``: the hook, if it waits for an answer. ``proposal``: the change that the question is about.
+        ``handed``: the comments that the hook has handed over to the agent. ``pid``: the agent's process."""
         self._reporting = surface.pid if surface is not None else pid
         if event.is_new_process and not event.permission_mode and self.processes.forget_mode(self._reporting):
             # The mode in the conversation's file is still that of the previous process.
@@ -420,7 +420,7 @@ class TerminalSession(Session):
 
     def leave(self, pid: int | None, outcome: messages.Outcome = "interrupted", *, quiet: bool = False) -> None:
         """Notes that a process has ended, or has closed the conversation, which another terminal may have open.
-        ``outcome`` and ``quiet`` are those of its run, as in ``_finish``."""
+        ``outcome`` and ``quiet`` apply to its run, as in ``_finish``."""
         self._reporting = pid
         if pid is None or not self.processes.beside(pid):
             self.end()
@@ -528,7 +528,8 @@ class TerminalSession(Session):
         self.store.record(messages.RunStarted(self.turn.id, session, self.data.agent))
 
     def _stopped(self, event: hook_events.HookEvent) -> None:
-        """The main agent has stopped; its turn is over unless it has left something running in the background."""
+        """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
+        background."""
         self._activity.background.set(event.tasks)
         self._activity.terminal_only.only(event.tasks)
         if self._is_past(event.prompt_id):
@@ -558,7 +559,7 @@ class TerminalSession(Session):
     def _is_over(
         self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
     ) -> None:
-        """Ends a turn whose end no hook has reported. The arguments are as in ``_finish``."""
+        """Ends a turn whose end was not reported by a hook. The arguments are as in ``_finish``."""
         if self.turn is not None:
             self._reporting = self.turn.process
         self._finish(outcome, quiet=quiet, error=error, code=code)
@@ -692,8 +693,8 @@ class TerminalSession(Session):
     # What was asked before a restart.
 
     def recover(self) -> None:
-        """Restores the state after a restart. Everything is over, except the turn and the approval requests of an agent
-        that is alive. If no process is known, the agent's next report shows that it is alive.
+        """Restores the state after a restart. The turn and the approval requests continue only if their agent is alive;
+        everything else has ended. If no process is known, the agent's next report shows that it is alive.
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
@@ -761,8 +762,8 @@ class TerminalSession(Session):
         return asked != (known.request.tool_name, hook_events.json_object(known.request.input))
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
-        """The question that ``surface`` reports, if it was asked before; the surface waits for the decision or receives
-        it. None if the question is new."""
+        """Returns the approval request for the question that ``surface`` reports, if it was asked before: the surface
+        receives the decision, or waits for it. Returns None if the question is new."""
         approval = self._known.get(surface.known_as)
         if approval is None:
             return None
@@ -949,7 +950,7 @@ class TerminalSession(Session):
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):
-            return  # the limit was reached at that moment; the agent keeps its own record
+            return  # the limit for agents' data is reached; the agent keeps its own record
         try:
             self.store.write(event)
         except DrawbridgeError as error:

@@ -41,21 +41,21 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum number of sessions; if there are more, ended ones are removed, the oldest first."""
+"""The maximum number of sessions; if there are more, ended ones are removed, oldest first."""
 
 RETURN_SECONDS: Final = 20.0
 """Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
 
 SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
-"""What hooks of a background session report before it has anything to do: event and source."""
+"""The event and source of the hook reports that a background session sends before it has anything to do."""
 
 FORGOTTEN: Final = "gone_"
 """The prefix of the name of a directory that is being removed."""
 
 
 class TerminalSessions:
-    """The sessions in ``sessions`` that are in terminals, in the order of their arrival. They are restored, begun and
-    removed here."""
+    """Restores, adds and removes terminal sessions, and iterates over those in ``sessions`` in the order in which they
+    were added."""
 
     def __init__(self, data: Path, context: Context, fsync: FsyncPolicy, sessions: Sessions) -> None:
         self.terminals = Terminals()
@@ -171,11 +171,10 @@ class TerminalSessions:
         self._reports[session] = Reports(session, self._beginning_with)
 
     def report(self, agent: str, event: hook_events.HookEvent, process: Process) -> Reports | None:
-        """The reports about the event's session, which is added if it is not known; None if it is not shown. ``agent``:
-        the agent whose hook has sent the event. ``process``: that agent's process.
+        """Returns the reports about the event's session, which is added if it is not known; None if the session is not
+        shown. ``agent``: the agent whose hook has sent the event. ``process``: that agent's process.
 
-        The CLI's daemon starts background sessions in advance; they are not shown until somebody gives them something
-        to do.
+        The CLI's daemon starts background sessions in advance; they are not shown until they are used.
         """
         id = TERMINAL_PREFIX + event.session_id
         session = self.find(id)
@@ -226,7 +225,7 @@ class TerminalSessions:
 
     def _make_room(self) -> None:
         over = len(list(self)) - MOST + 1
-        ended = [session for session in self if session.ended]
+        ended = sorted((one for one in self if one.ended), key=lambda one: one.data.last_active)
         for session in ended[: max(0, over)]:
             self._removals.start(self._discard(session), f"{session.id}: removing its files")
 

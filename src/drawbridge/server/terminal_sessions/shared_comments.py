@@ -31,7 +31,8 @@ NAME: Final = "comments.json"
 
 
 WAITING: Final = ".waiting"
-"""The suffix of the file that shows a session's hooks that something waits for the session (``guard.report``)."""
+"""The suffix of the file whose presence shows a session's hooks that comments wait for the session
+(``guard.report``)."""
 
 Release: TypeAlias = Literal["unsure", "ended", "refused"]
 
@@ -39,8 +40,8 @@ Release: TypeAlias = Literal["unsure", "ended", "refused"]
 class Left(Struct, frozen=True):
     """Comments that are left with the session ``session``, as the prompt ``text`` from ``by``.
 
-    ``state``: as in ``Handover``. ``run``: the run that begins with them, once a hook has received them; ``turn``: the
-    agent's own id for that run.
+    ``state``: as in ``replies.Handover``. ``run``: the run that begins with them, once a hook has received them;
+    ``turn``: the agent's own id for that run.
     """
 
     session: str
@@ -88,7 +89,7 @@ class SharedComments:
 
     @property
     def handover(self) -> Handover | None:
-        """What ``left`` contains, for clients; None once all its comments have been sent."""
+        """``left`` as clients receive it; None once all its comments have been sent."""
         left = self.left
         if left is None or not self._unsent(left.review):
             return None
@@ -124,7 +125,7 @@ class SharedComments:
         self._announce(changed, by)
 
     def unmark(self, session: str) -> None:
-        """Removes the file that shows that something waits for this session."""
+        """Removes the file that shows a session's hooks that comments wait for the session."""
         remove_quietly(_mark(session))
 
     def load(self) -> _File:

@@ -1,4 +1,4 @@
-"""Serves the private socket: this user's hooks and bridges connect to it, each with its own kinds of lines."""
+"""Serves the private socket, to which this user's hooks and bridges connect. Both send lines of JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNSENT_BYTES = 2 * wire.LINE_BYTES
 
 
 class Peer:
-    """One connection. ``about`` is what a bridge reports about itself."""
+    """One connection. ``about``: what the bridge reports about itself; None for a hook."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.about: wire.Bridge | None = None
@@ -86,7 +86,7 @@ class HookSurface:
 @contextlib.asynccontextmanager
 async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
     """The private socket, open during the context. If it can't be created, the server logs that and continues without
-    it. ``commands``: what clients can do with a review."""
+    it. ``commands``: the commands with which bridges read and change reviews."""
     socket = PrivateSocket(sessions, editors, commands)
     with contextlib.ExitStack() as stack:
         try:
@@ -169,12 +169,12 @@ class PrivateSocket:
 
         def requested() -> None:
             if reader.at_eof() and not session.knows(hook.question):
-                session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody waits for an answer
+                session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody is waiting for an answer
             else:
                 self._bridges.requested(session, event, surface, proposed)
 
         reports.add_after_prompt(requested)
-        await reader.read(1)  # it sends nothing more: it waits, or has disconnected
+        await reader.read(1)  # the hook sends nothing more, so this returns when it disconnects
         reports.add(lambda: session.disconnect(surface))
 
     async def _hand_over(

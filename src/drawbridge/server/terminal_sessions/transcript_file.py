@@ -23,11 +23,12 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 
 
 class NotItsFile(Exception):
-    """The path is not that of Claude Code's transcript of this session's conversation."""
+    """Raised if the path does not belong to Claude Code's transcript of this session's conversation."""
 
 
 def checked(path: str, session_id: str, config: str = "") -> str:
-    """``path``, if it is ``<Claude Code's directory>/projects/<name>/<session>.jsonl``. Raises ``NotItsFile``.
+    """Returns ``path`` if it has the form ``<Claude Code's directory>/projects/<name>/<session>.jsonl``; otherwise
+    raises ``NotItsFile``.
 
     ``config``: Claude Code's directory, as set in the agent's environment; empty if it is not set there.
     """

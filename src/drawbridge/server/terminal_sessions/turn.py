@@ -1,7 +1,8 @@
 """One turn of an agent at a terminal, and what it has left running in the background. Pure.
 
-The CLI names a turn by a prompt's id. What a background task reports when it ends gets its own id, and belongs to the
-turn that began the task: that turn is over when the agent has stopped and no task is left running.
+The CLI identifies a turn by the id of a prompt. When a background task ends, the CLI sends the agent a prompt with a
+new id. It belongs to the turn that began the task: that turn is over when the agent has stopped and no task is left
+running.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from drawbridge.server.terminal_sessions.hook_events import SUBAGENT, Task
 
 TASK_SECONDS: Final = 600.0
 """Seconds for which a background task that is not a subagent keeps a run open after the agent has stopped. Tests and
-builds are done by then; a development server never is, and must not keep the session from being finished. After a
-restart this holds for a subagent, too, until it reports: it may have ended while no server ran."""
+builds are done by then. A development server never ends by itself, and must not keep the run open forever. After a
+restart, the limit also applies to a subagent until a hook reports it, because it may have ended while no server ran."""
 
 LAST_SECONDS: Final = 10.0
-"""Seconds for which a run stays open after its last background task has ended: the agent is notified within a second,
-and answers."""
+"""Seconds for which a run stays open after its last background task has ended: within a second, the CLI notifies the
+agent, which then continues the run."""
 
 
 MOST_TASKS: Final = 100
@@ -29,15 +30,15 @@ MOST_TASKS: Final = 100
 
 
 class Turn:
-    """``prompt``: the prompt that began it. ``resting``: when the agent stopped while its own tasks were running; None
-    if it is working.
+    """One turn of an agent. ``prompt``: the prompt that began it. ``resting``: when the agent stopped while its own
+    tasks were running (``time.monotonic``); None if it is working.
 
     ``age``: seconds since it began.
 
-    ``recorded``: its prompt was found in the agent's record, so what follows there belongs to this turn. (A copy of a
-    conversation is written together with its first new prompt, after that prompt's hook has reported.)
+    ``recorded``: whether its prompt was found in the agent's record, so that what follows there belongs to this turn.
+    (A copy of a conversation is written together with its first new prompt, after that prompt's hook has reported.)
 
-    ``reported``: a hook has reported it to this server, so one will report its end.
+    ``reported``: whether a hook has reported it to this server, so that one will report its end.
     """
 
     def __init__(self, id: str, prompt: str = "", *, recorded: bool = True, age: float = 0.0) -> None:

@@ -152,6 +152,23 @@ async def test_an_unreadable_project_is_reported_and_retried(
             process.ends()
 
 
+async def test_an_unreadable_project_that_is_damaged_is_quarantined_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as server:
+        id = await server.project(Client())
+    metadata = tmp_path / "data" / "projects" / id / "metadata.json"
+    with monkeypatch.context() as patch:
+        lock_up(patch, metadata)
+        async with serving(tmp_path) as server:
+            patch.undo()
+            metadata.write_text("{")
+            metadata.with_name("metadata.json.bak").unlink(missing_ok=True)
+            for _ in range(3):
+                await server.core.maintenance.look()
+                assert server.core.problems() == [f"The project in {id} was damaged and has been quarantined."]
+
+
 def lock_up(patch: pytest.MonkeyPatch, path: Path) -> None:
     """Makes everything at or below ``path`` unreadable, as it would be for a user without permission."""
     really_open, scandir, io_open = os.open, os.scandir, Path.read_bytes

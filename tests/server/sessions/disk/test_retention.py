@@ -1,4 +1,7 @@
-"""Old history is dropped only if the owner wants it: whole files, never the newest. Clients see where it begins."""
+"""Old history is deleted only if the owner has enabled this: whole files, never the newest.
+
+Clients see where it begins.
+"""
 
 from __future__ import annotations
 

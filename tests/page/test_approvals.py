@@ -20,6 +20,7 @@ from .test_approving import (
     CURRENT,
     OPEN,
     PHONE,
+    SUBMIT,
     answers,
     asks,
     asks_to_edit,
@@ -423,8 +424,7 @@ def test_a_choice_whose_preview_is_cut_is_not_sent(browser: Browser, address: st
         asks(person, {"name": "AskUserQuestion", "input": {"questions": [question]}})
         person.clicks("label:has-text('Black')")
         for _ in range(2):  # by the button and by the key; the second time, the preview is closed
-            reads_question(person)
-            person.clicks("button:has-text('Submit'):not(.moved)")
+            person.clicks(f"{SUBMIT}:has-text('Read on'):not(.moved)")
             person.sees(f"{CARD} .hint", "Show all of it first")
             person.until("document.activeElement.matches('.preview.chosen button.must')")
             person.presses("Control+Enter")

@@ -871,6 +871,26 @@ async def test_a_test_that_waits_too_long_is_reported(
         await until(lambda: bool(service.posted))
 
 
+async def test_a_test_that_finds_no_place_is_reported(
+    tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, may_end = notifier(tmp_path, sender), threading.Event()
+    is_busy = threading.Event()
+
+    def busy() -> None:
+        is_busy.set()
+        may_end.wait(PATIENCE)
+
+    sender.do("another", busy)
+    await until(is_busy.is_set)
+    while sender.do("another", busy):
+        pass
+    subscribed(told, Browser(), "http://127.0.0.1:1/a-topic")
+    [own] = told.subscriptions
+    assert "Too many notifications are waiting" in (await told.test(own) or "")
+    may_end.set()
+
+
 def test_a_device_tests_only_its_own_subscription(tmp_path: Path) -> None:
     told, url = Subscriptions(tmp_path), "https://fcm.googleapis.com/x"
     told.add(Browser().subscription(url, "phone"))

@@ -501,7 +501,7 @@ async def test_a_report_during_a_removal_begins_a_new_session(rig: SocketRig, mo
     assert (await rig.does("get_messages", session.project, after_seq=0))["data"]["messages"]
 
 
-async def test_the_oldest_ended_sessions_are_removed_for_new_ones(
+async def test_the_sessions_that_ended_first_are_removed_for_new_ones(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_module, "MOST", 3)
@@ -509,7 +509,12 @@ async def test_the_oldest_ended_sessions_are_removed_for_new_ones(
     for session in sessions[:3]:
         await session.reports("Stop")
     await sessions[1].reports("SessionEnd")
+    await sessions[0].reports("SessionEnd")
     await sessions[3].reports("Stop")
+    await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
+    shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]
+    assert shown == [sessions[number].project for number in (0, 2, 3)]
+    await sessions[0].reports("Stop")  # it continues
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
     await sessions[4].reports("Stop")  # none of the sessions has ended, so this one is not shown
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]

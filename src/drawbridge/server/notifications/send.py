@@ -78,9 +78,10 @@ class Sender:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def do(self, what: str, send: Callable[[], None]) -> None:
+    def do(self, what: str, send: Callable[[], None]) -> bool:
         """Queues a call to ``send``, which raises ``Failed`` if it fails; if ``WAITING`` others are queued, drops and
-        logs it. Never blocks. ``what`` names the notification in the log; it must not contain secrets."""
+        logs it. Returns whether it was queued. Never blocks. ``what`` names the notification in the log; it must not
+        contain secrets."""
         if self._thread is None:
             # Not a thread of the event loop's executor, because the server waits for such threads when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
@@ -92,6 +93,8 @@ class Sender:
                 "%s was not notified: too many notifications are waiting for a service that is slow or unreachable",
                 what,
             )
+            return False
+        return True
 
     def end(self) -> None:
         """Drops the queued notifications. A request in progress is not interrupted."""
@@ -240,7 +243,8 @@ class Notifier:
                 loop.call_soon_threadsafe(report, problem)
 
         try:
-            self._push_sender.do(f"a test through {browser.service}", send)
+            if not self._push_sender.do(f"a test through {browser.service}", send):
+                return "Too many notifications are waiting for push services that are slow or unreachable. Try later."
             return await asyncio.wait_for(result, TEST_SECONDS)
         except TimeoutError:
             return f"The push service {browser.service} has not responded yet. The notification may still arrive."

@@ -225,7 +225,7 @@ class TerminalSessions:
 
     def _make_room(self) -> None:
         over = len(list(self)) - MOST + 1
-        ended = [session for session in self if session.ended]
+        ended = sorted((one for one in self if one.ended), key=lambda one: one.data.last_active)
         for session in ended[: max(0, over)]:
             self._removals.start(self._discard(session), f"{session.id}: removing its files")
 

@@ -24,7 +24,7 @@ SAVE_DEADLINE = 2_500
 
 
 def wait_or_save(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple[str, str]:
-    """Context for the agent and "" once all files are saved; otherwise "" and the reason why they are not."""
+    """Context for the agent and "" once no file has unsaved changes; otherwise "" and the reason."""
     if settings["answer"] == "save":
         return _save(protected)
     return _wait(call, protected, settings)
@@ -39,7 +39,7 @@ def _save(protected: list[UnsavedFile]) -> tuple[str, str]:
         if not isinstance(result, dict) or result.get("saved") is not True:
             why = (result.get("reason") if isinstance(result, dict) else None) or "no answer"
             return "", f"{one.editor} could not save {base_names([one.name])}: {why}."
-    return _news(protected), ""
+    return _news(protected, "saved"), ""
 
 
 def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple[str, str]:
@@ -64,7 +64,8 @@ def _wait(call: Call, protected: list[UnsavedFile], settings: Settings) -> tuple
                 # After a crash the swap file can be recovered only if the file is unchanged.
                 if one.found.path not in there and _stamp(one.name) == before[one.name]:
                     return "", f"{one.editor} was closed without saving."
-            return _news(protected), ""
+            # With `:edit!`, for example, the user discards the changes.
+            return _news(protected, "saved or discarded"), ""
     return "", f"It was not saved within {seconds} s."
 
 
@@ -77,8 +78,8 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _news(protected: list[UnsavedFile]) -> str:
+def _news(protected: list[UnsavedFile], what: str) -> str:
     return (
-        f"The user's unsaved changes to {base_names(one.name for one in protected)} were saved just before this call: "
+        f"The user's unsaved changes to {base_names(one.name for one in protected)} were {what} just before this call: "
         "what was read earlier may be older than what is on disk now."
     )

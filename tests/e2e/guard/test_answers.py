@@ -10,7 +10,7 @@ from tests.rigs.messages_stub import edit, read, text
 from .test_claude_edits import MINE, NEW_POEM, POEM, SUCCESS, type_a_line
 from .workstation import GuardedWorkstation, is_told_in_one_line
 
-SAVED = "were saved just before this call"
+SAVED = "just before this call: what was read earlier may be older"
 
 
 @pytest.mark.thorough

@@ -222,7 +222,7 @@ def test_an_accept_button_comes_once_all_was_in_sight(
         person.runs(WATCH)
         sends(person, call)
         person.sees(f"{CURRENT} footer")
-        person.sees(READS)
+        person.sees(READS, "Read on (about ")
         assert person.reads(ACCEPTS) == []
         reads_all(person)
         person.clicks(ACCEPTS)

@@ -107,13 +107,20 @@ export function Beyond({ card }: Pick<CardProps, 'card'>) {
 
 /** Shown until all of the request has been in view: instead of Accept or, while fields are edited, above it. */
 function ReadOn({ card }: CardProps) {
-  const { unread } = card;
+  const { unread, rest } = card;
+  const left = card.mode === 'edit' ? undefined : rest.value;
+  const more =
+    unread.value !== undefined
+      ? ` (${counted(unread.value, 'more line')})`
+      : left
+        ? ` (about ${counted(left, 'more line')})`
+        : '';
   const lines = unread.value === undefined || card.mode === 'edit' ? '' : counted(unread.value, 'line');
   return (
     <>
       <Beyond card={card} />
       <Button
-        label={unread.value === undefined ? 'Read on' : `Read on (${counted(unread.value, 'more line')})`}
+        label={`Read on${more}`}
         icon="down"
         class="reads"
         disabled={card.busy}

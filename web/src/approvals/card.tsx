@@ -20,6 +20,9 @@ import { Collected } from './comments.ts';
 /** Milliseconds from the last change to an edit until its changed lines are counted. */
 const COUNTED = 200;
 
+/** The height of a line in pixels, if the style does not state it. */
+const LINE = 20;
+
 export type World = {
   root: string;
   agent: string;
@@ -64,6 +67,8 @@ export class ApprovalCard {
   cut: Signal<Cut> = signal(undefined);
   /** How many lines of the proposal have not been in sight; undefined if none, or before all above them has been. */
   unread: Signal<number | undefined> = signal(undefined);
+  /** About how many lines have not been in sight if there is no proposal; undefined if there is one. */
+  rest: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
   showsTools: Signal<boolean> = signal(false);
@@ -172,6 +177,7 @@ export class ApprovalCard {
       const proposed = this.element.querySelector<HTMLElement>('.proposed:not([hidden])');
       const before = this.unread.peek();
       this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
+      this.rest.value = proposed ? undefined : this._linesLeft();
       // A button has appeared, which has to settle.
       if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
       if (isInSight) this._isRead(this.isSeen);
@@ -253,6 +259,13 @@ export class ApprovalCard {
     this._draw();
     // Without the button, the focus is on the card: another press of the same key must not answer.
     if (isReading) this.element.focus({ preventScroll: true });
+  }
+
+  /** About how many lines of the card have not been in sight: a heading, for example, is higher than other lines. */
+  _linesLeft() {
+    const asked = this.element.querySelector('.asked');
+    const height = asked ? Number.parseFloat(getComputedStyle(asked).lineHeight) : Number.NaN;
+    return Math.ceil(this.sight.unseen / (height || LINE));
   }
 
   /** How many lines in `proposed` have not been in sight; undefined if none, or if the part above it has not been. */

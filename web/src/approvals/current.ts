@@ -74,6 +74,13 @@ export class Sight {
     return false;
   }
 
+  /** How many pixels of the card's height have not been in sight. */
+  get unseen() {
+    let count = 0;
+    for (let n = 0; n * SLICE < this._height; n++) if (!this._seen[n]) count++;
+    return Math.min(count * SLICE, this._height);
+  }
+
   /**
    * Whether all of a card is in sight, or was, one part after the other, with some part of it in sight now.
    * @param isDrawn whether a frame is being drawn; only then does what is in view count as seen

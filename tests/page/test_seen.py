@@ -54,13 +54,14 @@ WATCH = r"""(() => {
   // Lines of texts, each with the rectangles in which it is drawn now.
   const pieces = (card) => {
     const found = [];
-    for (const part of card.querySelectorAll(':scope > .asked, :scope > .proposed, :scope > .questions')) {
+    const parts = ':scope > .asked, :scope > .proposed, :scope > .questions, :scope > footer > .always';
+    for (const part of card.querySelectorAll(parts)) {
       const walk = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
       let text;
       let at = 0; // of the node, in the text of its owner
       for (let node, next; (node = walk.nextNode()); at += node.data.length) {
         if (text !== (next = textOf(node))) [text, at] = [next, 0];
-        if (!node.data.trim() || node.parentElement.closest('button, .offscreen, [hidden]')) continue;
+        if (!node.data.trim() || node.parentElement.closest('button:not(.always), .offscreen, [hidden]')) continue;
         // Tabs separate pieces: one at the end of a wrapped line reaches beyond the edge of the card.
         for (const { 0: line, index } of node.data.matchAll(/[^\n\t]*[^\s][^\n\t]*/g)) {
           const range = document.createRange();
@@ -132,7 +133,9 @@ WATCH = r"""(() => {
       const card = document.querySelector(`[data-approval="${id}"]`);
       const all = edited ? wordsIn(answered(edited)) : [...(requests[id] ?? ['unknown']), ...(data.remember ? rules[id] : [])];
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
-      const missing = edited ? [] : pieces(card).filter((one) => !isSeen(one)).map(({ line }) => line);
+      const isAsked = ({ part }) => data.remember || !part.matches('.always');
+      const unseen = edited ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
+      const missing = unseen.map(({ line }) => line);
       const must = edited ? 0 : card.querySelectorAll('button.must').length;
       window.accepted.push({ missing: [...new Set(missing)], hidden, must });
     }
@@ -694,10 +697,23 @@ def _file(random: Random, directory: Path) -> Path:
     return directory / f"file{random.randrange(1000)}.py"
 
 
+READ_ON = f"""(async () => {{
+  for (let n = 0; n < 60; n++) {{
+    for (const button of document.querySelectorAll('{CARD} .reads:not(.moved), {CARD} form .yes:not(.moved)'))
+      if (button.innerText.startsWith('Read on')) button.click();
+    await new Promise((later) => requestAnimationFrame(later));
+  }}
+}})()"""
+"""Presses "Read on" of each request for 60 frames, as soon as it has settled."""
+
+
 def acts(random: Random, person: Person) -> str:
     """Does something that a person may do hastily or by accident, but never "Accept without reading". Returns what it
     was."""
-    match random.randrange(14):
+    match random.randrange(16):
+        case 14 | 15:
+            person.runs(READ_ON)
+            return "reads on"
         case 10 | 11:
             person.until("!document.querySelector('.approval .moved')")
             return "waits until the buttons have settled"
@@ -709,7 +725,8 @@ def acts(random: Random, person: Person) -> str:
             )
             return f"clicks {name}"
         case 0 | 1 | 2 | 3:
-            button = random.choice([".reads", ".yes.accepts", ".always", "button.must", ".option", "form .yes"])
+            buttons = [*[".reads", ".yes.accepts", ".option", "form .yes"] * 2, ".always", "button.must"]
+            button = random.choice(buttons)
             at = person.runs(
                 f"(() => {{ const all = document.querySelectorAll('{CARD} {button}');"
                 f" const box = all[Math.floor(all.length * {random.random()})]?.getBoundingClientRect();"

@@ -132,4 +132,4 @@ def test_without_a_built_page_the_server_says_how_to_get_one(tmp_path: Path) -> 
 def test_the_licences_of_what_is_inside_are_served(server: Server) -> None:
     answer, body = ask(server, "/licences.txt")
     assert answer.status == 200
-    assert body.startswith(b"The page contains these packages.")
+    assert body.startswith(b"The web UI contains these packages.")

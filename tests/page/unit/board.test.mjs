@@ -47,6 +47,7 @@ function place(top, height) {
     getBoundingClientRect() {
       return { top: this.top, bottom: this.top + this.height, left: 0, right: 800 };
     },
+    children: [],
     querySelector: () => null,
     querySelectorAll: () => [],
     getElementsByTagName: () => [],

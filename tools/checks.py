@@ -36,7 +36,7 @@ def check() -> None:
             _run([_node(), "--check", str(script)])
         _run([*_tool("tsc"), "--project", str(CONFIGURATION / "extension.json")])
         for folder in ("web", "web/worker"):
-            if _has("the packages of the page", (ROOT / "web" / "node_modules").exists(), "make page"):
+            if _has("the web UI's packages", (ROOT / "web" / "node_modules").exists(), "make page"):
                 _run([*_tool("tsc"), "--project", str(ROOT / folder)])
         _run([*_tool("biome"), "check", "--error-on-warnings", f"--config-path={CONFIGURATION}", *JAVASCRIPT])
         _run(_stylua("check"))

@@ -51,7 +51,7 @@ def build() -> bool:
         if is_built():
             return False
         node = _with_packages()
-        _run([node.node, "build.mjs", str(PAGE)], "building the page")
+        _run([node.node, "build.mjs", str(PAGE)], "building the web UI")
         STAMP.write_text(_fingerprint(_sources()))
         return True
 
@@ -69,7 +69,7 @@ def units(tests: Iterable[Path]) -> Path:
     with _only_one():
         if not (UNITS.exists() and stamp.exists() and stamp.read_text() == fingerprint):
             node = _with_packages()
-            _run([node.node, "build.mjs", "--units", str(UNITS), *map(str, files)], "building the page's unit tests")
+            _run([node.node, "build.mjs", "--units", str(UNITS), *map(str, files)], "building the web UI's unit tests")
             stamp.write_text(fingerprint)
     return UNITS
 
@@ -102,7 +102,7 @@ def has_node() -> bool:
 
 def _install_node() -> None:
     target = CACHE / "node"
-    print(f"drawbridge: fetching Node.js for the page ({NODE_PACKAGE}, once)", file=sys.stderr, flush=True)
+    print(f"drawbridge: fetching Node.js for the web UI ({NODE_PACKAGE}, once)", file=sys.stderr, flush=True)
     shutil.rmtree(target, ignore_errors=True)
     python = ROOT / ".venv" / "bin" / "python"
     pip = [str(python) if python.exists() else sys.executable, "-m", "pip", "--disable-pip-version-check"]
@@ -118,7 +118,7 @@ def _install_node() -> None:
 
 def _no_node(why: str) -> str:
     wanted = f"Node.js {OLDEST_NODE} or newer with npm"
-    return f"The page was not built: it needs {wanted}, and {why}. Install {wanted}, then run `make page`."
+    return f"The web UI was not built: it needs {wanted}, and {why}. Install {wanted}, then run `make page`."
 
 
 @contextlib.contextmanager
@@ -150,11 +150,11 @@ def _run(command: list[str], what: str) -> None:
     try:
         code = subprocess.run(command, cwd=SOURCES, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     except OSError as error:
-        text = f"The page was not built: {what} did not start: {error.strerror}. Mend that, then run `make page`."
+        text = f"The web UI was not built: {what} did not start: {error.strerror}. Fix that, then run `make page`."
         raise PageError(text) from error
     if code:
-        advice = "See its message above, mend that (npm needs the network once), then run `make page`."
-        raise PageError(f"The page was not built: {what} exited with code {code}. {advice}")
+        advice = "See its message above, fix that (npm needs the network once), then run `make page`."
+        raise PageError(f"The web UI was not built: {what} exited with code {code}. {advice}")
 
 
 def audit() -> str:
@@ -168,7 +168,7 @@ def audit() -> str:
     if found:
         reports = ", ".join(f"{name} ({one.get('severity')})" for name, one in sorted(found.items()))
         raise PageError(f"npm audit reports {reports}. Update web/package.json, then run `npm install` in web/.")
-    return "npm audit reports nothing about the page's packages."
+    return "npm audit reports nothing about the web UI's packages."
 
 
 def _sources() -> list[Path]:

@@ -66,7 +66,7 @@ def page(_arguments: list[str]) -> None:
         web_page.build()
     except web_page.PageError as error:
         raise SetupError(str(error)) from None
-    bootstrap.log(f"the page is in {web_page.PAGE.relative_to(ROOT)}")
+    bootstrap.log(f"the web UI is in {web_page.PAGE.relative_to(ROOT)}")
 
 
 def try_page() -> None:

@@ -278,7 +278,7 @@ async def test_a_decision_about_a_file_names_the_version_that_was_seen(desk: Des
         desk.editor.report(ReviewDecided("undo", "v1", file="a.py"))
         asked = await server.hears(wire.ReviewDecision)
         assert (asked.decision, asked.file, asked.hunk, asked.version) == ("undo", "a.py", None, "v1")
-        await desk.told("Undone: 1 change in a.py. Nothing left to review.")
+        await desk.told("Undone: 1 change in a.py. Nothing is left to review.")
 
 
 async def test_a_comment_that_another_client_writes_is_shown(desk: Desk) -> None:

@@ -239,7 +239,7 @@ async def test_decisions_at_the_cursor_reach_the_server_and_the_other_clients(de
     desk.editor.keys("]c")
     desk.is_at(12)
     desk.editor.command("DrawbridgeUndoFile")
-    desk.editor.says("Undone: 1 change in poem.txt. Nothing left to review.")
+    desk.editor.says("Undone: 1 change in poem.txt. Nothing is left to review.")
     assert (desk.directory / "poem.txt").read_text() == POEM.replace("line 3\n", "LINE 3\n")
     desk.shows_lines(*POEM.replace("line 3\n", "LINE 3\n").splitlines())
     desk.shows_signs()

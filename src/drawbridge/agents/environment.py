@@ -39,7 +39,7 @@ def program(name: str, path: str, environment: Mapping[str, str], install: str =
     found = shutil.which(path, path=environment.get("PATH"))
     if found is None:
         where = f"at {path}" if os.sep in path else f"as `{path}` on PATH"
-        text = f"The agent {name} can't run: its program was not found {where} on the server's machine."
+        text = f"The `{name}` agent can't run: its program was not found {where} on the server's machine."
         remedy = f"Install {install} there, or start the server with --agent-path {name}=PATH."
         raise AgentUnusable("AGENT_NOT_FOUND", f"{text} {remedy if install else 'Install it there.'}")
     return os.path.abspath(found)

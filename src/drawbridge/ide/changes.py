@@ -300,7 +300,7 @@ def _summary(review: Review, directory: str) -> str:
 
 def _left(review: Review) -> str:
     count = sum(len(file.hunks) or 1 for file in review.files)
-    return f"{review_words.changes(count)} left." if count else "Nothing left to review."
+    return f"{review_words.changes(count)} left." if count else "Nothing is left to review."
 
 
 def _waiting(review: Review) -> str:

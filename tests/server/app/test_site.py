@@ -14,7 +14,7 @@ from drawbridge.server.app import site
 from tests.server.processes import serving
 from tests.waiting import PATIENCE
 
-REASON = "The page was not built: npm ci exited with code 7. See <its> message, then run `make page`."
+REASON = "The web UI was not built: npm ci exited with code 7. See <its> message, then run `make page`."
 
 WITHOUT_A_PAGE = [
     sys.executable,

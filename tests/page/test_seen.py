@@ -579,6 +579,57 @@ def test_what_was_not_drawn_was_not_in_sight(browser: Browser, address: str) -> 
         assert answers(person)[0]["behavior"] == "allow"
 
 
+FLASH = """(async () => {
+  const box = document.querySelector('.scroller');
+  for (let by = 100; by < box.scrollHeight; by += 100)
+    await new Promise((later) => {
+      requestAnimationFrame(() => box.scrollBy(0, by));
+      box.dispatchEvent(new Event('scroll'));
+      requestAnimationFrame(() => {
+        box.scrollBy(0, -by);
+        later();
+      });
+    });
+})()"""
+"""Scrolls through all that is below, but in each frame back again before the frame is drawn."""
+
+
+@pytest.mark.thorough
+def test_what_scrolled_back_before_its_frame_was_drawn_was_not_in_sight(browser: Browser, address: str) -> None:
+    with browser.person(address, **SMALL) as person:
+        sends(person, bash(f"{STEPS} && {TAIL}"))
+        person.sees(READS)
+        person.runs(FLASH)
+        person.runs("new Promise((later) => setTimeout(later, 100))")
+        assert person.reads(ACCEPTS) == []
+        reads_all(person)
+
+
+@pytest.mark.thorough
+def test_reading_on_does_not_jump_back(browser: Browser, address: str) -> None:
+    """The card may change its height at the same time, because its buttons change."""
+    grows = f"document.querySelector('{CARD}').style.paddingBottom"
+    place = "document.querySelector('.scroller').scrollTop"
+    drawn = "new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))"
+    with browser.person(address, **SIDEWAYS) as person:
+        sends(person, bash("\n".join(f"echo {number}" for number in range(40))))
+        person.sees(READS)
+        before = -1
+        for height in range(1, 100):
+            person.until(
+                f"document.querySelector('{READS}:not(.moved)') || document.querySelector({json.dumps(ACCEPTS)})"
+            )
+            now = person.runs(
+                f"(async () => {{ await new Promise(requestAnimationFrame); document.querySelector({json.dumps(READS)})?.click(); {grows} = '{height}px';"
+                f" await {drawn}; return {place} }})()"
+            )
+            if person.reads(ACCEPTS):
+                break
+            assert now > before
+            before = now
+        assert now >= before > 0
+
+
 SCREENS = [(390, 844), (844, 390), (320, 568), (667, 375), (768, 1024), (1280, 800), (1280, 500)]
 
 

@@ -186,6 +186,8 @@ export class Current<Card extends Decidable> {
   _view = { top: 0, bottom: 0, at: 0 };
   /** The request for the next frame, in which everything is measured again. */
   _frame: number | undefined;
+  /** The timer that fires once that frame is drawn. */
+  _drawn: ReturnType<typeof setTimeout> | undefined;
 
   /** @param cards returns the cards in the order of their requests */
   constructor(scroller: HTMLElement, cards: () => Card[]) {
@@ -225,6 +227,7 @@ export class Current<Card extends Decidable> {
   dispose() {
     this._resized.disconnect();
     if (this._frame !== undefined) cancelAnimationFrame(this._frame);
+    clearTimeout(this._drawn);
     for (const type of ['resize', 'scroll']) visualViewport?.removeEventListener(type, this._changed);
     document.removeEventListener('visibilitychange', this._changed);
     document.removeEventListener('close', this._changed, true);
@@ -326,19 +329,35 @@ export class Current<Card extends Decidable> {
    * @param isScrolled whether the web UI, not the user, has scrolled since the last call
    */
   look(isScrolled = false) {
-    // A busy browser may draw nothing for a while: what appeared and disappeared in the meantime was never in sight.
-    this._frame ??= requestAnimationFrame(() => {
-      this._frame = undefined;
-      this._look(false, true);
-    });
-    return this._look(isScrolled, false);
+    this._lookWhenDrawn();
+    return this._look(isScrolled);
   }
 
-  _look(isScrolled: boolean, isDrawn: boolean) {
+  /**
+   * Measures after the next frame. A busy browser may draw nothing for a while: what appeared and disappeared in the
+   * meantime was never in sight. Nor was what scrolled away before its frame was drawn: what counts is what is in the
+   * same place before and after.
+   */
+  _lookWhenDrawn() {
+    this._frame ??= requestAnimationFrame(() => {
+      const covers = covering();
+      const drawn = new Map(this._cards().map((card) => [card, this._placeOf(card, covers)]));
+      this._drawn = setTimeout(() => {
+        this._frame = undefined;
+        this._look(false, drawn);
+      });
+    });
+  }
+
+  /** @param drawn where the cards are in the frame that has just been drawn */
+  _look(isScrolled: boolean, drawn?: ReadonlyMap<Card, string>) {
     this._settle(isScrolled);
     const covers = covering();
-    for (const card of this._cards()) if (card !== this.card) this._sees(card, covers, isDrawn);
-    const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers, isDrawn);
+    const isDrawn = (card: Card) => drawn !== undefined && drawn.get(card) === this._placeOf(card, covers);
+    const cards = this._cards();
+    if (drawn && !cards.every(isDrawn)) this._lookWhenDrawn();
+    for (const card of cards) if (card !== this.card) this._sees(card, covers, isDrawn(card));
+    const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers, isDrawn(this.card));
     if (!sees) this._since = undefined;
     else if (this._since === undefined) {
       this._since = performance.now();
@@ -347,6 +366,11 @@ export class Current<Card extends Decidable> {
     const ready = this._since !== undefined && performance.now() - this._since >= MOMENT;
     this.card?.element.classList.toggle('keyed', ready && this._armed && !isTyping());
     return ready;
+  }
+
+  /** All that decides which parts of a card are in sight, to be compared. */
+  _placeOf(card: Card, covers: readonly DOMRect[]) {
+    return JSON.stringify([card.element.clientWidth, ...this._places(card, covers)]);
   }
 
   _places({ element }: Card, covers: readonly DOMRect[]): [Extent, Extent, number, number, Extent[]] {

@@ -499,7 +499,7 @@ export class ConversationView {
       whole: (blob: string) => this._whole(blob),
       connection: () => this.client.hello?.client_id,
       look: () => void (this._isDisposed || this.current.look()),
-      readOn: (one, from) => this.current.readOn(one, from),
+      readOn: (one, from) => this.list.scrolls(() => this.current.readOn(one, from)),
     });
     this._cards.set(request.approval_id, card);
     this._places.open.current?.append(card.element);

@@ -36,6 +36,7 @@ export class WindowList {
   follows: boolean;
   _at: number;
   _held: HTMLElement | undefined;
+  _passed: HTMLElement | undefined;
   _first: any;
   _resized: ResizeObserver;
 
@@ -71,6 +72,8 @@ export class WindowList {
     this._at = 0;
     /** The element that was scrolled into view, until the reader scrolls. */
     this._held = undefined;
+    /** The element to keep in view, once the reader has scrolled to the end: its top need not come back. */
+    this._passed = undefined;
     scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
     this._resized = new ResizeObserver(() => this.settle());
     this._resized.observe(list);
@@ -142,7 +145,13 @@ export class WindowList {
     }
     this._scroller.scrollTop = this._scroller.scrollHeight;
     const kept = this._world.keep();
-    if (kept) this.reveal(kept);
+    if (kept && kept !== this._passed) this.reveal(kept);
+  }
+
+  /** Runs `scroll`, which scrolls for the reader, and takes its result as the reader's own scrolling. */
+  scrolls(scroll: () => void) {
+    scroll();
+    this._scrolled();
   }
 
   /** Scrolls an element into view, or its top if it is taller than the view. The list then follows its end only if that
@@ -163,7 +172,10 @@ export class WindowList {
   _scrolled() {
     const { scrollTop, clientHeight, scrollHeight } = this._scroller;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END && this._to === this._items.length;
-    if (Math.abs(scrollTop - this._at) > 2) this._held = undefined;
+    if (Math.abs(scrollTop - this._at) > 2) {
+      this._held = undefined;
+      this._passed = atEnd ? this._world.keep() : undefined;
+    }
     // A reader leaves the end only by scrolling up: content that grows below does not move the view.
     if (atEnd) this.follows = true;
     else if (scrollTop < this._at - 2) this.follows = false;

@@ -51,8 +51,8 @@ CODES: Final[Mapping[str, Kind]] = {
         "or proxy changes them."
     ),
     "RATE_LIMITED": Kind(
-        "Too many failed logins (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many commands from "
-        "a device; `details.retry_after` is the number of seconds to wait.",
+        "Too many failed logins (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many prompts or "
+        "commands from a device or an address; `details.retry_after` is the number of seconds to wait.",
         retryable=True,
     ),
     "OUT_OF_SCOPE": Kind("The device may not do this; `details.needed` is the scope that is required."),

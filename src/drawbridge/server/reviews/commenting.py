@@ -201,7 +201,10 @@ class Commenting:
 def _resolved(comment: ReviewComment, asker: Subscriber, *, resolved: bool) -> ReviewComment:
     """The comment after it was resolved or reopened; the same comment if it already was. Raises ``ClientError``."""
     if comment.state in ("draft", "waiting"):
-        text = "A draft can't be resolved: the agent has not received it. Send it, or remove it."
+        remedy = (
+            "Send or remove the draft." if comment.state == "draft" else "Wait until it has, or withdraw the comments."
+        )
+        text = f"The comment can't be resolved: the agent has not received it. {remedy}"
         raise ClientError("VALIDATION_FAILED", text, field="data.resolved")
     if resolved == (comment.state == "resolved"):
         return comment

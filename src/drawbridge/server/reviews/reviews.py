@@ -100,7 +100,7 @@ class NoLines(Exception):
 
 
 class Open(Struct, frozen=True):
-    """The review at one moment. ``version`` changes whenever anything in the review does. ``private``: whether it is
+    """The review at one moment. ``version`` changes whenever anything in ``files`` does. ``private``: whether it is
     kept in a private repository."""
 
     files: tuple[FileChange, ...] = ()

@@ -749,13 +749,15 @@ def _file(random: Random, directory: Path) -> Path:
 
 
 READ_ON = f"""(async () => {{
-  for (let n = 0; n < 60; n++) {{
-    for (const button of document.querySelectorAll('{CARD} .reads:not(.moved), {CARD} form .yes:not(.moved)'))
-      if (button.innerText.startsWith('Read on')) button.click();
+  const isUnread = (button) => button.innerText.startsWith('Read on');
+  for (let n = 0; n < 40; n++) {{
+    const buttons = [...document.querySelectorAll('{CARD} .reads, {CARD} form .yes')].filter(isUnread);
+    if (!buttons.length) return;
+    for (const button of buttons) if (!button.matches('.moved')) button.click();
     await new Promise((later) => requestAnimationFrame(later));
   }}
 }})()"""
-"""Presses "Read on" of each request for 60 frames, as soon as it has settled."""
+"""Presses "Read on" of each request as soon as it has settled, for at most 40 frames."""
 
 
 def acts(random: Random, person: Person) -> str:

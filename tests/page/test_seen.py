@@ -515,6 +515,7 @@ def test_a_key_on_the_button_that_leads_on_never_accepts(browser: Browser, addre
         sends(person, bash(f"{STEPS} && {TAIL}"))
         person.runs(f"document.querySelector({json.dumps(READS)}).focus()")
         for _ in range(30):
+            person.until(f"!document.querySelector({json.dumps(READS + '.moved')})")
             person.presses("Enter")
         person.sees(ACCEPTS)
         person.until("!document.querySelector('.approval .moved')")
@@ -605,12 +606,21 @@ def test_what_scrolled_back_before_its_frame_was_drawn_was_not_in_sight(browser:
         reads_all(person)
 
 
+READS_AND_GROWS = f"""(async () => {{
+  const drawn = () => new Promise(requestAnimationFrame);
+  await drawn();
+  document.querySelector({json.dumps(READS)})?.click();
+  document.querySelector('{CARD}').style.paddingBottom = 'HEIGHTpx';
+  await drawn();
+  await drawn();
+  return document.querySelector('.scroller').scrollTop;
+}})()"""
+"""Presses "Read on", changes the height of the card in the same frame, and returns how far the page is scrolled then."""
+
+
 @pytest.mark.thorough
 def test_reading_on_does_not_jump_back(browser: Browser, address: str) -> None:
     """The card may change its height at the same time, because its buttons change."""
-    grows = f"document.querySelector('{CARD}').style.paddingBottom"
-    place = "document.querySelector('.scroller').scrollTop"
-    drawn = "new Promise((later) => requestAnimationFrame(() => requestAnimationFrame(later)))"
     with browser.person(address, **SIDEWAYS) as person:
         sends(person, bash("\n".join(f"echo {number}" for number in range(40))))
         person.sees(READS)
@@ -619,10 +629,7 @@ def test_reading_on_does_not_jump_back(browser: Browser, address: str) -> None:
             person.until(
                 f"document.querySelector('{READS}:not(.moved)') || document.querySelector({json.dumps(ACCEPTS)})"
             )
-            now = person.runs(
-                f"(async () => {{ await new Promise(requestAnimationFrame); document.querySelector({json.dumps(READS)})?.click(); {grows} = '{height}px';"
-                f" await {drawn}; return {place} }})()"
-            )
+            now = person.runs(READS_AND_GROWS.replace("HEIGHT", str(height)))
             if person.reads(ACCEPTS):
                 break
             assert now > before

@@ -358,12 +358,14 @@ export class Current<Card extends Decidable> {
     if (drawn && !cards.every(isDrawn)) this._lookWhenDrawn();
     for (const card of cards) if (card !== this.card) this._sees(card, covers, isDrawn(card));
     const sees = !document.hidden && this.card !== undefined && this._sees(this.card, covers, isDrawn(this.card));
-    if (!sees) this._since = undefined;
-    else if (this._since === undefined) {
+    // A card whose content has just changed is not in sight, but may be in sight again in the next frame.
+    const isRedrawn = !drawn && !document.hidden && this.card !== undefined && this.card.sight.unseen > 0;
+    if (!sees && !isRedrawn) this._since = undefined;
+    else if (sees && this._since === undefined) {
       this._since = performance.now();
       setTimeout(() => this.look(), MOMENT + 10);
     }
-    const ready = this._since !== undefined && performance.now() - this._since >= MOMENT;
+    const ready = sees && this._since !== undefined && performance.now() - this._since >= MOMENT;
     this.card?.element.classList.toggle('keyed', ready && this._armed && !isTyping());
     return ready;
   }

@@ -72,7 +72,7 @@ export class WindowList {
     this._at = 0;
     /** The element that was scrolled into view, until the reader scrolls. */
     this._held = undefined;
-    /** The element to keep in view, once the reader has scrolled to the end: its top need not come back. */
+    /** The element to keep in view, if the reader has scrolled to the end: its top is not shown again if it is tall. */
     this._passed = undefined;
     scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
     this._resized = new ResizeObserver(() => this.settle());
@@ -145,7 +145,8 @@ export class WindowList {
     }
     this._scroller.scrollTop = this._scroller.scrollHeight;
     const kept = this._world.keep();
-    if (kept && kept !== this._passed) this.reveal(kept);
+    const isPassed = kept === this._passed && kept && kept.offsetHeight > this._scroller.clientHeight;
+    if (kept && !isPassed) this.reveal(kept);
   }
 
   /** Runs `scroll`, which scrolls for the reader, and takes its result as the reader's own scrolling. */

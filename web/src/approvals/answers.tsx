@@ -119,13 +119,7 @@ function ReadOn({ card }: CardProps) {
   return (
     <>
       <Beyond card={card} />
-      <Button
-        label={`Read on${more}`}
-        icon="down"
-        class="reads"
-        disabled={card.busy}
-        onClick={() => card.readOn()}
-      />
+      <Button label={`Read on${more}`} icon="down" class="reads" disabled={card.busy} onClick={() => card.readOn()} />
       {lines && (
         <Button
           label={card.busy ? 'Sending…' : `Accept without reading ${lines}`}

@@ -467,7 +467,10 @@ def test_a_question_that_was_not_on_the_screen_is_not_answered(browser: Browser,
             person.runs(f"document.querySelectorAll('{CARD} fieldset')[{number}].querySelector('.option').click()")
         person.runs(f"document.querySelector('{CARD} fieldset:last-of-type').focus()")
         person("resize", **SMALL)
-        person.until(f"document.querySelector('{SUBMIT}')?.innerText === 'Submit'")
+        person.until(  # the text above has grown
+            f"document.querySelector('{CARD} fieldset').scrollIntoView()"
+            f" || document.querySelector('{SUBMIT}')?.innerText === 'Submit'"
+        )
         person.clicks(f"{SUBMIT}:not(.moved)")
         person.sees(f"{CARD} legend", "word0")
         stays(person, 1)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ from .conftest import page_of, project_in
 from .rig import Browser, Person
 
 pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The browser that shows notifications."""
+    browser = Browser(whole=True)
+    yield browser
+    browser.close()
+
 
 HIDE = """(() => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });

@@ -20,12 +20,13 @@ ENDING = 10.0
 
 
 class BrowserProcess:
-    """Runs ``script`` until its standard input is closed. ``environment`` is added to the test's environment."""
+    """Runs ``script`` until its standard input is closed. ``whole``: as in ``programs.chromium``. ``environment`` is added
+    to the test's environment."""
 
-    def __init__(self, script: Path, **environment: str) -> None:
+    def __init__(self, script: Path, *, whole: bool = True, **environment: str) -> None:
         environment |= {
             "DRAWBRIDGE_TEST_PLAYWRIGHT": str(programs.playwright()),
-            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium()),
+            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium(whole=whole)),
         }
         self._process = subprocess.Popen(
             [str(programs.node()), str(script)],

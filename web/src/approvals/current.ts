@@ -22,7 +22,7 @@ const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 /** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for the previous one. */
 const SETTLING = 500;
 
-/** The controls that have to settle before they can be used: all that answer, but not the buttons for reasons. */
+/** The controls that must settle before they can be used: all controls that answer, but not the buttons for reasons. */
 const answersIn = (card: HTMLElement): HTMLElement[] => [
   ...[...card.getElementsByTagName('footer')].flatMap((footer) => [
     ...footer.querySelectorAll<HTMLElement>('button:not(.reasons button)'),

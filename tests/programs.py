@@ -123,7 +123,7 @@ def code_server() -> Path:
 
 def chromium(*, whole: bool = False) -> Path:
     """Returns Chromium: unless the ``whole`` browser is needed, the one that is made to run without a screen, if it is
-    installed. It is the same engine, opens a page in half the time, but shows no notifications."""
+    installed. It has the same engine and opens a page in half the time, but shows no notifications."""
     names = ["chromium"] if whole else ["chromium-headless-shell", "chromium"]
     found = next((one for name in names for one in _on_path(name)), None)
     return found or missing("Chromium is missing: install the package chromium")

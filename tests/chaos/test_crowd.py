@@ -89,7 +89,8 @@ async def heard(client: Client, projects: list[str]) -> dict[str, list[int]]:
 
 
 def visits(server: Server, over: threading.Event) -> list[float]:
-    """How long it takes to be answered meanwhile, in seconds; in a thread, since this one is busy with hearing."""
+    """Returns how many seconds each request took until ``over`` was set. Runs in its own thread, because the event loop's
+    thread is busy receiving."""
     waits: list[float] = []
     headers = {"Authorization": f"Bearer {server.token}"}
     with visit(server.url, additional_headers=headers, proxy=None) as client:

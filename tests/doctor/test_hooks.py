@@ -1,4 +1,4 @@
-"""Hooks: the commands that ``drawbridge setup`` has installed are broken in each way."""
+"""Hooks: the commands that ``drawbridge setup`` has installed, broken in each way in which they can break."""
 
 from __future__ import annotations
 

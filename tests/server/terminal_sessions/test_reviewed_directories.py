@@ -81,7 +81,7 @@ class At:
         await self.settled()
 
     async def settled(self) -> None:
-        """Returns once all checkpoints were taken."""
+        """Returns once all checkpoints have been taken."""
         await self.rig.idle()
         await until(lambda: not self.directory._is_working, "the checkpoints")
 

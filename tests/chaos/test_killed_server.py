@@ -72,7 +72,8 @@ async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], 
 
 
 async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
-    """As much as it can do until the server dies. ``asked``: what was accepted, by its request."""
+    """Sends prompts, and repeats some that were accepted, until the server is killed. ``asked``: what was accepted, by
+    its request."""
     if not await server.is_ready():
         return
     following = asyncio.create_task(follower.follow(server))

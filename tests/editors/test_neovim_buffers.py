@@ -1,4 +1,4 @@
-"""Files that are open in a real Neovim: listed, read, saved, opened and brought up to date, never with a question."""
+"""Tests of files in a real Neovim: listing, reading, saving, opening and reloading them never prompts the user."""
 
 from __future__ import annotations
 

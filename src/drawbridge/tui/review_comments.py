@@ -151,7 +151,7 @@ class Writing:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it contains anything to store. A suggestion of the same lines does not count."""
+        """Whether it contains anything to store. A suggestion that is identical to the quoted lines does not count."""
         return bool(self.text.strip()) or (
             self.suggestion is not None and self.suggestion != review_words.suggested_field(self.quote)
         )

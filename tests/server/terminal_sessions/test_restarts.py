@@ -81,7 +81,7 @@ async def open_in(rig: SocketRig, session: Session) -> list[str]:
 
 
 def ways(rig: SocketRig, session: Session) -> set[str]:
-    """The kinds of surfaces on which the agent that has asked is reached."""
+    """The class names of the surfaces on which the session's open approval requests are shown."""
     found = rig.server.core.terminal_sessions.find(session.project)
     return {
         type(surface).__name__

@@ -156,7 +156,10 @@ export class OpenReview {
     if (hunk) this._seen.add(key);
   }
 
-  /** Whether the part was added to the review after the user last looked at it. */
+  /**
+   * Whether the hunk is not among those that had been in view before this visit, or before the last run ended
+   * (`_lookedAt`). False if none had been in view.
+   */
   isNew({ key, hunk, isGone }: Part): boolean {
     const looked = this._lookedAt.value;
     return looked.size > 0 && hunk !== undefined && !isGone && !looked.has(key);

@@ -359,8 +359,8 @@ class ManagedSession(Session):
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays, with what the agent has scheduled. If no run is active,
-        cancels one that waits for a limit to reset. Raises ``ClientError`` if there is neither."""
+        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. If no
+        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if there is neither."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()

@@ -39,7 +39,7 @@ def nvims() -> list[Path]:
 
 
 def nvim(oldest: tuple[int, ...] = ()) -> Path:
-    """Returns the newest Neovim, for tests that do not depend on the version. It must be ``oldest`` or newer."""
+    """Returns the newest Neovim, for tests that do not depend on the version. It must not be older than ``oldest``."""
     found = nvims()
     if not found:
         missing(NO_NVIM)
@@ -122,8 +122,10 @@ def code_server() -> Path:
 
 
 def chromium(*, whole: bool = False) -> Path:
-    """Returns Chromium: unless the ``whole`` browser is needed, the one that is made to run without a screen, if it is
-    installed. It has the same engine and opens a page in half the time, but shows no notifications."""
+    """Returns the path of Chromium. Unless the ``whole`` browser is needed, this is chromium-headless-shell if it is
+    installed, which is made for machines without a screen: it has the same engine and opens a page in half the time,
+    but shows no notifications.
+    """
     names = ["chromium"] if whole else ["chromium-headless-shell", "chromium"]
     found = next((one for name in names for one in _on_path(name)), None)
     return found or missing("Chromium is missing: install the package chromium")

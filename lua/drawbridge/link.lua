@@ -240,7 +240,7 @@ function handlers.selection()
   return require('drawbridge.selection').current()
 end
 
---- The modules that answer all other calls, by a function with the method's name.
+--- The modules that answer all other calls, each with a function that has the name of the method.
 local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },

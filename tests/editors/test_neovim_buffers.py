@@ -231,7 +231,7 @@ PASSAGES = [
     ("\u00e9", None, False, True, "\u00e9"),
     ("t", "\u00e9t\u00e9", False, True, "two three\none \u00e9t\u00e9"),
 ]
-"""The start text, the end text and ``to_end``; whether the start text is found, and what is selected then."""
+"""The start text, the end text and ``to_end``; then whether the start text is found, and the text that is selected."""
 
 
 async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(rig: Workstation) -> None:

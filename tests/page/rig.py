@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Browser(BrowserProcess):
-    """A headless Chromium that ``browser.mjs`` drives. ``whole``: with notifications, which the usual one lacks."""
+    """A headless Chromium that ``browser.mjs`` drives. ``whole``: the variant that supports notifications."""
 
     def __init__(self, *, whole: bool = False) -> None:
         programs.page()

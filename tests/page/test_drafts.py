@@ -44,11 +44,11 @@ def goes_to_the_settings_and_back(person: Person) -> None:
     person.sees("#prompt")
 
 
-# By the keyboard.
+# With the keyboard.
 
 
 def test_an_edit_is_accepted_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
-    """Both in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
+    """Tested in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("npm tset"))
         person.readies_keys()

@@ -157,7 +157,7 @@ async def test_a_push_about_a_review_leads_there(browser: Browser, server: Serve
 
 
 NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"
-"""Keeps notifications open although the web UI is visible. `waitUntil` throws for events that a test creates."""
+"""Keeps notifications open although the web UI is visible. `waitUntil` would throw for events that a test creates."""
 
 PRESS = """self.registration.getNotifications().then((shown) => {
   const notification = shown.find(({ data }) => data.answer?.token === 'TOKEN');

@@ -92,7 +92,7 @@ def request(random: Random) -> dict[str, Any]:
 
 
 def of_acp(words: Words) -> dict[str, Any]:
-    """The input of a call of the Agent Client Protocol, or of a tool whose input looks like such a call."""
+    """The input of an Agent Client Protocol call, or of a tool call whose input looks like one."""
     diff = {"type": "diff", "path": f"/ws/{words.word()}", "oldText": words.lines(4), "newText": words.lines(20)}
     said = {"type": "content", "content": {"type": "text", "text": words.lines(9)}}
     return {

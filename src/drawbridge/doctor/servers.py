@@ -1,7 +1,8 @@
 """Servers: tests each running one as a phone would reach it, at each address that it names (certificate, host name,
 answer), then with the owner's token, and through its private socket.
 
-The token is sent only over a connection whose certificate is verified, or without TLS to a loopback address.
+Over TLS, the token is sent only if the certificate is trusted; the host name in the certificate is not checked. To a
+server that runs with ``--no-tls``, the token is sent without TLS.
 """
 
 from __future__ import annotations

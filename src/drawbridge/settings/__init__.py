@@ -40,7 +40,7 @@ class Spec(NamedTuple):
     range: tuple[float, float] | None = None
     """The smallest and the largest number allowed."""
     pattern: str = ""
-    """A regular expression for the text, or for each item of a list; ``metavar`` describes it to people."""
+    """A regular expression for the text, or for each item of a list; ``metavar`` describes it to the user."""
     heading: str = ""
     """Begins a group of flags in the help, which lasts until the next heading."""
     choices: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get("DRAWBRIDGE_CONFIG")
     if named:
         return named
-    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the time until the lock file
+    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the bridge's start
         base = os.path.join(environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config"), "drawbridge")
     else:
         import platformdirs
@@ -201,8 +201,8 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
-    """The value with its field's type; the default if the value is invalid, which is added to ``problems`` with
-    ``where``."""
+    """The value with its field's type. If the value is invalid, adds the reason, after ``where``, to ``problems``, and
+    returns the default."""
     spec = setting.spec
     expected = {
         "number": "a whole number",

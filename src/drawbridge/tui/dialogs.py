@@ -60,7 +60,7 @@ REVIEW_KEYS: Final = (
 
 
 class ModeDialog(ModalScreen[str | None]):
-    """Returns the chosen mode; None if the dialog is canceled."""
+    """Asks for a permission mode. Returns the chosen mode; None if the dialog is canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 

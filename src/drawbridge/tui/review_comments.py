@@ -1,4 +1,4 @@
-"""Comments on lines of a review: the lines that can be chosen, where a comment is shown, and its text. Pure.
+"""Comments on lines of a review: the lines that can be chosen, where a comment is shown, and its text. Does no I/O.
 
 The web UI follows the same rules (``web/src/review/comments.ts``).
 """

@@ -110,7 +110,7 @@ function One({ one, ...rest }: OneOf) {
   return isWriting(one) ? <Field one={one} {...rest} /> : <Card comment={one} {...rest} />;
 }
 
-/** Gives the focus to the line of a comment if the field or the button that had it is gone. */
+/** Moves the focus to the line of a comment if the field or the button that had the focus is gone. */
 function returnTo(board: Board, part: Part | undefined, name: string) {
   requestAnimationFrame(() => isFocusLost() && part && board.focusLine(part.key, name));
 }

@@ -113,7 +113,7 @@ export class OpenReview {
   _loading: Promise<void> | undefined;
   /** The request after the one that is under way. */
   _next: Promise<void> | undefined;
-  /** The number of the last request when a comment was reported: answers up to this one may not contain it yet. */
+  /** The number of the last request before a comment was reported: replies up to it may not contain the comment. */
   _toldAt = 0;
   _isOver = false;
   _newsEnd: ReturnType<typeof setTimeout> | undefined;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import os
 import signal
@@ -18,6 +19,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec.structs import replace
 
 from drawbridge.doctor import servers
 from drawbridge.transport import private_socket, running
@@ -90,6 +92,25 @@ async def test_a_token_that_was_replaced_is_named(doctor: Doctor, data: Path) ->
     assert f"refuses the token in {data / 'token'}." in said.one("server-token")["title"]
     assert "another-token" not in said.output
     assert said.code == 3
+
+
+async def test_the_token_is_not_sent_to_another_server(data: Path) -> None:
+    """Another server answers at the address, or its certificate was replaced after the announcement."""
+    async with serving(data):
+        (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
+        [server] = running.announcements()
+        assert await asyncio.to_thread(servers.token, server)
+        assert not await asyncio.to_thread(servers.token, replace(server, fingerprint="86:EE"))
+
+
+async def test_the_token_does_not_leave_the_machine_unencrypted(data: Path) -> None:
+    async with serving(data, "--no-tls"):
+        (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
+        [server] = running.announcements()
+        assert await asyncio.to_thread(servers.token, server)
+        assert not await asyncio.to_thread(
+            servers.token, replace(server, url=server.url.replace("127.0.0.1", "0.0.0.0"))
+        )
 
 
 async def test_a_server_that_hangs_is_named(doctor: Doctor, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,8 @@ WATCH = r"""(() => {
       const card = document.querySelector(`[data-approval="${id}"]`);
       const all = edited ? wordsIn(answered(edited)) : [...(requests[id] ?? ['unknown']), ...(data.remember ? rules[id] : [])];
       const hidden = [...new Set(all)].filter((word) => !words[id]?.has(word));
-      const isAsked = ({ part }) => data.remember || !part.matches('.always');
+      // A button that only refers to the text above need not be seen whole.
+      const isAsked = ({ part, line }) => !part.matches('.always') || (data.remember && !line.includes('see above'));
       const unseen = edited ? [] : pieces(card).filter((one) => isAsked(one) && !isSeen(one));
       const missing = unseen.map(({ line }) => line);
       const must = edited ? 0 : card.querySelectorAll('button.must').length;

@@ -27,7 +27,7 @@ def row(what: str, value: str, goal: str) -> None:
 
 
 async def start_ratio(directory: Path) -> None:
-    """From process start to the lock file on disk, alternating with the bare interpreter."""
+    """Measures the time from process start until the lock file is on disk, alternating with the bare interpreter."""
     bare, ours = [], []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -52,7 +52,8 @@ async def memory(rig: BridgedNeovim) -> None:
 
 
 async def selection_latency(rig: BridgedNeovim, agent: Agent) -> None:
-    """From key to frame, minus the debounce in Neovim; the median of three runs, since one stray wait can set a p99."""
+    """Measures the time from a key to the frame, minus the debounce in Neovim: the median of three runs, since a single
+    delay can determine a p99."""
     await rig.edit("lines.txt", "".join(f"line {number}\n" for number in range(500)))
     await agent.settle()
     middles, tails = [], []
@@ -70,7 +71,8 @@ async def selection_latency(rig: BridgedNeovim, agent: Agent) -> None:
 
 
 async def context_latency(rig: BridgedNeovim) -> None:
-    """From key to Gemini CLI's event, minus the debounce; on the way, the bridge asks Neovim what is open."""
+    """Measures the time from a key to Gemini CLI's event, minus the debounce. In that time, the bridge asks Neovim
+    which files are open."""
     cli = await Cli(rig.port, rig.token).greet()
     async with await cli.listen() as stream:
         await stream.files()
@@ -102,8 +104,9 @@ def percentiles(delays: list[float]) -> str:
 
 
 async def open_diff(rig: BridgedNeovim, agent: Agent, label: str, lines: int, changed: float) -> None:
-    """From the agent's frame to the view on screen, while another client measures how long Neovim is blocked. Alternates
-    with how long Neovim alone takes to open the same file and to put the proposed text into a buffer."""
+    """Measures the time from the agent's frame to the view on the screen, while another connection measures how long
+    Neovim is blocked. This alternates with how long Neovim alone takes to open the same file and to put the proposed
+    text into a buffer."""
     old = [f"line {number} of a file that an agent wants to change\n" for number in range(lines)]
     step = max(1, int(1 / changed))
     new = [line.upper() if number % step == 0 else line for number, line in enumerate(old)]

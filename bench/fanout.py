@@ -25,7 +25,8 @@ Row = Callable[[str, str, str], None]
 
 
 class Run:
-    """One server with its clients in another process: the CPU time of a delivered frame, and how long delivery took."""
+    """The result of one server with its clients in another process: the CPU time for each delivered frame, and how long
+    delivery took."""
 
     def __init__(self, cpu: float, frames: int, clients: int, took: dict[str, float]) -> None:
         self.cost = cpu / frames / clients * 1e6
@@ -34,7 +35,7 @@ class Run:
 
 
 async def run(what: str, clients: int, frames: int, turn: int, *tls: str) -> Run:
-    """Sends 1,000 frames per second, ``turn`` of them at a time."""
+    """Runs one server, which sends 1,000 frames per second to its clients, ``turn`` of them at a time."""
     pause = turn
     size = BYTES - overhead() if what.startswith("ours") else BYTES
     numbers = [str(number) for number in (clients, frames, size, turn, pause)]
@@ -93,7 +94,8 @@ async def rows(row: Row, directory: Path) -> None:
 
 
 async def latency(row: Row) -> None:
-    """At 1,000 messages per second; the tail is the median of paired runs, since one stray wait can set a p99."""
+    """Measures the latency at 1,000 messages per second. Each p99 is the median of several runs, since a single delay
+    can determine it."""
     ours = [await run("ours", 2, 3_000, 1) for _ in range(ROUNDS)]
     p50, p99 = (statistics.median(getattr(one, name) for one in ours) for name in ("p50", "p99"))
     row("routing at 1,000 messages/s to 2 clients (p50, p99)", f"{p50:.2f}, {p99:.2f} ms", "p99 <= 2 ms")

@@ -1,4 +1,4 @@
-"""The guard's rows: the installed command as a whole process, alternating with the bare interpreter."""
+"""The benchmark of the guard: the installed command as a whole process, alternating with the bare interpreter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ Row = Callable[[str, str, str], None]
 
 
 def rows(binary: Path, row: Row) -> None:
-    """With no editor, one and eight live Neovims that have the file open unmodified, and three that were stopped."""
+    """Measures the guard without an editor, with one and eight running Neovims that have the file open without changes,
+    and with three that were stopped."""
     with tempfile.TemporaryDirectory(prefix="db-") as name, contextlib.ExitStack() as neovims:
         directory = Path(name)
         (directory / "s").mkdir()
@@ -72,8 +73,8 @@ def _beyond(ours: list[str], directory: Path) -> float:
 
 
 def _turn_about(ours: list[str], directory: Path) -> tuple[float, float]:
-    """The medians of the bare interpreter and the guard, in seconds. The guard's first run writes bytecode and sends Neovim
-    the Lua, so it does not count."""
+    """The medians of the bare interpreter and the guard, in seconds. The guard's first run writes bytecode and sends
+    Neovim the Lua code, so it does not count."""
     bare_words = [*ours[:3], "-c", "pass"]
     _timed(ours, directory)
     times = [(_timed(bare_words, directory), _timed(ours, directory)) for _ in range(ROUNDS)]

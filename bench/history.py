@@ -72,7 +72,7 @@ def appending(directory: Path) -> None:
 
 
 def at_a_thousand_a_second(history: History, seconds: int) -> Iterator[float]:
-    """How long each append took, in milliseconds: unlike in a burst, the disk is busy in the meantime."""
+    """How long each append took, in milliseconds. Unlike in a burst, the disk can work on earlier appends meanwhile."""
     due = time.perf_counter()
     for _ in range(seconds * 1_000):
         yield timed(partial(history.append, "claude", LINE))
@@ -126,7 +126,8 @@ def reading(directory: Path) -> None:
 
 
 def projects(directory: Path) -> None:
-    """Opens a hundred projects; their files are links to those of one project, since opening reads none of them."""
+    """Opens a hundred projects. Their files are links to those of one project, since opening does not read the
+    records."""
     template = directory / "0"
     filled(template, 100_000, LINE)
     for number in range(1, 100):
@@ -149,7 +150,7 @@ def projects(directory: Path) -> None:
 
 
 def after_a_crash(directory: Path) -> None:
-    """Opens a history that was killed at the worst moment: the next record would have saved the index."""
+    """Opens the history of a server that was killed at the worst moment: the next record would have saved the index."""
     history = History.open(directory, fsync="off")
     for _ in range(100_999):
         history.append("claude", LINE)

@@ -1,9 +1,9 @@
-"""Clients of a broadcast, in one process that does next to nothing.
+"""The clients of a broadcast, in one process that does as little as possible.
 
 ``python -m bench.listeners PORT CLIENTS HELLO [CERT]``
 
 Connects (over TLS if CERT is given), sends HELLO (a JSON text, or "") and reads until the server has closed all
-connections. Prints one line of JSON: how long frames took to the client that connected last (p50 and p99, in
+connections. Prints one line of JSON: how long frames took to reach the client that connected last (p50 and p99, in
 milliseconds); each frame contains the time at which it was sent.
 """
 

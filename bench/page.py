@@ -118,7 +118,8 @@ def draws(person: Person, projects: dict[str, str]) -> None:
 
 
 def opens(person: Person, address: str) -> None:
-    """Visits the web UI twice with a CPU four times slower. On the second visit, it comes from the worker's cache."""
+    """Visits the web UI twice with a CPU that is four times slower. On the second visit, the web UI comes from the
+    worker's cache."""
     person("throttle", cpu=4)
     for visit in ("first", "second"):
         person("goto", url=address)
@@ -141,7 +142,8 @@ def milliseconds_until(person: Person, code: str) -> float:
 
 
 def worked() -> Iterator[dict[str, Any]]:
-    """Lines of a Claude Code that reads the beginnings of files: for each file a text, a tool call and its result."""
+    """The lines that Claude Code prints when it reads the beginnings of files: for each file, a text, a tool call and
+    its result."""
     recorded = (ROOT / "tests/transcripts/server/2.1.329-allow.jsonl").read_text().splitlines()
     said, answered = (json.loads(recorded[number])["line"] for number in (5, 6))
     for number, file in enumerate(sorted((ROOT / "src/drawbridge").rglob("*.py"))[-WORKED // 3 :]):

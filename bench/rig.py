@@ -90,7 +90,7 @@ class Agent:
         return await asyncio.wait_for(self._answers[call], 60)
 
     async def notification(self, method: str, *, line: int) -> None:
-        """Waits for a selection on that line."""
+        """Waits for a notification of this ``method`` whose selection starts on ``line``, counted from 0."""
         async with asyncio.timeout(5):
             while True:
                 message = await self._heard.get()
@@ -148,7 +148,8 @@ class BridgedNeovim:
         await self._nvim.wait()
 
     async def open_and_fill(self, path: Path, lines: list[str]) -> float:
-        """Seconds to ``:edit`` the file and to put the lines into a new buffer, in portions like the bridge's."""
+        """How many seconds it takes to ``:edit`` the file and to put the lines into a new buffer, in portions of the
+        bridge's size."""
         began = time.perf_counter()
         await self._rpc.call("nvim_command", f"edit! {path}")
         buffer = await self._rpc.call("nvim_create_buf", False, True)
@@ -171,7 +172,7 @@ class BridgedNeovim:
         await self._rpc.call("nvim_input", keys)
 
     async def longest_round_trip(self) -> float:
-        """The longest round trip to Neovim, in milliseconds; ends when canceled."""
+        """Measures until it is canceled, and then returns the longest round trip to Neovim, in milliseconds."""
         longest = 0.0
         try:
             while True:

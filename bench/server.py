@@ -152,7 +152,7 @@ async def executions(directory: Path) -> None:
 
 
 async def persistence(directory: Path) -> None:
-    """What must be on disk before any client is notified: a project's metadata, and a user's decision."""
+    """Measures what must be on disk before any client is notified: a project's metadata, and a user's decision."""
     place = directory / "saved"
     place.mkdir()
     known = Memory(requests={f"request {number}": f"run {number}" for number in range(500)})

@@ -30,7 +30,7 @@ class _Direction:
         self._turn = asyncio.Lock()
 
     async def send(self, data: bytes, writer: asyncio.StreamWriter) -> None:
-        """Send data, and return once it has left. It arrives ``delay`` seconds later."""
+        """Sends data, and returns once it has left. It arrives ``delay`` seconds later."""
         loop = asyncio.get_running_loop()
         for start in range(0, len(data), CHUNK):
             part = data[start : start + CHUNK]
@@ -40,20 +40,22 @@ class _Direction:
                 loop.call_at(self._free + self._delay, writer.write, part)
 
     def end(self, writer: asyncio.StreamWriter) -> None:
-        """Close the connection once everything has arrived."""
+        """Closes the connection once everything has arrived."""
         loop = asyncio.get_running_loop()
         loop.call_at(max(self._free, loop.time()) + self._delay, writer.close)
 
 
 @contextlib.asynccontextmanager
 async def slow_link(server: Server, *, kilobits: float, latency: float) -> AsyncIterator[str]:
-    """Runs a slow link to the server; returns the address of the web UI behind it. ``kilobits`` is the speed per second in
-    each direction, ``latency`` the seconds of a round trip. A new connection takes one more round trip."""
+    """Runs a slow link to the server; returns the address of the web UI behind it. ``kilobits``: the speed in each
+    direction, in kbit/s; ``latency``: the duration of a round trip, in seconds. A new connection takes one more round
+    trip."""
     port = int(server.url.removesuffix("/ws").rpartition(":")[2])
     up, down = (_Direction(kilobits * 1000 / 8, latency / 2) for _ in range(2))
 
     async def asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on the requests, which have no bodies, until a connection becomes a WebSocket."""
+        """Passes on the requests, which have no bodies, until the connection becomes a WebSocket. Then passes on all
+        data."""
         head = b""
         while b"upgrade: websocket" not in head.lower():
             head = await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Finds what a test leaves behind: threads and, on Linux only, open files of this process and other processes."""
+"""Finds what a test leaves behind: threads and, on Linux only, other processes and open files of this process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ T = TypeVar("T")
 PROC = Path("/proc")
 
 GRACE = 20.0
-"""How long threads and processes may take to end after a test, in seconds."""
+"""Seconds that threads and processes may take to end after a test."""
 
 
 class Snapshot:
-    """The threads, files and processes that exist now. ``new`` returns those that were added since and did not end."""
+    """The threads, files and processes that exist now. ``new`` returns those that were added since then and are still
+    there.
+    """
 
     def __init__(self) -> None:
         self._threads = set(threading.enumerate())
@@ -28,7 +30,9 @@ class Snapshot:
         self._pid = _newest_pid()
 
     def new(self, places: Sequence[str]) -> list[str]:
-        """Returns a line for each leftover. Kills leftover processes: those that use one of the directories ``places``."""
+        """Returns a line for each leftover. Kills leftover processes, which are those that use one of the directories
+        in ``places``.
+        """
         lines = [f"process {name}" for name in self._processes(places)]
         lines += [f"thread {thread.name}" for thread in _what_stays(lambda: set(threading.enumerate()) - self._threads)]
         if _open_files() - self._files:
@@ -37,7 +41,7 @@ class Snapshot:
         return lines
 
     def _processes(self, places: Sequence[str]) -> list[str]:
-        if _newest_pid() == self._pid:  # no process was started since, not even by another program
+        if _newest_pid() == self._pid:  # no process was started since then, not even by another program
             return []
         left = _what_stays(lambda: _processes_in(places, self._pid))
         names = [f"{pid} ({_read(pid, 'cmdline').replace(chr(0), ' ')[:100].strip()})" for pid in sorted(left)]
@@ -67,7 +71,7 @@ def _processes_in(places: Sequence[str], after: int) -> set[int]:
 def _read(pid: int, what: str) -> str:
     try:
         return (PROC / str(pid) / what).read_text(errors="replace")
-    except OSError:  # it has ended, or belongs to another user
+    except OSError:  # the process has ended, or belongs to another user
         return ""
 
 
@@ -80,7 +84,9 @@ def _newest_pid() -> int:
 
 
 def _open_files() -> set[str]:
-    """Returns the open sockets, pipes and event queues of this process. pytest and Hypothesis open regular files too."""
+    """Returns the open sockets, pipes and event queues of this process. Regular files are left out, because pytest and
+    Hypothesis open some.
+    """
     found = set()
     with contextlib.suppress(OSError):
         for entry in os.scandir("/proc/self/fd"):

@@ -46,7 +46,9 @@ PROJECTS: list[dict[str, Any]] = [
     {"state": "IDLE", "problem": "The directory is missing"},
 ]
 LIMITS = ["2000-01-01T10:00:00Z"]
-"""Only a limit that has ended: before, the text has a local time, which depends on the time zone."""
+"""The end of a limit that has passed. For one in the future, the text contains a local time, which depends on the time
+zone.
+"""
 
 HUNK = {"id": "h", "kind": "lines", "old_start": 5, "new_start": 5, "removed": "a\n", "added": "b\n"}
 FILE = {"path": "a", "change": "changed", "old_mode": "100644", "new_mode": "100644", "hunks": []}

@@ -1,7 +1,7 @@
 """The event loops of the bridge and the server never wait for a file or a process. Both run in asyncio's debug mode.
 
-No time is measured. ``watched_program`` reports whatever the loop's thread opens, renames, removes or starts. The exceptions
-are listed below, each with its reason.
+The tests measure no times. Instead, ``watched_program`` reports whatever the loop's thread opens, renames, removes or
+starts. The exceptions are listed below, each with its reason.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ async def test_the_servers_loop_never_waits_for_a_file(folder: Path, report: Pat
                 assert await line.receive() is None
             await client.ask("agent_new_session", project_id=project)
             await client.ask("project_delete", {"project_id": project})
-        # Before the first client and after the last, no client waits for the server.
+        # Before the first client and after the last one, nobody waits for the server.
         found = set(findings(report)[started:])
         code, errors = await server.end()
     assert code == 0, errors

@@ -454,9 +454,8 @@ def test_no_file_names_this_machine_or_a_package_registry() -> None:
     for file in written_files():
         text = file.read_text(errors="replace")
         found = [host for host in hosts if host in text]
-        found += re.findall(
-            rf"(?<![\w.~-]){re.escape(str(ROOT))}/", text
-        )  # a checkout in /src must not match the end of "~/src/"
+        # A checkout in /src must not match the end of "~/src/".
+        found += re.findall(rf"(?<![\w.~-]){re.escape(str(ROOT))}/", text)
         assert found == [], file.relative_to(ROOT)
 
 

@@ -101,7 +101,7 @@ print(json.dumps({"type": "assistant", "fish": sys.stdin.read()}))
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a directory with a copy of the package to which the agent was added."""
+    """Returns a directory that contains a copy of the package to which the agent was added."""
     source = tmp_path_factory.mktemp("source")
     package = source / "drawbridge"
     shutil.copytree(Path(drawbridge.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -173,7 +173,7 @@ def test_texts_of_the_editors_have_no_translated_idioms(path: Path) -> None:
 
 
 IN_CODE = re.compile(r"/\*.*?\*/|(?:^|\s)//[^\n]*|<!--.*?-->|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|>[^<>{}=;]*<", re.DOTALL)
-"""Matches comments, strings and the texts of elements."""
+"""Matches comments, strings and the text of elements."""
 
 
 def texts_of_the_page(source: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Runs one test at a time of those whose programs need a whole processor: a browser, VS Code, or two agents at once.
+"""Lets tests whose programs need a whole processor (a browser, VS Code, or two agents at once) run only one at a time.
 
 If two such tests ran in parallel on two processors, the programs would answer too slowly, and the tests would fail.
 """
@@ -25,7 +25,8 @@ def takes_turns(node: pytest.Item) -> bool:
 def turn(directory: Path) -> Iterator[None]:
     """Waits until no other process with the same ``directory`` has a turn.
 
-    A process that waits gets the next turn. Otherwise, a process with many such tests could let another one time out.
+    A process that waits gets the next turn. Otherwise, a test could time out while another process runs many such
+    tests.
     """
     with (directory / "turn.lock").open("w") as held:
         with (directory / "next.lock").open("w") as waiting:

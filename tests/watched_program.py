@@ -18,7 +18,7 @@ from typing import Any
 SOURCES = str(Path(__file__).resolve().parent.parent / "src" / "drawbridge") + os.sep
 
 EVENTS = ("open", "os.", "shutil.", "tempfile.", "glob.", "subprocess.", "fcntl.", "sqlite3.", "socket.getaddrinfo")
-"""Prefixes of audit events of calls that may wait for a disk, another process or the network."""
+"""Prefixes of the audit events for calls that may wait for a disk, another process or the network."""
 
 HARMLESS = {"os.putenv", "os.unsetenv", "os.kill", "os.killpg"}
 
@@ -62,7 +62,7 @@ def install(report: int) -> None:
 
         return noting
 
-    # These raise no audit event.
+    # Python raises no audit event for these calls.
     for name in ("fsync", "fdatasync"):
         setattr(os, name, noted(getattr(os, name)))
     sys.addaudithook(hook)

@@ -30,7 +30,7 @@ GUARD_LUA = ROOT / "src" / "drawbridge" / "guard" / "lua"
 
 
 def check() -> None:
-    """Raises ``SystemExit`` with the code of the first program that finds something."""
+    """Runs the checks. Raises ``SystemExit`` with the exit code of the first program that finds something."""
     if _has("the checkers of JavaScript and Lua", CHECKERS.exists(), "make programs"):
         for script in sorted((ROOT / "extensions").rglob("*.js")):
             _run([_node(), "--check", str(script)])
@@ -97,7 +97,8 @@ def _run(command: list[str]) -> None:
 
 
 def _run_silently(command: list[str], stdin: str = "") -> None:
-    """Shows what ``command`` prints only if it finds something: luacheck counts its warnings even if there are none."""
+    """Shows what ``command`` prints only if it finds something: luacheck prints the number of its warnings even if it
+    is 0."""
     done = subprocess.run(command, cwd=ROOT, input=stdin, text=True, capture_output=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)

@@ -1,7 +1,7 @@
 """Writes the tables of flags in docs/cli.md, and of the guard's settings in docs/guard.md, from the commands.
 
-A test compares the pages and the commands. The table of what ``drawbridge doctor`` can find, after
-``<!-- findings -->``, is written in the same way.
+A test checks that the pages are up to date. The table of what ``drawbridge doctor`` can find, after ``<!-- findings
+-->``, is written in the same way.
 
 A table is between ``<!-- flags of COMMAND -->`` and ``<!-- /flags -->``. A flag that is a setting is shown with its
 name in the settings file and its environment variable; a flag that only some ``setup`` targets have is shown with the
@@ -96,7 +96,8 @@ def setting_row(command: str, setting: Setting) -> str:
 
 
 def target_rows(targets: dict[str, argparse.ArgumentParser]) -> Iterator[str]:
-    """The rows for the flags. Flags that all targets have come first; those of the hook are in its own table."""
+    """The rows for the flags, with those that all targets have first. The guard's settings are left out: they have
+    their own table."""
     seen = {flag.dest: flag for parser in targets.values() for flag in flags(parser, settings_of("hook"))}
     of = {dest: [name for name, parser in targets.items() if dest in map(_dest, flags(parser, ()))] for dest in seen}
     for dest in sorted(seen, key=lambda dest: -len(of[dest])):

@@ -1,4 +1,5 @@
-"""Writes docs/protocols/client.schema.json from the command table and the messages; a test compares the two."""
+"""Writes docs/protocols/client.schema.json from the command table and the messages; a test checks that it is up to
+date."""
 
 from __future__ import annotations
 

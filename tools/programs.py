@@ -5,7 +5,7 @@ Programs contain their own path, so each is installed directly in its final plac
 seal: a checksum of every file, which is written last. A program that was fetched only partly, or whose files have
 changed since, is fetched again.
 
-A checkout sees them as links in ``.cache/programs``.
+In each checkout, ``.cache/programs`` contains links to them.
 """
 
 from __future__ import annotations

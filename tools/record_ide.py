@@ -8,8 +8,8 @@ both directions, until it receives SIGTERM or SIGINT. Start the CLI with ``CLAUD
 The transcript is JSON lines. The first one describes it: ``{"cli", "recorded", "what"}``. The others are ``{"from":
 "claude" | "bridge", "at": seconds since the first connection, ...}`` with one of ``handshake`` (path and headers),
 ``frame`` (the JSON message) and ``closed`` (the WebSocket's close code). They contain no secret and nothing about the
-machine: the token and the handshake's key are left out, process ids become 4242, the random part of tab names is
-numbered, each REAL (a path) is written as SHOWN.
+machine: the token and the handshake's key are left out, process ids become 4242, the random part of a tab name becomes
+a number, and each REAL (a path) is written as SHOWN.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Transcript:
         self._started: float | None = None
 
     def begin(self, user_agent: str) -> None:
-        """Writes the first line, once: the CLI's version is known when it connects."""
+        """Writes the first line, once. The CLI's version is not known before the CLI connects."""
         if self._started is None:
             self._started = time.monotonic()
             version = user_agent.removeprefix("claude-code/").partition(" ")[0]

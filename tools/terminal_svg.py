@@ -61,7 +61,7 @@ Grid = list[list[Cell]]
 
 
 def parse(captured: str, columns: int, rows: int) -> Grid:
-    """The grid of a captured screen, cut or filled to ``columns`` and ``rows``."""
+    """The grid of a captured screen, cut or padded to ``columns`` and ``rows``."""
     style = Style()
     grid: Grid = []
     for line in captured.split("\n")[:rows]:
@@ -117,7 +117,7 @@ def _styled(style: Style, parameters: str) -> Style:
 
 
 def _color(numbers: list[int]) -> str:
-    """Remove ``5;n`` or ``2;r;g;b`` from the front of ``numbers``, and return that color as ``#rrggbb``."""
+    """Removes ``5;n`` or ``2;r;g;b`` from the front of ``numbers``, and returns that color as ``#rrggbb``."""
     if numbers.pop(0) == 2:
         red, green, blue = (numbers.pop(0) for _ in range(3))
         return f"#{red:02x}{green:02x}{blue:02x}"
@@ -290,7 +290,8 @@ def _squares(x: int, top: float, color: str) -> str:
 
 
 def _rectangle(x: float, y: float, width: float, height: float, top: float, fill: str) -> str:
-    """``x`` and ``width`` in cells, ``y`` and ``height`` in parts of the row that begins at ``top``."""
+    """A filled rectangle: ``x`` and ``width`` in cells, ``y`` and ``height`` in parts of the row that begins at
+    ``top``."""
     return (
         f'<rect x="{_x(x):g}" y="{top + y * CELL_HEIGHT:g}" width="{width * CELL_WIDTH:g}" '
         f'height="{height * CELL_HEIGHT:g}" fill="{fill}" shape-rendering="crispEdges"/>'

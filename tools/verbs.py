@@ -154,8 +154,8 @@ def vsix(_arguments: list[str]) -> None:
 
 
 def lock(arguments: list[str]) -> None:
-    """Rewrites the lock files, with the hashes of every platform's files, for all supported Pythons, and without the
-    addresses that they came from.
+    """Rewrites the lock files for all supported Python versions, with the hashes of every platform's files, and without
+    the address of the package index.
     """
     uv = shutil.which("uv") or _own_uv()
     compile_ = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]

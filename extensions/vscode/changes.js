@@ -106,7 +106,7 @@ class Changes {
 
   // The server.
 
-  /** Looks for a server. In a folder that the user does not trust, nothing is shown and nothing is changed. */
+  /** Searches for a server, unless no folder is open or the user does not trust the workspace. */
   _start() {
     const { isTrusted, workspaceFolders } = this._vscode.workspace;
     if (isTrusted && workspaceFolders?.length && !this._link.isConnected) void this._link.look();

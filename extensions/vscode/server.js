@@ -49,7 +49,7 @@ async function listen(address, connected) {
   } finally {
     fs.rmSync(directory, { recursive: true, force: true });
   }
-  server.on('error', () => {}); // an accept failed, for lack of file descriptors: the next one may succeed
+  server.on('error', () => {}); // an accept failed, perhaps for lack of file descriptors: the next one may succeed
   const made = fs.lstatSync(address).ino;
   return {
     close() {
@@ -95,7 +95,7 @@ function isLive(address) {
  * @param {net.Socket} socket
  * @param {import('./lines').Methods} methods
  * @param {(reply: import('./lines').Answered) => void} answered is called with each answer
- * @returns {Promise<string>} why this side has ended it; '' if the other side did
+ * @returns {Promise<string>} why this side has ended it; '' if the other side did, or after any other error
  */
 async function serve(socket, methods, answered) {
   const closed = new AbortController();

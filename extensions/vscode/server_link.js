@@ -78,8 +78,8 @@ function dial(address) {
 /**
  * @typedef {Object} Around what the connection needs and calls
  * @property {() => {editor: string, folders: string[]}} about this editor
- * @property {(isConnected: boolean) => void} connected called when a server that supports reviews is connected, or
- *   no longer connected
+ * @property {(isConnected: boolean) => void} connected called with true when a server that supports reviews
+ *   has connected, and with false when a connection has ended
  * @property {(change: {project: string, by: string}) => void} changed called when a review has changed
  * @property {(text: string) => void} log
  */

@@ -85,7 +85,7 @@ class TextsBefore {
       const whole = found.file ? before(text, found.file) : text;
       if (whole !== null) return shown(whole);
     } catch {
-      return null; // it was removed
+      return null; // the file was removed or can't be read
     }
     if (this._reported !== found.version) this._outdated();
     this._reported = found.version;

@@ -131,7 +131,7 @@ end
 
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 
---- The format in which saving would write a buffer with unsaved changes, without the lines.
+--- The format in which saving would write the file's buffer, but not its lines; nil without unsaved changes.
 ---@param params {path: string}
 function M.unsaved(params)
   local buffer = M.find(params.path)

@@ -1,4 +1,4 @@
---- Shows a file as the agent wrote it, without a question and without losing work.
+--- Shows a file as the agent wrote it, without asking the user and without losing unsaved work.
 local buffers = require('drawbridge.buffers')
 
 local M = {}

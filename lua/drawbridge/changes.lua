@@ -210,7 +210,7 @@ function M.open()
   link.send('review_wanted', { folder = vim.fn.getcwd(), path = path })
 end
 
---- The file and the hunk that a command is about, or the reason why there is none.
+--- The file and the hunk that a command is about; if none is found, only the reason.
 ---@param whole boolean Whether it is about the whole file.
 ---@return drawbridge.ReviewedFile?
 ---@return drawbridge.Hunk?

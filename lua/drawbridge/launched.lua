@@ -26,8 +26,8 @@ local function is_there()
 end
 
 --- Adds and sets up the bundled copy of the plugin, unless the user has their own, which takes precedence.
----@param runtime string The folder of our copy.
----@param python string The interpreter that our Python side runs on, so that the plugin and the bridge have the same version.
+---@param runtime string The folder of the bundled copy.
+---@param python string The interpreter of the Python side, so that the plugin and the bridge have the same version.
 local function join(runtime, python)
   if is_there() then
     return

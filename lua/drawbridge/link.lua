@@ -228,7 +228,7 @@ end
 handlers.folders = folders
 
 function handlers.tell(params)
-  -- A second line would end in "Press ENTER".
+  -- For a message of two lines, Neovim would ask "Press ENTER".
   local words = params.message:gsub('%s*\n%s*', ' ')
   require('drawbridge.message').report(words, params.level, params.level ~= 'info')
   if params.level ~= 'info' then
@@ -240,7 +240,7 @@ function handlers.selection()
   return require('drawbridge.selection').current()
 end
 
---- The modules that answer all other calls, by a function with the method's name.
+--- The modules that answer all other calls, each with a function that has the name of the method.
 local MODULES = {
   buffers = { 'tabs', 'diagnostics', 'status', 'unsaved' },
   buffers_open = { 'open' },

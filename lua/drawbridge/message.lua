@@ -84,7 +84,7 @@ function M.report(text, level, in_front)
   end
 end
 
---- Reports problems on one line: a single one as a whole, several by their first words; each is in the log.
+--- Reports problems on one line: a single one in full, several by their first words. The log contains each in full.
 ---@param where string What the problems belong to.
 ---@param problems string[] Each begins with a name.
 function M.problems(where, problems)

@@ -11,7 +11,7 @@ function M.root()
   return vim.fn.fnamemodify(vim.loop.fs_realpath(source) or source, ':h:h:h')
 end
 
---- How the Python side is run: by the `command` option, otherwise from the plugin's own `.venv`, otherwise from PATH.
+--- The command that runs the Python side: from the `command` option, the plugin's own `.venv`, or PATH, in this order.
 ---@return string[]? program
 ---@return string? problem What is missing, and what to do.
 function M.find()

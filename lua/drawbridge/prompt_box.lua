@@ -1,8 +1,9 @@
---- The prompt box of a `claude` in a terminal of this Neovim: its text, and a prompt that is sent from another device.
+--- The prompt box of an agent's CLI in a terminal of this Neovim: its text and, for Claude Code, a prompt that is sent
+--- from another device.
 ---
---- Claude Code 2.1.329 draws it between the last two horizontal lines on the screen, with ❯ before its first line. Text
---- that the user has typed is followed by the cursor's blank; a suggestion by the CLI is not, and disappears with the
---- first key. A paste of several lines is shown as [Pasted text #1 +9 lines].
+--- Claude Code 2.1.329 draws the box between the last two horizontal lines on the screen, with ❯ before its first line.
+--- Text that the user has typed is followed by the cursor's blank; a suggestion by the CLI is not, and disappears with
+--- the first key. A paste of several lines is shown as [Pasted text #1 +9 lines].
 local M = {}
 
 local PASTE, PASTED = '\27[200~', '\27[201~'

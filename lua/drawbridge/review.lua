@@ -40,14 +40,14 @@ local M = {}
 ---@field windows {proposed: integer, old: integer?}? Only while it is shown.
 ---@field tab integer? Its own tab page.
 ---@field stacked boolean? Whether its sides are below each other because there is no room to show them side by side.
----@field screen {[1]: integer, [2]: integer}? The columns and lines of the editor when its sides last got their room.
+---@field screen {[1]: integer, [2]: integer}? The columns and lines of the editor when its sides were last sized.
 ---@field borrowed boolean? Whether the window of the current text belongs to the user and stays open.
 ---@field old_options table? That window's options before diff mode.
 ---@field place table? Where the cursor and focus were before.
 ---@field group integer? Autocommands of the view.
 ---@field decided boolean?
 ---@field sent_back boolean? Whether the running command has tried to accept it before all of it was on the screen.
----@field told boolean? Whether the user was notified that a save by a plugin does not accept.
+---@field told boolean? Whether the user was notified that a save by a plugin does not accept the proposal.
 ---@field had_focus boolean? Whether the view had the focus when the user decided.
 ---@field announced boolean? Whether "DrawbridgeDiffOpened" was fired.
 ---@field settling boolean? Whether it has just been opened and still ignores keys.
@@ -374,7 +374,7 @@ function M.ready(params)
   wait_for_turn(entry)
 end
 
---- The proposed text with the user's edits so far; no text if there are none.
+--- The proposed text with the user's edits so far; only the id if the user has not edited it, nil if it is not open.
 function M.proposed(params)
   local entry = find(params.id)
   if entry and entry.filled and not entry.decided then

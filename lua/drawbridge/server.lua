@@ -7,7 +7,7 @@ local message = require('drawbridge.message')
 local M = {}
 
 local READY_WITHIN = 5000 -- ms that `when_ready` waits
-local STOP_WITHIN = 2000 -- ms from the closed stdin to SIGTERM
+local STOP_WITHIN = 2000 -- ms from closing its stdin to SIGTERM
 local RESTARTS, RESTARTS_WITHIN = 5, 60 -- at most this many in this many seconds
 local FIRST_PAUSE = 100 -- ms before the first restart; each later pause is twice as long as the one before
 
@@ -88,7 +88,7 @@ local function read_line(line)
   end
   if line:find('%S') then
     log.add(line)
-    -- Without what only a log needs: the time, the level and the logger, or the command's name.
+    -- Without the prefix that only a log needs: the time, the level and the logger, or the command's name.
     state.last_line = line:gsub('^%d%d%d%d[%d:, -]+%u+ [%w._]+: ', ''):gsub('^drawbridge %l+: ', '')
   end
 end
@@ -216,7 +216,7 @@ function M.start()
 end
 
 local function close_stdin(job)
-  -- This fails if the bridge ended a moment ago, which is what is wanted.
+  -- This fails if the bridge has just ended, which is fine: it was to end.
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 

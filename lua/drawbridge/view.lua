@@ -50,7 +50,7 @@ local function close_window(window)
     return
   end
   if not pcall(vim.api.nvim_win_close, window, true) then
-    -- The last window of all can't be closed: it gets an empty buffer instead.
+    -- Neovim can't close its only window, so it gets an empty buffer instead.
     vim.api.nvim_win_call(window, function()
       vim.cmd('enew')
     end)

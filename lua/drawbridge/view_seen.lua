@@ -193,14 +193,15 @@ local function line_at(row)
   return vim.api.nvim_buf_get_lines(0, row, row + 1, false)[1] or ''
 end
 
---- The cells of a visible row that are in view; nil if all of them are.
+--- The cells of a visible row that are in view, as a range of two numbers, and the number of all its cells; nil if all
+--- of them are in view.
 local function cells_in_view(seen, row)
   local total = vim.fn.strdisplaywidth(line_at(row))
   local from, room = seen.view.leftcol, seen.width
   if vim.wo.wrap then
     local is_first = row == seen.first
     from = is_first and (seen.view.skipcol or 0) or 0
-    -- A line that is not the only one in the window is complete.
+    -- Only a line that is alone in the window can be cut at its end: otherwise, `last` is a complete line.
     local is_cut = is_first and seen.last == seen.first
     room = is_cut and seen.width * (seen.height - seen.view.topfill) or total
   end

@@ -1,4 +1,4 @@
-"""A misbehaving agent. It speaks ``claude``'s stream and does what the first word of a prompt asks for.
+"""A misbehaving agent. It uses ``claude``'s stream format and does what the first word of a prompt asks for.
 
     bad_agent.py [die-at-once | never-ready | stubborn] FLAGS OF THE REAL CLI…
 
@@ -41,8 +41,8 @@ The first word of a prompt ("completes": the turn ends successfully):
     eat-and-end MB   like `eat`, but completes
     twice            sends two results for one prompt
     torn             sends a message without its newline and exits with code 0
-    error WORDS      ends with an error of the API
-    not-logged-in    ends with the error of a missing login
+    error WORDS      ends with an API error
+    not-logged-in    ends with the error for a missing login
     own-turn         completes, then begins a turn on its own, which ends with the next prompt
     background       completes while a command runs in the background
     new-session      changes the id of the conversation, completes

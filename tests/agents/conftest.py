@@ -22,9 +22,9 @@ def project(home: Path) -> Path:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Records, for each message that tells a supervisor so, whether its agent is waiting for a decision.
+    """Records, at each call of ``SupervisorPipe.waits``, whether the agent is waiting for a decision.
 
-    If the server dies, an agent that waits must not continue.
+    If the server dies, the supervisor must not let a waiting agent continue.
     """
     told: list[bool] = []
     tell = SupervisorPipe.waits

@@ -1,4 +1,4 @@
-"""The server without features that macOS or some file systems lack: it works as far as possible and reports the rest."""
+"""Where macOS or a file system lacks a feature, the server works as far as possible and reports what does not work."""
 
 from __future__ import annotations
 

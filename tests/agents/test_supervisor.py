@@ -1,4 +1,4 @@
-"""No agent outlives its server, and no child its agent, tested with real processes that resist their end."""
+"""No agent outlives its server, and no child its agent, tested with real processes that refuse to end."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ async def test_a_supervisor_ends_as_soon_as_its_agent_does(tmp_path: Path, stopp
 @linux
 @pytest.mark.parametrize("words", ["escape", "child"])
 async def test_a_supervisor_that_is_killed_leaves_an_agent_that_can_be_ended(tmp_path: Path, words: str) -> None:
-    """Children that kept their environment are found by it. A child without it stays, for the owner to end."""
+    """Child processes that still have the agent's environment are found through it and ended. The owner has to end the
+    others."""
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn(words)
         child, its_supervisor = int(agent.heard.words), psutil.Process(agent.process.pid).ppid()
@@ -155,7 +156,7 @@ def test_an_agent_begins_with_the_signals_of_a_new_shell(ignored: signal.Signals
 
 def test_an_agent_inherits_no_file_of_its_supervisor() -> None:
     code, said = kept("ls /dev/fd")
-    assert (code, set(said.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory itself
+    assert (code, set(said.split()) - {"0", "1", "2", "3"}) == (0, set())  # 3: the directory that ls lists
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -TERM $$", -15), ("kill -SEGV $$", -11)])

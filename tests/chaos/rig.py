@@ -1,5 +1,5 @@
-"""What the chaos tests need: a seed that failures report, a server that may die at any moment, a client that follows it all
-the same, and a reader of what is on the disk that asks no server.
+"""What the chaos tests need: a seed that failures report, a server that may be killed at any moment, a client that
+follows a project all the same, and a reader of the files on disk that needs no server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NUMBERS = count(1)
 
 @contextlib.contextmanager
 def seeded() -> Iterator[Random]:
-    """A failure names the seed; pass it in as ``DRAWBRIDGE_TEST_SEED``."""
+    """Yields a random generator. A failure names its seed, which can be set again in ``DRAWBRIDGE_TEST_SEED``."""
     seed = int(os.environ.get("DRAWBRIDGE_TEST_SEED") or SystemRandom().randrange(2**32))
     try:
         yield Random(seed)
@@ -39,7 +39,7 @@ def seeded() -> Iterator[Random]:
 
 
 class Mortal:
-    """A server process; ``ready`` is set once it has printed its ready line. The test that starts it kills it."""
+    """A server process that the test kills. ``ready`` is what the server reports once it is ready."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: Any) -> None:
         self.process = process
@@ -47,7 +47,7 @@ class Mortal:
         self.ready: Message = {}
 
     async def is_ready(self) -> bool:
-        """False: it was killed before."""
+        """Waits until the server is ready. Returns False if it was killed before."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             line = await self.process.stdout.readline()
@@ -86,7 +86,9 @@ async def mortal(data: Path, *arguments: str | Path) -> AsyncIterator[Mortal]:
 
 
 class Client:
-    """A plain client: it sends requests and receives messages. They are not checked against the schema: there are too many."""
+    """A plain client that sends requests and receives messages. The messages are not checked against the schema,
+    because there are too many.
+    """
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -102,15 +104,17 @@ class Client:
         return message
 
     async def ask(self, type: str, project: str | None = None, request_id: str | None = None, **data: Any) -> Message:
-        """The reply; messages that arrive before it are added to ``others``."""
-        request_id = request_id or f"request-{next(NUMBERS)}"  # a project does not run a request twice
+        """Sends a request. Returns the reply; messages that arrive before it are added to ``others``."""
+        request_id = request_id or f"request-{next(NUMBERS)}"  # a project does not execute a ``request_id`` twice
         await self.send(type, project, request_id, **data)
         while (message := await self.next(PATIENCE)).get("request_id") != request_id:
             self.others.append(message)
         return message
 
     async def until(self, kind: str, patience: float = PATIENCE, **fields: Any) -> Message:
-        """The next message of a type or an update with these in its data, also among those that were skipped."""
+        """Waits for the next message or update of this kind whose data has these fields. Looks among ``others`` first.
+        Returns its data.
+        """
         while True:
             message = self.others.pop(0) if self.others else await self.next(patience)
             data = message["data"]
@@ -130,14 +134,16 @@ async def connected(server: Any) -> AsyncIterator[Client]:
 
 
 class Follower:
-    """Sees each record of a project exactly once, however often its server dies: it asks for what comes after the last one."""
+    """Receives each record of a project exactly once, however often its server is killed: it requests the records after
+    its last one.
+    """
 
     def __init__(self, project: str) -> None:
         self.project = project
         self.seen: list[Message] = []
 
     async def follow(self, server: Any) -> None:
-        """Until the connection ends."""
+        """Follows the project until the connection ends."""
         with contextlib.suppress(WebSocketException, OSError, EOFError):
             async with connected(server) as client:
                 await client.send("project_join", self.project, after_seq=len(self.seen))
@@ -165,7 +171,7 @@ def first_seq(file: Path) -> int:
 
 
 def same(record: Message, message: Message) -> bool:
-    """Whether a client has received what is in the log."""
+    """Whether ``message``, which a client has received, is the one for ``record`` in the log."""
     data = message["data"]
     if message["type"] == "agent_message":
         return bool(data["messages"][0] == record["message"] or "truncated" in data)

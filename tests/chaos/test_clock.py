@@ -1,4 +1,6 @@
-"""The clock is set back, and forth, while work goes on: order, cursors and budgets do not care."""
+"""The clock is set back and forward while work continues. The order of records, cursors and budgets are not
+affected.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ STEPS = [timedelta(0), timedelta(hours=-3), timedelta(days=-400), timedelta(days
 
 
 class Clock(datetime):
-    """Stands for ``datetime`` where the server asks it for the time."""
+    """Replaces ``datetime`` in the server's modules. Its time differs from the real one by ``off``."""
 
     off = timedelta(0)
 

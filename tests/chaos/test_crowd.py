@@ -1,4 +1,6 @@
-"""Many clients at many projects, one of which has stopped reading: the others are served, and memory stays bounded."""
+"""Many clients follow many projects, and one of the clients has stopped reading: the others are served, and memory
+stays bounded.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ async def test_two_hundred_clients_at_fifty_projects(tmp_path: Path) -> None:
 
 
 async def crowd(directory: Path, clients: int, projects: int, lines: int, growth: int) -> None:
-    """Each client follows each project; in each project an agent says ``lines`` lines."""
+    """Each client follows each project. In each project, an agent writes ``lines`` lines. The server's memory may grow
+    by ``growth`` bytes.
+    """
     arguments = ("--no-tls", "--allow", directory, "--max-runs", "4", "--log-level", "error", "--max-prompts", "10000")
     async with serving(directory / "data", *arguments) as server, contextlib.AsyncExitStack() as stack:
         owner = await stack.enter_async_context(connected(server))
@@ -75,7 +79,7 @@ async def join(client: Client, projects: list[str]) -> None:
 
 
 async def heard(client: Client, projects: list[str]) -> dict[str, list[int]]:
-    """The numbers of all records that a client hears, until each project's run is over."""
+    """The numbers of all records that a client receives for each project, until the project's run is over."""
     seen: dict[str, list[int]] = {project: [] for project in projects}
     running = set(projects)
     async with asyncio.timeout(600):
@@ -89,7 +93,9 @@ async def heard(client: Client, projects: list[str]) -> dict[str, list[int]]:
 
 
 def visits(server: Server, over: threading.Event) -> list[float]:
-    """How long it takes to be answered meanwhile, in seconds; in a thread, since this one is busy with hearing."""
+    """Sends requests until ``over`` is set. Returns how many seconds each took. Runs in its own thread, because the
+    event loop's thread is busy receiving.
+    """
     waits: list[float] = []
     headers = {"Authorization": f"Bearer {server.token}"}
     with visit(server.url, additional_headers=headers, proxy=None) as client:
@@ -115,7 +121,9 @@ async def test_memory_stays_flat_for_ten_minutes(tmp_path: Path) -> None:
 
 
 async def stay_flat(directory: Path, seconds: float) -> None:
-    """Runs in four projects one after the other, clients that come and go; files and memory are those of the first tenth."""
+    """Keeps four projects at work, with clients that come and go. Checks that open files and memory stay as they are
+    after the warm-up.
+    """
     arguments = ("--no-tls", "--allow", directory, "--log-level", "error", "--max-prompts", "10000")
     async with serving(directory / "data", *arguments) as server:
         process = psutil.Process(server.process.pid)

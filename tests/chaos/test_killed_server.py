@@ -1,4 +1,6 @@
-"""``kill -9`` of the server at any moment: nothing that anybody has seen is lost, nothing comes twice, every run ends once."""
+"""The server is killed with ``kill -9`` at any moment: nothing that a client has received is lost, nothing comes twice,
+and every run ends once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ PROMPTS = ("/lines 400", "/quick", "/lines 30", "Fix the typo", "/fail", "/crash
 
 
 class Asked(NamedTuple):
-    """What a client was told is accepted."""
+    """A prompt that the server has accepted."""
 
     prompt: str
     run_id: str
@@ -64,7 +66,7 @@ async def rounds(directory: Path, count: int) -> None:
 
 
 async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
-    """Starts the server and kills it, possibly before it is ready."""
+    """Works with a server that was just started, and kills it at a random moment, possibly before it is ready."""
     working = asyncio.create_task(work(server, follower, asked, random))
     await asyncio.wait([working], timeout=random.choice([random.uniform(0, 0.5), random.uniform(0.5, 2.0)]))
     await server.kill()
@@ -72,7 +74,9 @@ async def one_life(server: Mortal, follower: Follower, asked: dict[str, Asked], 
 
 
 async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], random: Random) -> None:
-    """As much as it can do until the server dies. ``asked``: what was accepted, by its request."""
+    """Sends prompts, and repeats some that were accepted, until the server is killed. ``asked``: the accepted prompts,
+    by request id.
+    """
     if not await server.is_ready():
         return
     following = asyncio.create_task(follower.follow(server))
@@ -96,7 +100,9 @@ async def work(server: Mortal, follower: Follower, asked: dict[str, Asked], rand
 
 
 def check(data: Path, follower: Follower, asked: dict[str, Asked] | None = None) -> None:
-    """``asked``: the server has come to rest, all runs are over."""
+    """Checks that the records on disk are complete, and are those that the follower has received. ``asked`` is given
+    once all runs are over: then it also checks that each prompt was recorded and each run ended.
+    """
     records = on_disk(data, follower.project)
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
     assert len(records) >= len(follower.seen), "a client has seen what is on no disk"

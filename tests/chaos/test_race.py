@@ -1,5 +1,6 @@
-"""Clients answer the same question, or decide the same hunk, at the same moment: one of them decides, and the others are
-told so."""
+"""Clients answer the same question, or decide the same hunk, at the same moment. One of them wins, and the others are
+informed of its decision.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ async def races(directory: Path, count: int) -> None:
 
 
 def quick(directory: Path) -> Path:
-    """A ``claude`` that asks at once."""
+    """Creates a ``claude`` that asks at once. Returns its path."""
     program = directory / "claude"
     answer = '[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit'
     program.write_text(f'#!/bin/sh\n{answer}\nexec {sys.executable} {BAD_AGENT} as-told "$@"\n')
@@ -149,7 +150,7 @@ def poem(line: str) -> str:
 async def one_hunk_race(
     people: dict[str, Client], order: list[str], wishes: dict[str, str], project: str, root: Path, number: int
 ) -> None:
-    """The agent changes a line, and each person decides on that hunk in another way."""
+    """The agent changes a line, and each person decides on that hunk, as ``wishes`` says."""
     before, after = (root / "poem.txt").read_text(), poem(f"by the agent {number}")
     prompt = f"/write {json.dumps({'poem.txt': after})}"
     run = (await people["phone"].ask("execute", project, prompt=prompt))["data"]["run_id"]

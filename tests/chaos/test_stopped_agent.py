@@ -1,4 +1,6 @@
-"""An agent that is stopped (``SIGSTOP``) in the middle of its work: everybody else goes on, and it can be ended."""
+"""If an agent is stopped with ``SIGSTOP`` in the middle of its work, other agents continue, and the stopped one can be
+ended.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from .rig import Client, connected
 
 
 def agents(server: Server) -> list[psutil.Process]:
-    """The processes of agents, whoever keeps them."""
+    """The processes of agents, without their supervisors."""
     found = psutil.Process(server.process.pid).children(recursive=True)
     return [one for one in found if any("demo.script" in word for word in one.cmdline()[:6])]
 
 
 async def stopped(server: Server, client: Client, root: Path) -> tuple[str, str, psutil.Process]:
-    """Its project, its run and its process."""
+    """Starts an agent and stops it during its run. Returns the ids of its project and its run, and its process."""
     project = (await client.ask("project_create", path=str(root), agent="demo", join=True))["project_id"]
     run = (await client.ask("execute", project, prompt="/slow 60"))["data"]["run_id"]
     await client.until("agent_message")

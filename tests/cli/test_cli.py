@@ -204,7 +204,7 @@ def test_a_folder_bridge_prints_text_at_a_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["ide", "hook"])
 def test_only_the_chosen_command_is_imported(command: str) -> None:
-    """Agents wait for these two commands to start. What a command imports when it runs has its own tests."""
+    """Agents wait for these two commands to start. What a command imports later is covered by other tests."""
     look = (
         "import sys; from drawbridge import cli; cli.command_parser(sys.argv[1]).parse_args([]);"
         "print(*(name for name in sys.modules if name.startswith('drawbridge') or name in ('dataclasses', 'msgspec')))"

@@ -43,7 +43,7 @@ print(len(sys.stdin.read()))
 
 
 async def test_output_is_read_while_input_is_written() -> None:
-    """Both are larger than a pipe: a program that prints before it reads would otherwise block until the limit."""
+    """Both are larger than a pipe: handled one after the other, they would block the program until the time limit."""
     finished = await subprocesses.run(
         [sys.executable, "-c", PRINTS_FIRST], directory="/", seconds=20, limit=2_000_000, input=b"y" * 1_000_000
     )
@@ -96,7 +96,7 @@ async def test_a_program_that_hangs_is_killed() -> None:
         "-c",
         "echo here; exec sleep 600",
     ]  # starts fast enough to print within a second, unlike Python
-    for seconds in (1, 5, 20):  # on a busy machine it may begin late
+    for seconds in (1, 5, 20):  # on a busy machine, the program may start late
         finished = await subprocesses.run(command, directory="/", seconds=seconds, limit=1000)
         if finished[0]:
             break

@@ -1,4 +1,4 @@
-"""Background tasks: they run to their end, their errors are logged once, and they end with their owner."""
+"""Background tasks: they run to completion, their errors are logged once, and they end with their owner."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_failed_round_does_not_end_the_repetition(caplog: pytest.LogCapt
 
 
 async def test_an_error_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """After a successful round, it is logged again."""
+    """After a successful round, the error is logged again."""
     tasks, rounds = BackgroundTasks(LOGGER), list[int]()
 
     async def look() -> None:

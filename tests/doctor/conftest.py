@@ -1,4 +1,4 @@
-"""``drawbridge doctor`` in a project of the test's own home, where no agent and no editor is but those that a test adds."""
+"""``drawbridge doctor`` in a project in the test's own home, with only the agents and editors that a test adds."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Said(NamedTuple):
 
     @property
     def wrong(self) -> list[str]:
-        """The ids of what is worse than a note."""
+        """The ids of the problems and warnings."""
         return [one["id"] for one in self.findings if one["severity"] in ("problem", "warning")]
 
     def one(self, id: str) -> dict[str, Any]:
-        """The only finding of this id."""
+        """The only finding with this id."""
         [found] = [one for one in self.findings if one["id"] == id]
         return found
 
@@ -55,8 +55,8 @@ def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def programs_on_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only directory on PATH: git (on a machine without it, what answers as it does), a shell, and what a test puts
-    there."""
+    """The only directory on PATH. It contains a shell, a few utilities, git (or a stub on a machine without git), and
+    the programs that a test adds. Agents are not searched for anywhere else."""
     place = home / "bin"
     place.mkdir()
     for name in ("cat", "git", "sh", "sleep", "true"):
@@ -73,7 +73,7 @@ def programs_on_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def agent(programs_on_path: Path) -> Callable[..., Path]:
-    """``agent("claude", "echo 2.1.329")``: a program of that name, which is a shell script."""
+    """Returns a function that adds a program: ``agent("claude", "echo 2.1.329")`` creates a script of that name."""
 
     def made(name: str, script: str) -> Path:
         path = programs_on_path / name
@@ -88,10 +88,10 @@ def agent(programs_on_path: Path) -> Callable[..., Path]:
 def doctor(
     project: Path, programs_on_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Doctor:
-    """``doctor()``: what ``drawbridge doctor --json`` finds; with words, what it prints with those."""
+    """Returns a function that runs ``drawbridge doctor`` with the given arguments, or with ``--json`` without any."""
     monkeypatch.setenv("DRAWBRIDGE_HOOK_SOCKET_DIR", os.environ["XDG_RUNTIME_DIR"])
     monkeypatch.setenv("DRAWBRIDGE_SOCKET_DIR", os.environ["XDG_RUNTIME_DIR"])
-    # Other tests run at the same time. A test of a limit sets a shorter one itself.
+    # The limits are long, because other tests run at the same time. A test of a limit sets a shorter one.
     monkeypatch.setenv("DRAWBRIDGE_HOOK_DEADLINE", "5000")
     for limits in (agents, bridges, machine, servers):
         monkeypatch.setattr(limits, "SECONDS", PATIENCE)

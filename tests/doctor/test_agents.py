@@ -1,4 +1,4 @@
-"""Agents: each cause is made with a program on PATH."""
+"""Agents: each cause is produced with a program on PATH."""
 
 from __future__ import annotations
 

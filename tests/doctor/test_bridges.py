@@ -1,4 +1,4 @@
-"""Bridges: real ones that are ended, stopped or misnamed, and files that lead nowhere."""
+"""Bridges: real ones that work, hang or do not match their files, and files without a bridge."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_a_bridge_that_is_stopped_is_named_for_both_agents(
 
 
 async def test_a_wrong_token_is_named_for_each_agent(doctor: Doctor, project: Path, home: Path) -> None:
-    """The bridge's own files are elsewhere, since it writes them again after its start."""
+    """The bridge's own files are in another directory, since it would overwrite those with the wrong token."""
     elsewhere = home / "elsewhere"
     async with bridge("--folder", project, CLAUDE_CONFIG_DIR=str(elsewhere), TMPDIR=str(elsewhere)) as running:
         lock = lock_file(running.port, drawbridgePid=running.process.pid)

@@ -40,7 +40,7 @@ def dead_lock() -> Path:
 
 
 def everything(home: Path) -> dict[str, bytes]:
-    """The files below the home directory, with their content; without bytecode and git's programs."""
+    """The content of each file below the home directory, except bytecode and the programs in ``bin``."""
     files = (file for file in home.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
     return {str(file): file.read_bytes() for file in files if "bin" not in file.parts}
 
@@ -91,7 +91,7 @@ def test_text_is_wrapped_for_the_terminal(project: Path, columns: int, variables
 
 
 def test_a_command_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person copies it as it is."""
+    """A person copies it from the terminal, and a line break would become part of it."""
     command = "`a command with many words that does not fit in forty columns at all`"
     terminal = Terminal(io.StringIO())
     terminal.is_terminal = True
@@ -134,7 +134,7 @@ def test_a_check_that_fails_is_named_without_its_data() -> None:
 
 @pytest.mark.thorough
 async def test_hung_peers_cost_ten_seconds_together(doctor: Doctor, agent: Agent, home: Path) -> None:
-    """With the limits that people have; ``doctor`` only prepares the place."""
+    """The command runs as a process, with its normal limits. The ``doctor`` fixture only prepares the environment."""
     assert main(["setup", "claude", "--yes"]) == 0
     agent("claude", "sleep 60")
     replace_program("claude", "sleep 60")
@@ -160,7 +160,7 @@ def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Pat
     said = doctor("--fix")
     assert said.code == 2
     assert f"delete {path}" in said.output
-    nobody = "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes.\n"
+    nobody = "The changes were not confirmed, and nothing was changed. Run this again with --yes.\n"
     assert said.errors == nobody
     assert everything(home) == before
 

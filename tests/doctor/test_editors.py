@@ -1,4 +1,4 @@
-"""Editors: real Neovims, and sockets that nobody answers."""
+"""Editors: real Neovims, and sockets on which no program answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks: the commands that ``drawbridge setup`` has installed are broken in each way."""
+"""Hooks: the commands that ``drawbridge setup`` has installed, broken in every way that doctor detects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Agent = Callable[..., Path]
 
 @pytest.fixture
 def set_up(project: Path, programs_on_path: Path) -> Callable[..., Path]:
-    """``set_up("claude")``: runs setup, and returns the stub that its hooks start."""
+    """Returns a function: ``set_up("claude")`` runs setup, and returns the stub that its hooks start."""
 
     def run(name: str) -> Path:
         assert main(["setup", name, "--yes"]) == 0
@@ -37,7 +37,7 @@ def settings_file(name: str) -> Path:
 
 
 def replace_program(name: str, script: str) -> None:
-    """Every hook runs this shell script instead; the stub stays an argument, so that it is still Drawbridge's."""
+    """Makes every hook run this shell script. The stub stays an argument, by which the hook is recognized."""
     content = json.loads(settings_file(name).read_text())
     for groups in content["hooks"].values():
         handler = groups[0]["hooks"][0]
@@ -82,7 +82,7 @@ def test_a_copy_that_is_gone_is_named(doctor: Doctor, set_up: Callable[..., Path
 def test_a_command_that_fails_is_named(
     doctor: Doctor, set_up: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
-    """``sleep 60 | cat``: what the command has started keeps its output open, and is ended as well."""
+    """The processes that ``sleep 60 | cat`` has started keep its output open, and are ended as well."""
     if "sleep" in script:
         monkeypatch.setattr(guards, "RUN_SECONDS", 0.5)
     set_up("claude")

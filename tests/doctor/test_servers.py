@@ -1,7 +1,8 @@
-"""Servers: real ones, with each fault that a phone would meet."""
+"""Servers: real ones, with each fault that could keep a phone from connecting."""
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import os
 import signal
@@ -18,6 +19,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec.structs import replace
 
 from drawbridge.doctor import servers
 from drawbridge.transport import private_socket, running
@@ -35,7 +37,7 @@ def data(home: Path) -> Path:
 def certificate(
     place: Path, *, begins: timedelta = -DAY, ends: timedelta = DAY, address: str = "127.0.0.1"
 ) -> list[str | Path]:
-    """The flags for a certificate of the owner's; the times count from now."""
+    """Creates a certificate as the owner may have one; returns the flags for it. The times are relative to now."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Test")])
     made = (
@@ -58,7 +60,7 @@ def certificate(
 
 
 def trust(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """As if the owner had installed the certificate on the machine."""
+    """Makes this process trust the certificate, as if the owner had installed it on the machine."""
     monkeypatch.setenv("SSL_CERT_FILE", str(place / "cert"))
 
 
@@ -90,6 +92,25 @@ async def test_a_token_that_was_replaced_is_named(doctor: Doctor, data: Path) ->
     assert f"refuses the token in {data / 'token'}." in said.one("server-token")["title"]
     assert "another-token" not in said.output
     assert said.code == 3
+
+
+async def test_the_token_is_not_sent_to_another_server(data: Path) -> None:
+    """Another server answers at the address, or its certificate was replaced after the announcement."""
+    async with serving(data):
+        (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
+        [server] = running.announcements()
+        assert await asyncio.to_thread(servers.token, server)
+        assert not await asyncio.to_thread(servers.token, replace(server, fingerprint="86:EE"))
+
+
+async def test_the_token_does_not_leave_the_machine_unencrypted(data: Path) -> None:
+    async with serving(data, "--no-tls"):
+        (data / "token").write_text("another-token-that-is-long-enough-to-be-one")
+        [server] = running.announcements()
+        assert await asyncio.to_thread(servers.token, server)
+        assert not await asyncio.to_thread(
+            servers.token, replace(server, url=server.url.replace("127.0.0.1", "0.0.0.0"))
+        )
 
 
 async def test_a_server_that_hangs_is_named(doctor: Doctor, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +173,7 @@ async def test_a_clock_that_was_set_back_is_named(doctor: Doctor, data: Path) ->
 
 
 def test_an_address_that_refuses_is_named(doctor: Doctor, data: Path) -> None:
-    """What a firewall, or an address that the machine no longer has, looks like."""
+    """The connection is refused, as by a firewall or at an address that the machine no longer has."""
     with socket.create_server(("127.0.0.1", 0)) as made:
         port = made.getsockname()[1]
     data.mkdir()
@@ -172,7 +193,7 @@ def test_a_host_name_that_the_server_refuses_is_named(doctor: Doctor, data: Path
 
 @contextmanager
 def refusing() -> Iterator[int]:
-    """Answers every request with 403, as a server does whose name is not known to it."""
+    """Answers every request with 403, like a server that does not accept its host name. Yields the port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -38,8 +38,8 @@ from tests.nvim.rig import Workstation, workstation
 from tests.waiting import PATIENCE, until
 
 BUFFERS = "buffers"  # files can be opened, changed and saved in it, and text selected; it has diagnostics
-LEAVES = "leaves"  # it can end while the bridge runs
-HANGS = "hangs"  # it can be made to stop responding
+LEAVES = "leaves"  # the editor can end while the bridge runs
+HANGS = "hangs"  # the editor can be made to stop responding
 
 
 class Rig:
@@ -93,7 +93,7 @@ class Rig:
         raise NotImplementedError
 
     async def text_of(self, path: Path) -> str:
-        """The text of an open file as the person sees it, each line with "\n"."""
+        """The text of an open file as the person sees it, where every line ends with a line feed."""
         raise NotImplementedError
 
     async def select(self, path: Path, start: tuple[int, int], end: tuple[int, int]) -> None:

@@ -47,7 +47,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[FolderRig]:
 
 @contextlib.asynccontextmanager
 async def piped(folder: Path, sent: bytes | TextIO | None, **options: Any) -> AsyncIterator[Piped]:
-    """``sent``: all of its input, which arrives through a pipe, or the object that it gets as stdin."""
+    """Yields an editor without a terminal. ``sent``: all of its input, read from a pipe, or its stdin object."""
     if isinstance(sent, bytes):
         reading, writing = os.pipe()
         os.write(writing, sent)
@@ -609,7 +609,7 @@ def uncolored(screen: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*[ml]", "", screen)
 
 
-# Format characters that have a shape, or that words are written with.
+# Format characters that have a visible shape, or that are needed to write words.
 SHAPED = re.compile("ARABIC (?!LETTER MARK)|SYRIAC|KAITHI|EGYPTIAN|ZERO WIDTH (NON-)?JOINER")
 
 

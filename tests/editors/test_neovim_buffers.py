@@ -1,4 +1,4 @@
-"""Files that are open in a real Neovim: listed, read, saved, opened and brought up to date, never with a question."""
+"""Tests of files in a real Neovim: listing, reading, saving, opening and reloading them never prompts the user."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ PASSAGES = [
     ("\u00e9", None, False, True, "\u00e9"),
     ("t", "\u00e9t\u00e9", False, True, "two three\none \u00e9t\u00e9"),
 ]
-"""The start text, the end text and ``to_end``; whether the start text is found, and what is selected then."""
+"""The start text, the end text and ``to_end``; then whether the start text is found, and the text that is selected."""
 
 
 async def test_text_is_selected_from_the_first_match_to_the_first_behind_it(rig: Workstation) -> None:

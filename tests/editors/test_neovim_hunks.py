@@ -239,7 +239,7 @@ return found
 async def test_changed_lines_are_signed_and_coloured_to_the_edge(
     program: Path, tmp_path: Path, number: bool, columns: int
 ) -> None:
-    """On the screen, in the default colors, with line numbers and without."""
+    """Tested on the screen, in the default colors, with and without line numbers."""
     old, new = CHANGED
     path = tmp_path / "app.py"
     path.write_text(old)
@@ -335,7 +335,7 @@ async def test_five_megabytes_are_shown_marked_and_accepted_unharmed(rig: Workst
     assert await rig.person.lua("return #vim.api.nvim_tabpage_list_wins(0)") == 1
     assert await rig.person.lua("return vim.fn.line('.')") == 51
     assert len((await marks(rig))["removed"]) == 1_000
-    await rig.person.types("A!<Esc>:w!<CR>")  # most of it has not been in a window
+    await rig.person.types("A!<Esc>:w!<CR>")  # most of the change has not been in a window
     assert await rig.decided() == Accepted(new.replace(" changed", " changed!", 1))
 
 

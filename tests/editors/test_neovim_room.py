@@ -189,7 +189,7 @@ async def test_a_notice_does_not_cover_a_dialog(program: Path, tmp_path: Path, s
         covered: list[Any] = await rig.person.lua(COVERED)
         if split != "tabnew":
             assert covered == []
-        for row, height in covered:  # where there is only a terminal, its dialog is at its end
+        for row, height in covered:  # the terminal fills the tab page: its dialog is in the lower half
             assert row < height / 2
 
 

@@ -1,4 +1,6 @@
-"""Attacks on a bridge's port: bytes to send and ways to disconnect, reproducible from one ``Random``."""
+"""Attacks on a bridge's port, which are bytes to send and ways to disconnect. They are reproducible from one
+``Random``.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ METHODS += ["tools/call"] * len(METHODS)
 
 
 class Attacker:
-    """Attacks one port, each time over a new connection. Most attacks send the right token."""
+    """Attacks one port, with a new connection for each attack. Most attacks send the right token."""
 
     def __init__(self, port: int, token: str, random: Random) -> None:
         self._port, self._token, self._random = port, token, random
@@ -143,7 +145,9 @@ class Attacker:
         return self._handshake() + self._random.choice(storms)
 
     def _posts(self) -> bytes:
-        """Plain requests as Gemini CLI sends them, some in a session that a previous bridge issued or that never existed."""
+        """Returns plain requests as Gemini CLI sends them, some in a session that a previous bridge issued or that
+        never existed.
+        """
         requests = b""
         for _ in range(self._random.randrange(1, 10)):
             body = self._random.choice([self._message, self._message, self._gemini_call, self._noise])()

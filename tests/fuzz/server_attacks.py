@@ -1,4 +1,6 @@
-"""Attacks of a client on the agent server, most of them with its token, reproducible from one ``Random``."""
+"""Attacks by a client on the agent server, most of them with the server's token. They are reproducible from one
+``Random``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ FIELDS = sorted({field for row in COMMANDS for field in row.request.__struct_fie
 
 
 class ServerAttacker(Attacker):
-    """``projects``: ids of existing projects, for requests that can be executed."""
+    """Attacks a server as a client. ``projects``: ids of existing projects, so that some requests can be executed."""
 
     def __init__(self, port: int, token: str, random: Random, projects: list[str], path: str) -> None:
         super().__init__(port, token, random)
@@ -43,7 +45,9 @@ class ServerAttacker(Attacker):
         return request({"Authorization": f"Bearer {self._token}"}, line="GET /ws HTTP/1.1")
 
     def _strangers_words(self) -> bytes:
-        """A connection without a token in its header, which has to authenticate with its first message."""
+        """Returns the bytes of a connection without a token in its header, which has to authenticate with its first
+        message.
+        """
         first = {"type": "auth", "data": {"token": self._random.choice([self._token, "wrong", "", None, 5])}}
         words = [text(json.dumps(first)), *(text(self._message()) for _ in range(5))]
         return request({}, line="GET /ws HTTP/1.1") + b"".join(words[self._random.randrange(2) :])

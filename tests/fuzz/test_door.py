@@ -29,8 +29,9 @@ ATTACKERS = 6
 
 LONGEST_WAIT = PATIENCE
 USUAL_WAIT, SLOWER = 0.5, 20
-"""Limit for a good peer's median visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times a visit before the siege. It takes a few
-milliseconds on an idle machine, but the attackers use the same cores."""
+"""The limit for the median time of a good peer's visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times the time of a
+visit before the siege. A visit takes a few milliseconds on an idle machine, but the attackers use the same cores.
+"""
 
 MEMORY_GROWTH = 64 * 1024 * 1024
 
@@ -92,7 +93,9 @@ async def siege(besieged: Bridge, attacks: int, seed: int) -> None:
 
 
 async def seconds_of_a_visit(besieged: Bridge, client: ClientConnection, path: Path) -> float:
-    """Returns the seconds for which a good peer waits for answers, on its open connection and on new ones."""
+    """Visits the bridge as a good peer, on its open connection and on new ones. Returns the seconds until it has all
+    answers.
+    """
     before = time.perf_counter()
     diff = {"old_file_path": str(path), "new_file_path": str(path), "new_file_contents": "x\n", "tab_name": "t"}
     assert await call(client, "openDiff", **diff) == ["DIFF_REJECTED", "t"]

@@ -1,6 +1,7 @@
-"""The reader of histories and a starting server, given damaged and foreign logs.
+"""Damaged and foreign logs are given to the reader of histories, and to a server that starts.
 
-``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
+``make test`` runs a short campaign, ``make slow`` a long one. A failing campaign names its seed
+(``DRAWBRIDGE_TEST_SEED``).
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def bent_line(line: bytes, random: Random) -> bytes:
 
 
 def damaged(data: bytes, random: Random, *, by_hand: bool = True) -> bytes:
-    """Returns ``data`` with damage. ``by_hand``: also edits that no disk causes, such as valid lines in the wrong order."""
+    """Returns ``data`` with damage. ``by_hand``: whether this includes edits that no disk causes, such as valid lines
+    in the wrong order.
+    """
     for _ in range(random.randrange(1, 4)):
         at, end = sorted(random.randrange(len(data) + 1) for _ in range(2))
         data = random.choice(BY_HAND + BY_DISK if by_hand else BY_DISK)(
@@ -128,7 +131,9 @@ def _bend_one(data: bytes, random: Random) -> bytes:
 
 
 def one_line(random: Random, lines: list[bytes]) -> None:
-    """Damages one line. A line that still parses can be shown to a client or raises ``NOT_OURS``, and no other error."""
+    """Damages one line. A line that can still be parsed either can be shown to a client or raises ``NOT_OURS``, but no
+    other error.
+    """
     line = random.choice(lines)
     line = bent_line(line, random) if random.random() < 0.5 else damaged(line, random)
     record = parse(line)
@@ -151,12 +156,13 @@ def one_line(random: Random, lines: list[bytes]) -> None:
 def one_file(directory: Path, random: Random, data: bytes) -> None:
     """Checks that a damaged file can be opened, read and appended to.
 
-    Damage by a disk is read the same way every time. After edits by hand, an append may change which lines are accepted.
+    Damage by a disk is read in the same way every time. After edits by hand, an append may change which lines are
+    accepted.
     """
     file = directory / "messages_2026-11-21_12-00-00.jsonl"
     for old in directory.iterdir():
         old.unlink()
-    if random.random() < 0.5:  # the index of the undamaged file exists already
+    if random.random() < 0.5:  # the index of the undamaged file was already stored
         file.write_bytes(data)
         open_history(directory).close()
     by_hand = random.random() < 0.5
@@ -201,7 +207,7 @@ def campaign(directory: Path, lines: int, files: int) -> None:
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Hides the warnings about damaged parts, of which there are thousands."""
+    """Hides the warnings about damaged parts, since there are thousands of them."""
     caplog.set_level(logging.CRITICAL, "drawbridge")
 
 
@@ -226,7 +232,9 @@ async def test_a_server_starts_with_a_thousand_damaged_logs(tmp_path: Path) -> N
 
 
 async def starts(directory: Path, count: int) -> None:
-    """Starts a server twice with each of ``count`` damaged logs: the second start reads what the first one stored."""
+    """Starts a server twice with each of ``count`` damaged logs. The second start reads what the first one has
+    stored.
+    """
     data = b"\n".join(whole()) + b"\n"
     async with serving(directory) as server:
         project = await server.project(Client())

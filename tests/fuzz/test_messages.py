@@ -1,6 +1,6 @@
-"""A million messages, most of them invalid, to a real server: none crashes it, and its memory does not grow.
+"""A million messages, most of them invalid, are sent to a real server. None crashes it, and its memory does not grow.
 
-``make test`` sends 2,000 of them, ``make slow`` all. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
+``make test`` sends 2,000 of them, and ``make slow`` all. A failing campaign names its seed (``DRAWBRIDGE_TEST_SEED``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ async def test_no_message_breaks_the_server(tmp_path: Path, count: int) -> None:
 
 
 async def campaign(server: Server, random: Random, count: int) -> None:
-    """Sends ``count`` messages, none for an existing project. Runs are part of the sieges in ``test_server``."""
+    """Sends ``count`` messages, none of which is for an existing project. Runs are tested by the sieges in
+    ``test_server``.
+    """
     attacker = ServerAttacker(0, server.token, random, ["proj_0123456789abcdef"], "/nowhere")
     sent = 0
     while sent < count:

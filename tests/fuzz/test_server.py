@@ -26,8 +26,9 @@ ATTACKERS = 6
 
 LONGEST_WAIT = PATIENCE
 USUAL_WAIT, SLOWER = 1.0, 20
-"""Limit for a good client's median visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times a visit before the siege. The attackers
-and their runs use the same cores."""
+"""The limit for the median time of a good client's visit: ``USUAL_WAIT`` seconds plus ``SLOWER`` times the time of a
+visit before the siege. The attackers and their runs use the same cores.
+"""
 
 MEMORY_GROWTH = 96 * 1024 * 1024
 
@@ -71,7 +72,7 @@ async def withstand(besieged: Server, roots: Path, attacks: int, seed: int) -> N
         visits, files = [], 0
         for _ in range(5):
             visits.append(await seconds_of_a_visit(besieged, client, good))
-            files = max(files, files_apart_from_agents(process))  # files that a run has opened may still be closing
+            files = max(files, files_apart_from_agents(process))  # files of a run may still be open for a moment
         calm, memory = statistics.median(visits), process.memory_info().rss
         besieging = asyncio.create_task(siege(besieged, attacks, seed, [bad], roots))
         waits = []
@@ -106,7 +107,9 @@ async def siege(besieged: Server, attacks: int, seed: int, projects: list[str], 
 
 
 async def seconds_of_a_visit(besieged: Server, client: WireClient, project: str) -> float:
-    """Returns the seconds for which a good client waits for answers, on its open connection and on a new one."""
+    """Visits the server as a good client, on its open connection and on a new one. Returns the seconds until it has all
+    answers.
+    """
     before = time.perf_counter()
     assert (await client.ask("health_check"))["type"] == "health"
     answer = await client.ask("execute", {"prompt": "/quick"}, project)
@@ -115,6 +118,6 @@ async def seconds_of_a_visit(besieged: Server, client: WireClient, project: str)
     took = time.perf_counter() - before
     if answer["type"] == "accepted":
         await client.receive("update", "run_finished", run_id=answer["data"]["run_id"])
-    else:  # more visits than the rate limit allows
+    else:  # there were more visits than the rate limit allows
         assert answer["data"]["code"] == "RATE_LIMITED"
     return took

@@ -49,7 +49,7 @@ class Guard(contextlib.ExitStack):
         return answer
 
     def denial(self, payload: dict[str, Any] | bytes, **settings: Any) -> str:
-        """The reason of the hook's denial, or "" if the hook has no opinion; any other answer fails the test."""
+        """The reason for the hook's denial, or "" if the hook has no opinion; any other answer fails the test."""
         return decision(self.say(payload, **settings), "deny")
 
     @property

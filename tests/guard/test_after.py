@@ -45,7 +45,7 @@ def test_after_an_edit_every_editor_reloads_that_file(guard: Guard) -> None:
     ids=["a command", "a command that failed", "a watched file"],
 )
 def test_after_a_command_every_changed_file_is_reloaded(guard: Guard, payload: Payload) -> None:
-    """The request names no file, so the editor reports each file that it kept only once."""
+    """The request names no file, so the editor reports a file that it did not reload only once."""
     neovim = guard.neovim({A: {}})
     assert guard.say(payload) == {}
     [params] = neovim.params_of("refresh_buffer")
@@ -215,7 +215,7 @@ def bases() -> list[Path]:
 
 
 def write_and_tell(guard: Guard, file: Path, written: str, **settings: Any) -> dict[str, Any]:
-    """One edit of the agent: the call before it, the write itself, and the call after it, whose answer is returned."""
+    """Acts as an agent: calls the hook, writes, and calls the hook again. Returns the answer to the last call."""
     assert guard.say(edit(str(file)), answer="merge", **settings) == {}
     [base] = bases()
     assert base.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""All editors are asked at once, and none can hold up an agent: not one that hangs, is at a prompt or sends nonsense."""
+"""All editors are asked at once, and none can hold up an agent, even if it hangs, is at a prompt or sends nonsense."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .editors import Editor
 from .payloads import KEPT, A, edit, edited, recorded
 
 DEADLINE = 400
-"""Milliseconds that editors have to answer."""
+"""How long editors have to answer, in milliseconds."""
 
 
 @contextlib.contextmanager

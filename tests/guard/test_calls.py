@@ -114,7 +114,8 @@ def test_every_event_was_recorded() -> None:
 
 
 def test_the_directory_of_a_command_is_where_it_runs() -> None:
-    """Gemini CLI sends it with the command, relative to the session's directory. In Codex, that directory itself changes."""
+    """Gemini CLI sends a directory with the command, relative to the session's. In Codex, `cd` changes the session's
+    directory."""
     moved = [payload for agent, payload in all_recorded() if agent == "gemini" and "dir_path" in str(payload)]
     assert {os.path.normpath(parse(payload, "gemini").cwd) for payload in moved} == {"/ws/sub"}
     after_cd = [payload for agent, payload in all_recorded() if agent == "codex" and payload["cwd"] == "/ws/sub"]

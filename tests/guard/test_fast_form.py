@@ -96,7 +96,7 @@ def test_nothing_of_the_guard_needs_a_package(guard: Guard, home: Path) -> None:
 
 @pytest.mark.parametrize("module", sorted(Path(hook.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
 def test_every_module_can_be_loaded_without_packages(module: Path) -> None:
-    """The guard needs nothing beside the standard library."""
+    """The guard needs nothing but the standard library."""
     script = f"import sys; sys.path.insert(0, {processes.SOURCE!r}); import drawbridge.guard.{module.stem}"
     assert processes.run([sys.executable, "-I", "-S", "-c", script], b"") == (0, b"", "")
 

@@ -126,7 +126,7 @@ def test_the_neovim_in_whose_terminal_the_agent_runs_is_found_wherever_it_is(
 def test_a_neovim_of_another_configuration_is_found_by_its_own_name(
     home: Path, listen: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With ``NVIM_APPNAME=mine nvim``, the socket's name begins with "mine". Other programs' sockets are left alone."""
+    """With ``NVIM_APPNAME=my.vim``, the socket's name begins with "my.vim". Other programs' sockets are left alone."""
     monkeypatch.setenv("NVIM_APPNAME", "my.vim")
     monkeypatch.setenv("LOGNAME", "person")
     command = [str(programs.nvim(oldest=(0, 10))), "--headless", "-n", "-i", "NONE", "-u", "NONE"]

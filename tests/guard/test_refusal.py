@@ -1,4 +1,4 @@
-"""The reason of a denial: enough to continue with, never too long, and without anything that is kept from agents."""
+"""The reason for a denial: enough to continue with, never too long, and without anything that is kept from agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def unsaved(text: str) -> dict[str, Any]:
 
 @pytest.fixture
 def reason(guard: Guard, tmp_path: Path) -> Callable[..., str]:
-    """Returns a function: the reason of a denial if file ``name`` contains ``saved`` on disk and ``text`` in the editor."""
+    """Returns a function that returns the reason for a denial. File ``name`` contains ``saved`` on disk and ``text`` in
+    the editor."""
 
     def reason(saved: str | bytes | None, text: str, *, name: str = "a.py", **settings: Any) -> str:
         file = tmp_path / name

@@ -1,4 +1,4 @@
-"""A ``claude`` in a terminal and this machine's agent server: what the hook reports, and what the server's answer does."""
+"""A ``claude`` in a terminal and this machine's agent server: what the hook reports, and what its answers cause."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Server:
         self.context = ""
         """The context that is sent to a hook that accepts it."""
         self.received = b""
-        """What that hook has sent in return."""
+        """What the hook that received the context has sent in return."""
         self._listener = listener
         self._listener.setblocking(True)
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -103,7 +103,7 @@ class Server:
                     self.gone.set()
                     return
         connection.settimeout(None)
-        with contextlib.suppress(BrokenPipeError):  # a hook that has given up meanwhile does not read an answer
+        with contextlib.suppress(BrokenPipeError):  # a hook that has given up in the meantime does not read an answer
             connection.sendall(json.dumps({"decision": self.decision}).encode() + b"\n")
 
     def end(self) -> None:
@@ -143,7 +143,7 @@ def test_other_events_are_not_reported_to_the_server(guard: Guard, server: Serve
 def test_before_a_tool_that_may_write_the_server_is_waited_for(
     guard: Guard, monkeypatch: pytest.MonkeyPatch, payload: Payload
 ) -> None:
-    """The server sends a line while it is not ready, and closes the connection once it is. It never gets the tool's input."""
+    """The server sends a line while it is not ready, and disconnects once it is. It never gets the tool's input."""
     monkeypatch.setattr(report, "REPLY_SECONDS", PATIENCE)
     monkeypatch.setattr(report, "CHECKPOINT_SECONDS", PATIENCE)
     heard: list[dict[str, Any]] = []
@@ -157,7 +157,7 @@ def test_before_a_tool_that_may_write_the_server_is_waited_for(
                 heard.append(json.loads(lines.readline()))
                 connection.sendall(b"{}\n")
                 connection.settimeout(0.2)
-                with contextlib.suppress(TimeoutError):  # the hook does not hang up meanwhile
+                with contextlib.suppress(TimeoutError):  # the hook does not disconnect before that
                     heard.append({"more": connection.recv(1).decode()})
                 done.set()
 
@@ -483,7 +483,7 @@ def test_a_question_without_a_server_goes_with_its_agent(guard: Guard, home: Pat
         assert process.stdout is not None
         if how == "is gone":
             process.kill()
-            assert process.stdout.read().endswith(b"\n{}\n")  # up to the end, since no process has it open now
+            assert process.stdout.read().endswith(b"\n{}\n")  # up to the end, since no process has the pipe open now
         else:
             process.stdout.close()
             assert process.wait(PATIENCE) == 0

@@ -35,7 +35,7 @@ def test_edits_of_any_other_file_are_let_through(guard: Guard, standing: dict[st
 
 
 def test_unsaved_and_in_front_must_be_in_the_same_editor(guard: Guard) -> None:
-    """The program that the specification describes combines the states of two editors, and denies the edit."""
+    """The program that the specification describes combines the states of two editors, and would deny the edit."""
     guard.neovim({A: CLEAN_IN_FRONT})
     guard.neovim({A: MODIFIED_HIDDEN}, pid=4712)
     assert guard.say(edit()) == {}
@@ -46,7 +46,7 @@ def test_unsaved_and_in_front_must_be_in_the_same_editor(guard: Guard) -> None:
 def test_the_editor_with_both_is_heard_whoever_is_asked_before(
     guard: Guard, other: dict[str, Any], first: bool
 ) -> None:
-    """The program that the specification describes stops at the first editor with unsaved changes, and allows the edit."""
+    """The program that the specification describes stops at the first editor with unsaved changes and may allow it."""
     standings = [other, KEPT] if first else [KEPT, other]
     for pid, standing in enumerate(standings, 4711):
         guard.neovim({A: standing}, pid=pid)

@@ -76,7 +76,7 @@ def test_an_editor_that_hangs_meanwhile_has_not_saved(guard: Guard, monkeypatch:
 def test_an_editor_that_is_closed_meanwhile_has_saved_if_the_file_says_so(
     guard: Guard, tmp_path: Path, saves: bool
 ) -> None:
-    """``:wq``, or a killed Neovim, whose unsaved text can be recovered only from the swap file and the unchanged file."""
+    """Neovim ends with ``:wq``, or is killed: then the unsaved text is only in its swap file."""
     file = tmp_path / "a.py"
     file.write_text("one\n")
 
@@ -157,7 +157,7 @@ def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, ans
     other = guard.neovim({A: {"current": True}}, pid=2)
 
     def saved(_params: object) -> dict[str, Any]:
-        """The editor has saved, and the user types on at once."""
+        """Acts as an editor that has saved, and whose user types on at once."""
         one.files[A] = {"modified": where == "the same editor", "current": True}
         other.files[A] = {"modified": where == "another editor", "current": True}
         return {"saved": True, "success": True}

@@ -147,7 +147,7 @@ class Stream:
 
 
 class Cli:
-    """One session that connects as the real CLI does: anew for each request, and once for the event stream."""
+    """One session that connects as the real CLI does: once for each request, and once for the event stream."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port = port

@@ -51,7 +51,7 @@ class Bridge:
 
     @property
     def errors(self) -> str:
-        """What the bridge has printed on stderr until now."""
+        """What the bridge has printed on stderr so far."""
         return written(self._errors)
 
     async def end(self, number: int = signal.SIGTERM) -> tuple[int | None, str]:

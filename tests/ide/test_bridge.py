@@ -191,7 +191,7 @@ class Slow(MemoryEditor):
 
 
 async def test_a_slow_editor_gets_the_newest_state(folder: Path) -> None:
-    """A state in between is left out, except that each agent that connected or left is reported."""
+    """Each agent that connects or leaves is reported, even if others have connected or left since then."""
     editor = Slow(folder)
     async with open_bridge(folder, editor) as rig:
         async with claude(rig):

@@ -118,7 +118,8 @@ def test_resolved_comments_are_not_shown() -> None:
 
 
 class Served(Server):
-    """A fake server with one review. It sends ``answers``, one for each request, and supports reviews if it ``welcomes``."""
+    """A fake server with one review. It answers requests with ``answers``, one after another, and then repeats the last
+    one. ``welcomes``: whether it supports reviews."""
 
     welcomes = True
 

@@ -1,4 +1,4 @@
-"""Claude Code's side of the bridge: who may connect, who is notified of what, and calls that are canceled or too many."""
+"""Claude Code's side of the bridge: who may connect, who is notified of what, and canceled or excess calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Gemini CLI is told about the workspace, in the form that its schema requires."""
+"""What Gemini CLI receives about the workspace, in the form that its schema requires."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def load(transcript: Path, project: Path) -> list[Said]:
 
 
 def text_handed_back(request: Said, answer: Said) -> str | None:
-    """The text, edited by the user, that a ``closeDiff`` has returned; None if the request is not one or returned none."""
+    """The user's edited text that a ``closeDiff`` has returned; None if it returned none, or for another request."""
     params = request.get("body", {}).get("params", {})
     if params.get("name") != "closeDiff":
         return None

@@ -82,7 +82,7 @@ async def test_the_lock_file_is_there_with_the_ready_line(folder: Path, locks: P
 
 
 async def test_a_client_can_connect_once_the_ready_line_is_out(folder: Path) -> None:
-    """The socket listens already. The client's messages wait until the bridge has loaded the rest."""
+    """The socket already listens. The client's messages wait until the bridge has loaded the rest."""
     async with bridge("--folder", folder) as running, running.dial() as client:
         assert client.subprotocol == "mcp"
         [text] = await call(client, "getWorkspaceFolders")
@@ -340,7 +340,7 @@ def test_when_all_ports_are_taken_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
 def test_behind_the_last_port_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     with listen(None) as taken:
         port = taken.getsockname()[1]
-        # Other programs may use some of the fifty ports, but one below is free.
+        # Other programs may use some of the fifty ports below, but not all of them.
         monkeypatch.setattr(launched, "PORTS", range(port - 50, port + 1))
         with listen(port) as listener:
             assert port - 50 <= listener.getsockname()[1] < port

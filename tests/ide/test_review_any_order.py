@@ -31,7 +31,7 @@ FAILED = "failed"
 
 
 class SlowMemory(MemoryEditor):
-    """An editor that handles one call at a time, each over several turns of the loop. The next ``failing`` views fail."""
+    """An editor whose calls take several turns of the event loop, one at a time. The next ``failing`` views fail."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The bridge and the agent server: the editor shows other agents' proposals, and clients can answer those of its own."""
+"""The bridge and the agent server: the editor shows other agents' proposals, and clients can answer the bridge's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ ABOUT = wire.Bridge("MemoryEditor", ("/ws",), (812,))
 
 
 class Server:
-    """A fake agent server for one bridge at a time. ``rules``: whether it confirms decisions as the first; None: no answer."""
+    """A fake agent server for one bridge at a time. ``rules``: whether a decision is confirmed as the first; None:
+    decisions get no reply."""
 
     def __init__(self) -> None:
         self.heard: list[wire.FromPeer] = []
@@ -56,7 +57,7 @@ class Server:
         writer.close()
 
     def received(self, line: wire.FromPeer) -> None:
-        """Overridden by servers that answer more."""
+        """Does nothing. Subclasses override it to send further replies."""
 
     def says(self, said: wire.ToBridge) -> None:
         assert self._writer is not None

@@ -32,7 +32,7 @@ class Person:
 
     def __init__(self, session: Session, address: str) -> None:
         self._session = session
-        self._session.call_seconds = PATIENCE  # on a busy machine it may take longer to start than the product waits
+        self._session.call_seconds = PATIENCE  # a busy machine may start Neovim more slowly than the product accepts
         self.address = address
         """The address that the bridge connects to."""
         self.kill: Callable[[], None] = lambda: None

@@ -26,7 +26,7 @@ def editor(request: pytest.FixtureRequest) -> Iterator[Neovim]:
 
 @pytest.fixture
 def newest() -> Iterator[Neovim]:
-    """Only the newest version, for tests that wait for seconds."""
+    """Only the newest version of Neovim, for tests that take several seconds."""
     with neovim(programs.nvim()) as started:
         yield started
 

@@ -1,6 +1,6 @@
 """A demo agent for tests: it answers without delay and understands additional commands.
 
-``/limit SECONDS``: ends the turn because the account's limit is reached until this time, in seconds since 1970.
+``/limit SECONDS``: ends the turn as if the account's limit were reached until this time, in seconds since 1970.
 ``/calls JSON``: requests approval of several tool calls at once, a list of {name, input, [suggestions]}, and replies
 with the answers. "acp:" before a name marks a call of the Agent Client Protocol.
 ``/say JSON``: replies with this text.

@@ -16,11 +16,11 @@ HERE = Path(__file__).resolve().parent
 
 
 class Browser(BrowserProcess):
-    """A headless Chromium that ``browser.mjs`` drives."""
+    """A headless Chromium that ``browser.mjs`` drives. ``whole``: the variant that supports notifications."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
         programs.page()
-        super().__init__(HERE / "browser.mjs")
+        super().__init__(HERE / "browser.mjs", whole=whole)
         self._names = (f"person{number}" for number in itertools.count(1))
 
     @contextlib.contextmanager

@@ -55,7 +55,7 @@ def change(directory: Path, before: str, after: str, name: str = "notes.txt") ->
 
 
 def test_single_key_shortcuts_can_be_turned_off(browser: Browser, address: str, directory: Path) -> None:
-    """Then letters go to the message box, but Ctrl+Enter still accepts."""
+    """While they are off, letters go to the message box, but Ctrl+Enter still accepts."""
     with browser.person(address) as person:
         person.runs("localStorage.setItem('drawbridge.setting.keys', 'off')")
         asks_to_edit(person, directory)
@@ -253,7 +253,7 @@ def test_the_editor_begins_at_the_first_change(browser: Browser, address: str, d
 
 
 def test_the_original_is_beside_the_edit(browser: Browser, address: str, directory: Path) -> None:
-    """Only if there is room for both versions. The text and the caret stay the same when the window is resized."""
+    """The original is shown if there is room for both. Resizing the window changes neither text nor caret."""
     call = change(directory, CODE, CHANGED)
     left, right = f"{CARD} .cm-merge-a", f"{CARD} .cm-merge-b"
     with browser.person(address, width=1500) as person:
@@ -516,7 +516,7 @@ def test_no_request_freezes_the_page(browser: Browser, address: str, directory: 
         person.prompts("/calls " + json.dumps([call]))
         person.sees(f"{CARD} button.must")
         person.clicks(f"{CARD} button.must")
-        for _ in range(3):  # 16,000 rows take long: only some are drawn in each frame
+        for _ in range(3):  # drawing 16,000 rows takes long, so each frame draws only some of them
             with contextlib.suppress(AssertionError):
                 person.until(shown)
                 break

@@ -1,4 +1,4 @@
-"""After reloads, lost networks and killed servers, the view is the same, and neither messages nor drafts are lost."""
+"""After reloads, lost networks and killed servers, the view is the same, and no message or draft is lost."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_the_page_opens_without_its_server_and_says_so(browser: Browser, t
         person("reload")  # everything is cached since the first visit, when the service worker was installed
         person.sees(".connection", "Disconnected")
         person.runs(PASTES_A_PICTURE)
-        person.sees(".pictures img")  # accepted, because it is not known yet which files the agent accepts
+        person.sees(".pictures img")  # attached, because it is not known yet which files the agent accepts
         person.clicks("button[aria-label='Remove drawing.png']")
         person.fills("#prompt", "/quick")
         async with serving_at(port, data, directory.parent):

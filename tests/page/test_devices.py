@@ -172,7 +172,7 @@ def test_a_token_in_a_link_is_kept_once_accepted(browser: Browser, own_server: S
 
 
 def test_a_reload_before_the_token_of_a_link_is_accepted_tries_it_again(browser: Browser, own_server: Server) -> None:
-    """At that time, the token is no longer in the address."""
+    """During the reload, the token is no longer in the address."""
     token = given(own_server, "Ada's phone", "run")
     with browser.person(page_of(own_server)) as person:
         person.sees("#token")

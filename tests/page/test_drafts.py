@@ -44,11 +44,11 @@ def goes_to_the_settings_and_back(person: Person) -> None:
     person.sees("#prompt")
 
 
-# By the keyboard.
+# With the keyboard.
 
 
 def test_an_edit_is_accepted_by_the_keyboard(browser: Browser, address: str, directory: Path) -> None:
-    """Both in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
+    """Tested in the editor of a file and in a field. Tab indents in the editor; Esc leaves it."""
     with browser.person(address) as person:
         asks(person, edit(directory / "notes.md", "up", "down"), bash("npm tset"))
         person.readies_keys()
@@ -291,7 +291,7 @@ def test_a_session_that_was_left_is_disposed_of(browser: Browser, address: str, 
         assert person.runs("watching.size") > 0
         person.leaves()
         person.until("left.every((one) => one.childNodes.length === 0)")
-        assert person.runs("watching.size") == 0
+        person.until("watching.size === 0")
 
 
 # Comments and settings.

@@ -1,4 +1,4 @@
-"""An edited version can be accepted only once the person has seen the text that it is based on."""
+"""An edited version can be accepted only once the user has seen the text that it is based on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def can_accept(person: Person) -> bool:
 
 
 def scrolls_through_the_editor(person: Person) -> None:
-    """Scrolls with the top of the editor in view, and then with its bottom: a low window does not show all of it."""
+    """Scrolls with the top of the editor in view, and then with its bottom: a short window can't show both."""
     for _ in range(3):  # on a busy machine, the editor may not have drawn a part before it was out of view again
         person.runs(f"{EDITOR}.scrollTop = 0")
         person.runs(IN_STEPS.format(PAGE))
@@ -62,7 +62,7 @@ def adds(person: Person, text: str) -> None:
 def test_what_is_closed_is_not_accepted_from_its_editor(
     browser: Browser, address: str, directory: Path, kind: str
 ) -> None:
-    """Neither by a button nor by a key, nor from a draft. The button that shows the rest stays beside the editor."""
+    """No button, key or draft accepts a request with closed parts. The button that shows them stays in place."""
     path = directory / "new.py"
     call = {
         "command": bash("echo a\n" * 300 + "tail"),
@@ -141,7 +141,7 @@ def test_what_the_screen_does_not_show_of_an_editor_is_not_in_sight(
         asks(person, write(directory / "long.py", LONG))
         person.clicks(EDIT)
         adds(person, "# mine\n")
-        person.runs(IN_STEPS.format(PAGE))  # the top of the card is in sight first
+        person.runs(IN_STEPS.format(PAGE))  # through the card: only the editor is left to be seen
         if cover == "zoom":
             person("zoom", factor=2)
             person.until("visualViewport.scale > 1.5")

@@ -198,7 +198,7 @@ def kinds_of_calls(directory: Path) -> list[dict[str, object]]:
 
 
 def test_every_kind_of_approval_fits_and_is_readable(browser: Browser, address: str, directory: Path) -> None:
-    """On the narrowest phone; axe finds no violations."""
+    """Tested on the narrowest phone. axe must find no violations."""
     with browser.person(address, width=320, height=640) as person:
         calls = kinds_of_calls(directory)
         person.fills("#prompt", "/calls " + json.dumps(calls))

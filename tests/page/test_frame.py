@@ -58,7 +58,7 @@ def presses_until(person: Person, key: str, code: str) -> None:
 def test_the_first_view_offers_a_folder_an_agent_and_a_first_message(
     browser: Browser, own_server: Server, directory: Path
 ) -> None:
-    """Findings S3-25, S3-32, S3-33: by keys alone, from an empty list of sessions to an accepted change."""
+    """Findings S3-25, S3-32, S3-33: keys alone lead from an empty list of sessions to an accepted change."""
     subprocess.run(["git", "init", "-q", str(directory)], check=True)
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
         person.sees(".start h2", "New session")

@@ -560,7 +560,7 @@ async def test_an_address_leads_to_a_record(browser: Browser, tmp_path: Path, di
             person.until(
                 f"((place) => place.top >= 0 && place.bottom <= innerHeight)({CHOSEN}.getBoundingClientRect())"
             )
-            # A later record, which is not loaded and does not come before the loaded ones.
+            # This record is not loaded either, and comes after the loaded ones.
             person.runs(f"location.hash = '#/p/{project}?seq={first + 600}'")
             person.until("highlighted.some((text) => text.includes('message 600'))")
             person.clicks(".jump")
@@ -596,7 +596,7 @@ AT_END = "((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2)(doc
 
 
 def test_s2_16_steps_begin_at_what_is_in_sight(reader: Person) -> None:
-    """At the end of a long conversation, and after scrolling away from the focused item."""
+    """Tested at the end of a long conversation, and after scrolling away from the focused item."""
     reader("resize", width=1280, height=500)
     reader.until(f"innerHeight === 500 && {TOP} > 300 && {AT_END}")
     reader.presses("Escape")

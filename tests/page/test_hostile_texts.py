@@ -68,7 +68,7 @@ async def test_no_text_freezes_the_page(browser: Browser, tmp_path: Path, direct
             person.sees(".project")
             person.runs(LONGEST)
             for name, project in projects.items():
-                for left in (2, 1, 0):  # a text that freezes the browser does so each time, a busy machine does not
+                for left in (2, 1, 0):  # a text that freezes the browser does so each time; a busy machine does not
                     pace = person.runs(PACE)
                     person.runs(f"window.tasks = []; location.hash = '#/p/{project}'")
                     person.sees(".said", "after it")

@@ -33,7 +33,7 @@ RETURNS = """new Promise((later) => {
   const box = document.querySelector('#prompt');
   box.blur();
   box.focus();
-  setTimeout(later, 200); // begun after what the box does 150 ms after the focus has left
+  setTimeout(later, 200); // the box reacts 150 ms after the focus has left it
 })"""
 """Takes the focus from the box and returns it immediately."""
 
@@ -164,7 +164,7 @@ def test_s3_38_a_text_file_goes_with_a_message(browser: Browser, address: str, t
 
 @pytest.mark.thorough
 def test_any_file_goes_with_a_message(browser: Browser, address: str, tmp_path: Path) -> None:
-    """The history shows each file's name and size, also after a reload. A file that can't be attached is reported, and
+    """The history shows each file's name and size, even after a reload. A file that can't be attached is reported, and
     the others are attached."""
     files = {
         "report.zip": b"PK\x03\x04" + bytes(48_000),
@@ -211,7 +211,7 @@ DROPS_A_FOLDER = """(() => {
   DataTransferItem.prototype.webkitGetAsEntry = () => ({ isDirectory: true, name: 'src' });
   document.querySelector('#prompt').dispatchEvent(event);
 })"""
-"""Drops a folder on the message box. Scripts can't create real folders, so the browser's answer is replaced."""
+"""Drops a folder on the message box. Scripts can't create a real one, so ``webkitGetAsEntry`` is replaced."""
 
 
 def gives(person: Person, how: str, name: str, kind: str, content: bytes) -> None:
@@ -219,7 +219,7 @@ def gives(person: Person, how: str, name: str, kind: str, content: bytes) -> Non
 
 
 def test_s3_38_files_are_dropped_and_pasted(browser: Browser, address: str) -> None:
-    """Texts of any type, a PDF, a file that is an image only by its name, and any other file, but not a folder."""
+    """Attaches texts, a PDF, audio, and a file that is an image only by its name. A folder is refused."""
     pdf = b"%PDF-1.7\n\xe2\xe3\xcf\xd3\n%%EOF\n"
     with browser.person(address) as person:
         person.sees(".chip.mode")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ from .conftest import page_of, project_in
 from .rig import Browser, Person
 
 pytestmark = pytest.mark.thorough
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The browser that shows notifications."""
+    browser = Browser(whole=True)
+    yield browser
+    browser.close()
+
 
 HIDE = """(() => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
@@ -147,7 +157,7 @@ async def test_a_push_about_a_review_leads_there(browser: Browser, server: Serve
 
 
 NOBODY_LOOKS = "self.clients.matchAll = async () => []; ExtendableEvent.prototype.waitUntil = () => {}"
-"""Keeps notifications open although the web UI is visible. `waitUntil` throws for events that a test creates."""
+"""Keeps notifications open although the web UI is visible. `waitUntil` would throw for events that a test creates."""
 
 PRESS = """self.registration.getNotifications().then((shown) => {
   const notification = shown.find(({ data }) => data.answer?.token === 'TOKEN');

@@ -281,7 +281,7 @@ SCROLL = (
     "(() => { const scroller = document.querySelector('.review-scroller');"
     " scroller.dispatchEvent(new WheelEvent('wheel')); scroller.scrollTop = 1e6 })()"
 )
-"""Scrolls to the end, as a person with a wheel does."""
+"""Scrolls to the end, as a person does with a mouse wheel."""
 
 
 @pytest.mark.thorough
@@ -556,7 +556,7 @@ OPEN_FIELD = (
     " const foot = document.querySelector('.hunk.current footer').getBoundingClientRect();"
     " return box.height > 0 && box.bottom <= foot.top + 1 && box.top > 0 })()"
 )
-"""Whether all of the field of an edit is in view, above the buttons."""
+"""Whether the whole field of an edit is in view, above the buttons."""
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Nothing is accepted unseen: neither in the editor, nor by keys, nor by a click on a button that has just moved."""
+"""Nothing is accepted unseen in the editor, by keys, or by a click on a button that has just moved."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_disabled(person: Person, css: str) -> bool:
 
 
 def test_editing_hides_nothing_of_the_call(browser: Browser, address: str) -> None:
-    """An edited version, too, can be accepted only after "Show all", also after a reload."""
+    """Even an edited version can be accepted only after "Show all". The same applies after a reload."""
     flagged = bash("sudo npm tset", dangerouslyDisableSandbox=True, odd=LONG)
     edited = f"{CURRENT} footer .yes"
     with browser.person(address) as person:
@@ -229,7 +229,7 @@ CLOCK = """(() => {
 
 
 def test_the_buttons_of_a_new_approval_are_not_clicked(browser: Browser, address: str, directory: Path) -> None:
-    """For half a second, because a click or a key may be meant for what was there before."""
+    """They ignore clicks and keys for half a second, because these may be meant for what was there before."""
     with browser.person(address) as person:
         person.sees("#prompt")
         person.runs(CLOCK)
@@ -251,7 +251,7 @@ def test_the_buttons_of_a_new_approval_are_not_clicked(browser: Browser, address
 GROWS = """new Promise((done) => {
   const item = document.querySelector('.items > .item');
   let isFirst = true;
-  // After the page's own observers, and before anything is painted.
+  // Runs after the web UI's own observers, and before the frame is painted.
   new ResizeObserver(() => {
     if (!isFirst) return done(CAN_BE_CLICKED);
     isFirst = false;

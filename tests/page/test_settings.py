@@ -65,7 +65,7 @@ def test_a_device_that_is_confined_manages_no_others(browser: Browser, own_serve
 
 
 def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Server) -> None:
-    """Both before it has connected and after it has left. The server's machine and version are shown, too."""
+    """Tested before it has connected and after it has left. The server's machine and version are shown, too."""
     devices = Devices(own_server.data)
     token = devices.add("Ada's phone", "view")[1]
     with browser.person(f"{page_of(own_server)}#token={own_server.token}") as person:
@@ -75,7 +75,7 @@ def test_a_device_says_when_it_was_last_seen(browser: Browser, own_server: Serve
             phone.sees(".side")
         while not any(
             "last seen" in text for text in person.reads(".devices small")
-        ):  # the server may notice the end of a connection later
+        ):  # the server may notice the end of a connection only later
             person("reload")
             opens_settings(person)
             person.sees(".devices small", "View only")
@@ -144,7 +144,7 @@ def test_the_theme_and_the_keys_are_kept(browser: Browser, server: Server) -> No
 
 
 def test_the_look_of_changes_applies_at_once(browser: Browser, address: str, directory: Path) -> None:
-    """Also to diffs in the history, without a reload."""
+    """It also applies to diffs in the history, without a reload."""
     with browser.person(address, width=1440, height=900) as person:
         asks(person, edit(directory / "notes.md", "up", "down"))
         person.clicks(ACCEPT)

@@ -1,7 +1,8 @@
-"""A headless Chromium that a Node.js script drives: each command is one line of JSON, and so is its answer.
+"""A headless Chromium that a Node.js script controls. Each command is one line of JSON, and so is its answer.
 
-Each answer carries the ``id`` of its command. A test that times out in the middle of a command leaves an unread answer
-behind, which must not be taken for the answer to the next command."""
+Each answer contains the ``id`` of its command. A test that times out in the middle of a command leaves an unread answer
+behind, which must not be taken for the answer to the next command.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +17,18 @@ from typing import Any
 from tests import programs
 
 ENDING = 10.0
-"""Seconds that the browser has to exit before it is killed."""
+"""Seconds within which the browser has to exit before it is killed."""
 
 
 class BrowserProcess:
-    """Runs ``script`` until its standard input is closed. ``environment`` is added to the test's environment."""
+    """Runs ``script`` until ``close``. ``whole`` is that of ``programs.chromium``. ``environment`` is added to the
+    test's environment.
+    """
 
-    def __init__(self, script: Path, **environment: str) -> None:
+    def __init__(self, script: Path, *, whole: bool = True, **environment: str) -> None:
         environment |= {
             "DRAWBRIDGE_TEST_PLAYWRIGHT": str(programs.playwright()),
-            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium()),
+            "DRAWBRIDGE_TEST_CHROMIUM": str(programs.chromium(whole=whole)),
         }
         self._process = subprocess.Popen(
             [str(programs.node()), str(script)],
@@ -46,7 +49,7 @@ class BrowserProcess:
         return answer["result"]
 
     def begin(self, **command: Any) -> int:
-        """Sends a command without waiting for its answer; returns its number."""
+        """Sends a command without waiting for its answer. Returns the command's ``id``."""
         number = next(self._ids)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command | {"id": number}).encode() + b"\n")

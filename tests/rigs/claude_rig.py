@@ -18,7 +18,7 @@ KEY = "sk-ant-a-key-for-nobody-0123456789"
 """An API key that is sent to the stub only."""
 
 EDIT_DIALOG = r"Do you want to (make this edit|create|overwrite)"
-"""What the CLI's own dialog asks about a change to a file."""
+"""What the CLI's own dialog asks about a change to a file, as a regular expression."""
 
 TOOL_DIALOG = "Do you want to proceed"
 YES, NO = "1", "3"
@@ -99,12 +99,14 @@ class Claude:
     def prompt(self, words: str) -> None:
         """Type a prompt and send it."""
         self.pane.type(words)
-        self.pane.wait_for(r"\s+".join(map(re.escape, words.split())))  # the terminal may wrap it
+        self.pane.wait_for(r"\s+".join(map(re.escape, words.split())))  # the terminal may wrap the prompt
         self.pane.press("Enter")
 
     def answer_dialog(self, question: str, key: str) -> None:
-        """Answer a dialog of the CLI. It ignores keys for half a second, so that a key meant for something else does not
-        decide. The key is pressed again only after some seconds: once the dialog is gone, it would go to the prompt box."""
+        """Answer a dialog of the CLI. A new dialog ignores keys for half a second, so that a key that was meant for
+        something else does not answer it. The key is pressed again only after some seconds: if the dialog were gone, it
+        would go to the prompt box.
+        """
         self.pane.wait_for(question)
         press_at = time.monotonic() + DIALOG_SETTLES
 

@@ -25,12 +25,12 @@ OPEN_FILES = r"\d+ open files? \(F4 to view\)"
 """What the CLI's footer shows once the editor has reported what is open."""
 
 LOST_SECONDS = 4.0
-"""Seconds after which an Enter that has had no effect counts as lost."""
+"""Seconds after which an Enter without an effect counts as lost."""
 
 PLACES = ("PATH", "HOME", "TMPDIR")
 QUIET = {
-    "GEMINI_CLI_NO_RELAUNCH": "true",  # otherwise it restarts itself with a larger heap: twice the wait
-    "REMOTE_CONTAINERS": "1",  # otherwise, inside a container, it looks for the editor on the container's host
+    "GEMINI_CLI_NO_RELAUNCH": "true",  # otherwise, it restarts itself with a larger heap, which takes twice as long
+    "REMOTE_CONTAINERS": "1",  # otherwise, in a container, it looks for the editor on the container's host
 }
 
 SETTINGS = {
@@ -40,7 +40,9 @@ SETTINGS = {
     "telemetry": {"enabled": False},
     "ide": {"enabled": True, "hasSeenNudge": True},
 }
-"""Settings as they are after onboarding and ``/ide enable``, with everything off that connects to other machines."""
+"""Settings as they are after onboarding and ``/ide enable``, with everything turned off that connects to other
+machines.
+"""
 
 
 def prepare_home() -> None:
@@ -98,7 +100,8 @@ class Gemini:
 
     def prompt(self, words: str) -> None:
         """Type a prompt, or one of the CLI's own commands such as ``/ide status``, and send it."""
-        # The line that is being typed, not an earlier prompt: it is in the last box, and no dialog follows it.
+        # This matches the line that is being typed and not an earlier prompt: it is in the last box, and no dialog
+        # follows it.
         typed = rf"> {re.escape(words)}\s*▀+[^▀╭]*\Z"
         self.pane.type(words)
         self.pane.wait_for(typed)
@@ -111,7 +114,7 @@ class Gemini:
             nonlocal pressed
             screen = self.pane.screen
             # The CLI takes an Enter within 30 ms of the last letter for a line break; the next Enter sends. While it
-            # starts, it may ignore every Enter. An Enter too many would answer the next dialog.
+            # starts, it may ignore every Enter. One Enter too many would answer the next dialog.
             lost = time.monotonic() - pressed > LOST_SECONDS and re.search(typed, screen)
             if lost or re.search(broken, screen):
                 self.pane.press("Enter")

@@ -18,7 +18,7 @@ Part = dict[str, Any]
 """A part of the API's content: ``{"text": ...}`` or ``{"functionCall": ...}``."""
 
 HOUSEKEEPING = json.dumps({"reasoning": "It is plain.", "model_choice": "flash", "title": "A title"})
-"""One answer that fits the schemas of all the CLI's housekeeping requests."""
+"""One answer that matches the schemas of all the CLI's housekeeping requests."""
 
 
 def text(words: str) -> Part:
@@ -83,10 +83,10 @@ class GeminiStub(ScriptedModel[ModelRequest]):
         self._said: list[Part] = []
 
     def answer(self, body: dict[str, Any]) -> list[Part]:
-        """The model's answer to a request of the conversation. Called by the HTTP handler."""
+        """Returns the model's answer to a request of the conversation. Called by the HTTP handler."""
         with self._changed:
             if self.requests and self.requests[-1].body["contents"] == body["contents"]:
-                return self._said  # the CLI retries after a failed connection: the script does not advance
+                return self._said  # the CLI retries after a failed connection, so the script does not advance
             self.requests.append(ModelRequest(body))
             self._changed.notify_all()
             self._said = self._turns.pop(0) if self._turns else [text("Nothing more was scripted.")]

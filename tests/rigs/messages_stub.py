@@ -32,9 +32,9 @@ def text(words: str) -> Block:
 
 
 def failure(status: int, kind: str, message: str) -> Block:
-    """From this turn on, every answer is an error: 400 "invalid_request_error", 429 "rate_limit_error", and so on.
+    """Makes every answer from this turn on an error: 400 "invalid_request_error", 429 "rate_limit_error", and so on.
 
-    It lasts until the next turn is scripted, however often the CLI retries.
+    The failure lasts until the next turn is scripted, however often the CLI retries.
     """
     return {"type": "failure", "status": status, "error": {"type": kind, "message": message}}
 
@@ -128,7 +128,7 @@ class MessagesStub(ScriptedModel[ModelRequest]):
             self._turns_of.setdefault(words, []).extend(listed(turns))
 
     def go_on(self, times: int = 1) -> None:
-        """Let a model that has paused, or is about to, finish its answer."""
+        """Let a model that has paused, or is about to pause, finish its answer."""
         self._held.release(times or 1)
 
     def hold(self) -> None:
@@ -136,7 +136,7 @@ class MessagesStub(ScriptedModel[ModelRequest]):
         self._held.acquire()
 
     def answer(self, body: dict[str, Any]) -> list[Block]:
-        """The model's answer to a request. Called by the HTTP handler."""
+        """Returns the model's answer to a request. Called by the HTTP handler."""
         if not body.get("tools"):
             return [text("A title")]
         with self._changed:
@@ -190,7 +190,7 @@ class _Handler(Handler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        with contextlib.suppress(OSError):  # the CLI may disconnect from a model that it was asked to interrupt
+        with contextlib.suppress(OSError):  # the CLI disconnects if it was asked to interrupt the model
             for event in _events(blocks, model, self.stub.hold, checks=self._checks):
                 self.wfile.write(event)
                 self.wfile.flush()

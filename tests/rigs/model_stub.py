@@ -11,13 +11,15 @@ from tests.waiting import PATIENCE
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as HTTP/1.0, one connection for each request, so that no connection is left when the test ends."""
+    """Answers with HTTP/1.0, which uses one connection for each request, so that no connection is left when the test
+    ends.
+    """
 
     def do_POST(self) -> None:
         self.post(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def post(self, body: dict[str, Any]) -> None:
-        """Reply to a request with this body."""
+        """Reply to a request whose body is ``body``."""
         raise NotImplementedError
 
     def reply(self, content_type: str, body: bytes, status: int = 200) -> None:

@@ -1,4 +1,6 @@
-"""Runs a real Neovim with the plugin on a terminal, set up as a user would: by an ``init.lua`` in the test's home."""
+"""Runs a real Neovim with the plugin on a terminal. It is set up as a user would do it, by an ``init.lua`` in the
+test's home.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ IS_SHOWN = """
 return #vim.tbl_filter(function(proposal) return proposal.shown end, require('drawbridge.review').pending()) > 0
 """
 TAKES_KEYS = "return not (package.loaded['drawbridge'] and require('drawbridge').status().ignores_keys)"
-"""Whether the view accepts keys: one that has just opened ignores them for a moment."""
+"""A Lua chunk that returns whether the view accepts keys, since a view that has just opened ignores them for a
+moment.
+"""
 
 
 class Neovim:

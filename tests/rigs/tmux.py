@@ -62,7 +62,9 @@ class Pane:
         self._tmux.run("send-keys", "-t", self.id, "-l", "--", words)
 
     def press(self, *keys: str) -> None:
-        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each is sent separately, or Escape becomes Meta."""
+        """Press keys by their tmux names: ``Enter``, ``Escape``, ``C-c``. Each is sent separately, since Escape would
+        otherwise become Meta.
+        """
         for key in keys:
             self._tmux.run("send-keys", "-t", self.id, key)
 
@@ -70,7 +72,7 @@ class Pane:
         self._tmux.run("resize-window", "-t", self.id, "-x", str(columns), "-y", str(rows))
 
     def kill(self) -> None:
-        """Kill the program, which gets no chance to clean up."""
+        """Kill the program without giving it a chance to clean up."""
         os.kill(self.pid, signal.SIGKILL)
 
     def wait_for(self, *patterns: str, timeout: float = PATIENCE) -> str:
@@ -113,7 +115,7 @@ class Pane:
 
 
 class Tmux:
-    """A private tmux server with its own socket. It ends, with all its programs, when the context is left."""
+    """A private tmux server with its own socket. It and all its programs end when the context is left."""
 
     def __init__(self, folder: Path, *, columns: int, rows: int) -> None:
         self.panes: list[Pane] = []

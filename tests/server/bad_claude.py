@@ -1,4 +1,6 @@
-"""A ``claude`` that misbehaves on command, for tests with a real server. It runs ``tests/agents/bad_agent.py``."""
+"""A ``claude`` that misbehaves as its prompt says, for tests with a real server. It runs
+``tests/agents/bad_agent.py``.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ async def project(server: Server, client: WireClient, name: str = "code") -> str
 
 
 async def words(client: WireClient) -> str:
-    """The text of the agent's next message."""
+    """Waits for the agent's next message. Returns its text."""
     while True:
         message: dict[str, Any] = await client.receive("agent_message")
         for said in message["data"]["messages"]:
@@ -44,7 +46,9 @@ async def words(client: WireClient) -> str:
 
 
 def kept(script: str, confinement: Confinement = Confinement()) -> tuple[int, str]:  # noqa: B008 - frozen
-    """Runs a shell script as the agent of a supervisor. Returns the supervisor's exit code and the script's stdout."""
+    """Runs a shell script under a supervisor, as an agent is run. Returns the supervisor's exit code and the script's
+    stdout.
+    """
     pipe = SupervisorPipe()
     with contextlib.closing(pipe):
         command = pipe.command(confinement, ["/bin/sh", "-c", script])

@@ -1,4 +1,4 @@
-"""The core of the server with a fake agent that tests script, in the test's process."""
+"""The core of the server in the test's process, with a fake agent that the tests control."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ QUIET = Limits(checkpoints=False)
 
 
 def one_by_one(audience: Sequence[Subscriber], frame: Frame) -> None:
-    """Sends the frame to each client, without the writers that the server has for many."""
+    """Sends the frame to each client directly, without the server's ``Writers``."""
     for subscriber in audience:
         subscriber.send(frame)
 
 
 class Process:
-    """An ``AgentProcess``; a test can inspect what it was sent."""
+    """An ``AgentProcess`` that records what it was sent, for the test to inspect."""
 
     _pids = itertools.count(1_000_000)
 
@@ -57,7 +57,7 @@ class Process:
         self.answers: list[tuple[str, base.Decision]] = []
         self.interrupts = 0
         self.steers: list[str] | None = []
-        """Messages sent into its turn; None if it accepts none."""
+        """Messages sent into its turn; None if it accepts no messages."""
         self.modes: list[str] = []
         self.ended = False
         self.busy = False
@@ -98,7 +98,7 @@ class Process:
         self.exit(0)
 
     async def kill(self) -> None:
-        """Like a real agent process, ends its turn a moment before it exits."""
+        """Ends its turn a moment before it exits, as a real agent process does."""
         await asyncio.sleep(0)
         if self.turn_open and not self.ended:
             self.ends(ok=False, interrupted=True)
@@ -134,7 +134,7 @@ class Process:
 
 
 class StoredSessions:
-    """The conversations that an agent has stored: those with these ids, or all. ``used_by`` contains the ids of the
+    """The conversations that an agent has stored: those with the given ids, or all. ``used_by`` contains the ids of the
     processes that have them open.
     """
 
@@ -175,7 +175,7 @@ class Agent:
     embeds = staticmethod(prompts.embeds)
     sessions: base.Sessions | None = None
     says_sessions = True
-    """Processes report their conversation as soon as they get a prompt."""
+    """Whether processes report their conversation as soon as they get a prompt."""
 
     def __init__(self) -> None:
         self.processes: list[Process] = []
@@ -200,7 +200,7 @@ class Agent:
 
 
 class Client:
-    """A subscriber that keeps what it is sent."""
+    """A subscriber that records what it is sent."""
 
     _ids = itertools.count(1)
 
@@ -237,7 +237,7 @@ class Client:
 
 
 class Blobs(blobs.Blobs):
-    """Blobs in memory, by their ids."""
+    """Blobs in memory, by id."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
@@ -252,8 +252,8 @@ class Blobs(blobs.Blobs):
 
 
 class Server:
-    """The server's core over a directory. ``does`` executes a message as the transport would and returns the reply as a
-    client reads it.
+    """The server's core with its data in a directory. ``does`` executes a message as the transport would, and returns
+    the reply as a client reads it.
 
     Its data is in ``folder``; projects may be in ``root``.
     """
@@ -289,7 +289,7 @@ class Server:
         command = parse(
             json.dumps(message | ({"request_id": request_id} if request_id else {})), {row.name: row.request}
         )
-        asker: Any = client  # the core uses nothing else of a client
+        asker: Any = client  # the core uses a client only as a subscriber
         answered = row.handler(self.core, command, asker)
         answer: Answer[Any] = answered if isinstance(answered, Answer) else await answered
         found: dict[str, Any] = json.loads(encode(answer, command.request_id))
@@ -333,7 +333,7 @@ async def serving(folder: Path, limits: Limits | None = None, root: Path | None 
 
 
 async def settled(condition: Callable[[], bool] | None = None, turns: int = 200) -> None:
-    """Lets the event loop run until ``condition`` is true; without one, for ``turns`` turns."""
+    """Lets the event loop run until ``condition`` is true; without a condition, for ``turns`` turns."""
     for _ in range(turns):
         if condition is not None and condition():
             return
@@ -343,7 +343,7 @@ async def settled(condition: Callable[[], bool] | None = None, turns: int = 200)
 
 
 async def exported(server: Server, client: Client, project: str, **wanted: Any) -> str:
-    """The whole export, from all its pieces. ``wanted``: fields of the command."""
+    """Requests all pieces of an export. Returns the whole text. ``wanted``: fields of the command."""
     found, after = "", None
     for _ in range(10_000):
         piece = (await server.does(client, "session_export", project, **wanted, after=after))["data"]

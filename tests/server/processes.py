@@ -56,7 +56,7 @@ class Server:
         return await self.ended(within)
 
     async def ended(self, within: float = PATIENCE) -> tuple[int | None, str]:
-        """Waits for the server's end. Returns its exit code and what it has written to stderr."""
+        """Waits until the server has ended. Returns its exit code and what it has written to stderr."""
         async with asyncio.timeout(within):
             await self.process.communicate()
         return self.process.returncode, self.errors
@@ -83,7 +83,7 @@ async def start(
 async def serving(
     data: Path, *arguments: str | Path, command: Sequence[str] = COMMAND, **variables: str
 ) -> AsyncIterator[Server]:
-    """Starts a server on a free port of 127.0.0.1, and stops it as a person would unless the test has done so."""
+    """Starts a server on a free port of 127.0.0.1. Stops it with SIGTERM unless the test has ended it."""
     with tempfile.TemporaryFile() as errors:
         process = await start(
             errors, "--json", "--port", "0", "--data-dir", data, *arguments, command=command, **variables
@@ -105,7 +105,9 @@ async def serving(
 
 
 async def refused(*arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """The exit code and stderr of a server that does not start. Fails if anything is on stdout."""
+    """Starts a server that is expected to exit by itself. Returns its exit code and stderr. Fails if anything is on
+    stdout.
+    """
     with tempfile.TemporaryFile() as errors:
         process = await start(errors, *arguments, **variables)
         try:
@@ -141,9 +143,13 @@ def lasting(prefix: str, *arguments: str, command: Sequence[str] = COMMAND) -> I
 
 
 FILES_OF_AN_AGENT = 5
-"""Open files for each agent, which stays after its run: input, output and errors, its supervisor's socket, its log."""
+"""Open files for each agent process, which is kept after its run: input, output and errors, its supervisor's socket,
+its log.
+"""
 
 
 def files_apart_from_agents(process: psutil.Process) -> int:
-    """The number of open files without those of agents: how many agents are kept at a given moment is chance."""
+    """The number of open files without those of agents, because it is left to chance how many agents are kept at a
+    given moment.
+    """
     return int(process.num_fds()) - FILES_OF_AN_AGENT * len(process.children())

@@ -18,7 +18,7 @@ FILE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols" / "c
 
 
 def check_said(message: Any) -> None:
-    """Checks a message from the server."""
+    """Checks a message that the server has sent."""
     kind = f"server.{message['type']}"
     if message["type"] == "update":
         kind += f".{message['data']['update_type']}"
@@ -26,7 +26,7 @@ def check_said(message: Any) -> None:
 
 
 def check_asked(message: Any) -> None:
-    """Checks a message from a client."""
+    """Checks a message that a client sends."""
     _check(f"client.{message['type']}", message)
 
 

@@ -1,4 +1,4 @@
-"""Subagents and background commands of a managed session: the real ``claude`` behind the real server.
+"""Subagents and background commands of a managed session, with the real ``claude`` behind the real server.
 
 The model is a stub on this machine. A subagent works in the background unless the agent asks for something else.
 """
@@ -145,7 +145,7 @@ async def test_a_dev_server_does_not_keep_the_run_open(poem: Path, model: Messag
 
 
 async def test_an_agent_with_a_wake_up_is_kept_until_it_is_canceled(poem: Path, model: MessagesStub) -> None:
-    """Even with ``--warm 0``, which keeps no process for later prompts."""
+    """The process is kept even with ``--warm 0``, which keeps no process for later prompts."""
     model.will_say(tool_use("ScheduleWakeup", delaySeconds=600, reason="CI", prompt="Look at CI"), text("Later."))
     async with at_work(poem, model, "--warm", "0") as (server, client, project):
         await client.ask("execute", {"prompt": "Watch CI"}, project)
@@ -160,7 +160,7 @@ async def test_an_agent_with_a_wake_up_is_kept_until_it_is_canceled(poem: Path, 
 
 
 async def test_a_job_is_shown_again_when_its_conversation_resumes(poem: Path, model: MessagesStub) -> None:
-    """Canceling hides it until then: only the agent can delete a job for good."""
+    """Canceling hides the job until its conversation resumes: only the agent can delete a job for good."""
     job = tool_use("CronCreate", cron="0 4 * * *", prompt="Look at CI", recurring=True)
     model.will_say(job, text("Every morning."), tool_use("CronList"), text("It is still there."))
     async with at_work(poem, model) as (_, client, project):

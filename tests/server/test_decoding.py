@@ -1,4 +1,4 @@
-"""A line from the agent's process to the sockets: it is decoded once, and passes through few modules."""
+"""On its way from the agent's process to the sockets, a line is decoded once and passes through few modules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NESTED = b'{"type":"user","message":' + b"[" * 300 + b"]" * 300 + b',"n":[' + b"
 
 MODULES_CALLED = 14
 MODULES_THAT_HAND_ON = 7
-"""docs/internals/architecture.md has these numbers too."""
+"""The numbers of modules that a line's way may have, which are also in docs/internals/architecture.md."""
 
 
 def decodes(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -81,7 +81,7 @@ async def test_a_line_is_decoded_once(line: bytes, tmp_path: Path, monkeypatch: 
 
 
 def test_decoding_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the test above could not fail."""
+    """If decoding were not counted, the test above could not fail."""
     decoder = msgspec.json.Decoder()
     work = [lambda: decoder.decode(b"1"), lambda: msgspec.json.decode(b"1"), lambda: json.loads("1")]
     for one in work:
@@ -89,23 +89,25 @@ def test_decoding_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Quiet:
-    """The standard input of an agent that is sent nothing."""
+    """Stands in for the standard input of an agent that is sent nothing."""
 
     def is_closing(self) -> bool:
         return False
 
 
 class Way(NamedTuple):
-    """Names of Drawbridge's modules, relative to ``drawbridge``."""
+    """The modules that a line passes through, as names relative to ``drawbridge``."""
 
     called: set[str]
     """Modules in which a function was called."""
     handed_on_by: list[str]
-    """Modules on the call stack when the frame reached the outbox, outermost first, without those that had returned."""
+    """The modules on the call stack when the frame reached the outbox, outermost first; those that had returned are not
+    included.
+    """
 
 
 def way(work: Callable[[], Any]) -> Way:
-    """The modules that ``work`` passes on its way to the outbox."""
+    """Runs ``work`` and returns the modules that are called on its way to the outbox."""
     called: set[str] = set()
     handed_on_by: list[str] = []
 
@@ -124,7 +126,7 @@ def way(work: Callable[[], Any]) -> Way:
 
 
 def module(frame: FrameType) -> str:
-    """The name of the module that the frame runs in, relative to ``drawbridge``; empty if it is not one of ours."""
+    """The name of the module that the frame runs in, relative to ``drawbridge``; empty for other programs' modules."""
     package, _, name = frame.f_globals.get("__name__", "").partition(".")
     return name if package == "drawbridge" else ""
 
@@ -140,7 +142,9 @@ def stack(frame: FrameType | None) -> list[str]:
 
 
 async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
-    """From the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on; others help."""
+    """The way is from the bytes in the pipe to the frame that waits for the sockets. Some modules pass the line on;
+    others help.
+    """
     frames: list[bytes] = []
 
     class Waiting(Writers):
@@ -157,7 +161,7 @@ async def test_a_line_calls_few_modules(tmp_path: Path) -> None:
         driver = ClaudeConversation("claude", Path.read_text, resumed=True)  # type: ignore[arg-type]  # nothing is read here
         process = Process("claude", "", None, driver, agent.heard)  # type: ignore[arg-type]  # it is not ended here
         process._stdin = Quiet()  # type: ignore[assignment]
-        process.pipe_data_received(STDOUT, LINE + b"\n")  # the first one opens the log
+        process.pipe_data_received(STDOUT, LINE + b"\n")  # the first line also opens the log
         called, handed_on_by = way(lambda: process.pipe_data_received(STDOUT, LINE + b"\n"))
         await asyncio.sleep(0)
         assert sum(LINE in frame for frame in frames) == 2

@@ -1,4 +1,4 @@
-"""Every event has its receivers, and is the same for clients whether it is sent live or read from the history."""
+"""Every event has its receivers, and looks the same to clients whether it is sent live or read from the history."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_an_event_reaches_its_receivers_in_their_order(event: Event) -> None:
 
 
 def test_a_failing_receiver_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """The publisher doesn't notice either: a recorded decision must still reach the agent."""
+    """The publisher gets no error either, since a recorded decision must still reach the agent."""
 
     def fails(announced: Announced) -> None:
         raise RuntimeError("a defect")

@@ -1,4 +1,4 @@
-"""The client in examples/ does what its documentation promises, even if the server dies meanwhile."""
+"""The client in examples/ does what its documentation promises, even if the server is killed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``kill -9`` of the server during a run: what a client has received is in the files, and the client can resume."""
+"""After ``kill -9`` of the server during a run, what a client has received is in the files, and the client can
+resume.
+"""
 
 from __future__ import annotations
 

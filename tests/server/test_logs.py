@@ -1,4 +1,4 @@
-"""The server's log is limited in size, and reports how long runs took."""
+"""The server's log is limited in size, and contains how long runs took."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.server.core_rig import Client, serving
 
 @pytest.fixture
 def own_logging() -> Iterator[None]:
-    """Restores the logging that ``configure`` changes."""
+    """Restores the logging configuration that ``configure`` changes."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     for handler in handlers:
-        root.removeHandler(handler)  # else they are closed
+        root.removeHandler(handler)  # otherwise, ``configure`` would close them
     yield
     for handler in root.handlers[:]:
         root.removeHandler(handler)

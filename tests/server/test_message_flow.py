@@ -1,5 +1,5 @@
-"""The "Message Flow Example" of the agent server's specification, line by line, with the demo agent. A client written
-from that example works. The numbers in comments are those of its lines.
+"""A client that is written from the "Message Flow Example" in the agent server's specification works. The tests go
+through the example line by line, with the demo agent; the numbers in comments are those of its lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 async def run_of(client: WireClient, project: str, prompt: str) -> list[dict[str, Any]]:
-    """Executes a prompt. Returns all messages up to the state after its run."""
+    """Executes a prompt. Returns all messages up to the one with the state after the run."""
     start = len(client.received)
     await client.send("execute", {"prompt": prompt}, project)
     await client.receive("update", "project_state", state="EXECUTING")
@@ -44,7 +44,7 @@ async def test_the_example_of_the_specification_line_by_line(directory: Path, tm
     async with serving(data, *options) as server:
         async with server.client() as client:  # 1
             project, session = await creates_a_project_and_executes(client, directory)
-        # The client disconnects, the agent continues: 11, 12, 13
+        # The client disconnects, and the agent continues: 11, 12, 13
         async with server.client() as client:  # 14
             await comes_back(client, project, session, directory)
             async with server.client() as other:  # 21

@@ -29,7 +29,9 @@ BAD_TURNS = [
     ("error overloaded", "EXECUTION_FAILED", "overloaded"),
     ("not-logged-in", "AGENT_NOT_LOGGED_IN", "has no valid login on the server's machine"),
 ]
-"""The prompt, the error's code and words of its message. Without a code, the run completes all the same."""
+"""The prompt, the code of the run's error, and a part of its message. Without a code, the run completes all the
+same.
+"""
 
 
 def program(path: Path, version: str = "2.1.329", start: str = "as-told") -> None:
@@ -39,7 +41,7 @@ def program(path: Path, version: str = "2.1.329", start: str = "as-told") -> Non
 
 
 async def ran(client: WireClient, project: str, prompt: str) -> dict[str, Any]:
-    """How the run ended, once the project has the state that follows from it."""
+    """Runs a prompt. Returns how the run ended, once the project is in the state that follows from it."""
     client.passed()
     await client.ask("execute", {"prompt": prompt}, project)
     told: dict[str, Any] = (await client.receive("update", "run_finished"))["data"]["data"]

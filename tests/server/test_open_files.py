@@ -1,4 +1,6 @@
-"""A server that may open few files: a run that can't start names the limit that is too low, and later runs start again."""
+"""On a server that may open only a few files, a run that can't start names the limit that is too low, and later runs
+can start.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.waiting import PATIENCE, until
 LIMITED = ["sh", "-c", 'ulimit -n 64 && exec "$0" "$@"', *COMMAND]
 RUNS = 9
 FEW = 64 - 12
-"""With fewer open files than this, a run can start."""
+"""A run can start while the server has fewer open files than this."""
 
 
 @pytest.mark.thorough

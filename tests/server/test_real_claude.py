@@ -71,7 +71,7 @@ async def in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub, *arguments:
 
 
 async def asked_in_a_terminal(tmux: Tmux, poem: Path, model: MessagesStub) -> None:
-    """Begins a conversation in a terminal: "Who are you?", answered by "I am Ada"."""
+    """Begins a conversation in a terminal. Its prompt is "Who are you?", and its answer "I am Ada"."""
     terminal = await in_a_terminal(tmux, poem, model)
     await asyncio.to_thread(terminal.prompt, "Who are you?")
     await asyncio.to_thread(terminal.pane.wait_for, "I am Ada")
@@ -123,7 +123,9 @@ async def sends_a_file(client: WireClient, project: str, data: bytes) -> None:
 
 
 async def test_an_attached_file_is_read_without_an_approval(poem: Path, model: MessagesStub) -> None:
-    """A file attached in another session needs one, and so does writing into the attachment's directory."""
+    """Reading a file attached in another session needs an approval, and so does writing into the attachment's
+    directory.
+    """
     latin = "größe;stück\n".encode("latin-1")
     elsewhere = poem.parent.parent / "elsewhere"
     elsewhere.mkdir()
@@ -198,7 +200,7 @@ async def test_an_interrupt_keeps_the_session_a_kill_leaves_nothing(poem: Path, 
         killed = await client.ask("agent_kill", project_id=project)
         assert killed["data"]["update_type"] == "execution_killed"
         assert (await finished(client))["outcome"] == "killed"
-    # tests/conftest.py checks that no process is left
+    # tests/conftest.py checks that no process is left running
 
 
 @pytest.mark.thorough

@@ -1,4 +1,6 @@
-"""The real ``claude`` behind the real server: texts of approvals, messages into a run, the queue, the agent's state."""
+"""The real ``claude`` behind the real server: texts of approvals, messages into a run, the queue, and the agent's
+state.
+"""
 
 from __future__ import annotations
 

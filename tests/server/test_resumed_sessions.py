@@ -1,4 +1,6 @@
-"""A conversation that the real ``claude`` began in a terminal is shown completely once the server continues it."""
+"""A conversation that was begun in a terminal with the real ``claude`` is shown completely once the server continues
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ __all__ = ["model", "poem"]
 
 
 def said(records: list[dict[str, Any]]) -> list[str]:
-    """The prompts, and the texts of the agent, in their order."""
+    """The prompts and the agent's texts, in order."""
     found = []
     for record in records:
         message = record["message"]
@@ -44,7 +46,9 @@ async def conversation(client: WireClient, project: str, session_id: str) -> lis
 
 
 async def written_down(client: WireClient, project: str, words: list[str]) -> str:
-    """The id of the session with these words, once the CLI has stored it: a moment after it shows it."""
+    """Waits until the CLI has stored a session with these words, a moment after it has shown them. Returns the
+    session's id.
+    """
     async with asyncio.timeout(PATIENCE):
         while True:
             sessions = (await client.ask("session_list", project_id=project))["data"]["sessions"]

@@ -92,7 +92,7 @@ async def test_people_get_a_short_screen(data: Path, code: Path) -> None:
 
 
 async def on_a_terminal(data: Path, *arguments: str | Path) -> str:
-    """What a person sees who starts the server in a terminal."""
+    """What a person who starts the server in a terminal sees."""
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as screen, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
@@ -132,7 +132,7 @@ async def test_no_link_is_printed_where_it_is_unsafe_or_not_needed(data: Path, m
 
 
 async def test_a_person_is_shown_the_address_for_a_phone(data: Path) -> None:
-    """If the server can be reached from other machines."""
+    """The address is shown if the server can be reached from other machines."""
     addresses = [
         str(one) for one in of_this_machine() if one.version == 4 and not (one.is_loopback or one.is_link_local)
     ]
@@ -269,6 +269,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
         (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is not an address"),
         (["--host", "203.0.113.1"], "Choose an address of this machine with --host."),
         (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
+        (["--mode", "bypassPermissions"], "--mode must be one of default, manual, plan, acceptEdits, auto, dontAsk"),
         pytest.param(
             ["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"],
             "can't be used: no such file",
@@ -434,7 +435,7 @@ async def test_a_second_signal_ends_the_server_at_once(data: Path, code: Path) -
         server.process.terminate()
         await client.receive("update", "run_finished")
         for again in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ProcessLookupError):  # it has ended already
+            with contextlib.suppress(ProcessLookupError):  # the process has already ended
                 server.process.send_signal(again)
         returned, _ = await server.ended()
         assert returned in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)
@@ -508,7 +509,7 @@ async def test_statistics_are_sent_until_a_client_declines_them(data: Path, code
         await client.ask("unsubscribe", {"topics": ["stats"]})
         client.passed()
         await client.ask("health_check")
-        await asyncio.sleep(0.2)  # four times as long as they take
+        await asyncio.sleep(0.2)  # four times the shortest interval
         assert [message["type"] for message in client.passed()] == ["health"]
 
 

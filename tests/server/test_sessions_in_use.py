@@ -52,7 +52,7 @@ async def test_a_session_open_in_a_terminal_is_forked_not_resumed(poem: Path, mo
             await client.ask("execute", {"prompt": "Who?"}, project)
             assert (await finished(client))["outcome"] == "completed"
             assert words(client)[-1] == "Ada herself."
-            # the server's own process has it open now, and does not count
+            # the server's own process has the session open now, which does not count
             assert (await client.ask("session_resume", wanted, project))["type"] == "ok"
 
 

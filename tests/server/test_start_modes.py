@@ -1,4 +1,4 @@
-"""The mode that the real ``claude`` works in, whatever its owner's settings are, and the mode that people see."""
+"""The mode that the real ``claude`` works in, whatever its owner's settings are, and the mode that clients show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["model", "poem"]
 
 
 def owner_has(**settings: Any) -> None:
-    """Writes these settings of the owner into the CLI's own settings file."""
+    """Writes these settings into the CLI's own settings file, as the owner could."""
     (Path(os.environ["CLAUDE_CONFIG_DIR"]) / "settings.json").write_text(json.dumps(settings))
 
 
@@ -34,7 +34,8 @@ def owner_has(**settings: Any) -> None:
 async def at_work(poem: Path, model: MessagesStub, *flags: str) -> AsyncIterator[tuple[WireClient, str]]:
     allowed = str(poem.parent.parent)
     options = ("--no-tls", "--allow", allowed, "--agent-path", f"claude={programs.claude()}", *flags)
-    environment = claude_rig.environment(model) | {"IS_SANDBOX": "1"}  # else root may not skip permissions
+    # Otherwise, the CLI does not let root skip permissions.
+    environment = claude_rig.environment(model) | {"IS_SANDBOX": "1"}
     async with (
         serving(poem.parent.parent.parent / "data", *options, **environment) as server,
         server.client() as client,

@@ -42,7 +42,7 @@ def metadata(data: Path, project: str) -> dict[str, Any]:
 
 
 async def test_projects_of_an_older_server_continue(data: Path, tmp_path: Path) -> None:
-    """In the data their directories are below ``/home/ada``; the test moves them to its own directory."""
+    """In the data, the projects' directories are below ``/home/ada``; the test replaces these paths by its own."""
     work = tmp_path / "work"
     for project, name in ((BLOG, "blog"), (SHOP, "shop")):
         (work / name).mkdir(parents=True)
@@ -137,7 +137,9 @@ async def test_one_project_of_a_newer_server_is_left_alone_and_the_others_served
 
 
 async def answers(data: Path, root: Path) -> dict[str, Any]:
-    """What a server reports about its projects after its start: lists, snapshots, histories, and states of approvals."""
+    """What a server reports about its projects after its start: the list, snapshots, histories, and how late answers to
+    approval requests are refused.
+    """
     found: dict[str, Any] = {}
     async with running(data, "--no-tls", "--allow", root) as server, server.client() as client:
         found["list"] = (await client.ask("project_list"))["data"]["projects"]
@@ -156,7 +158,7 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
             ]
             replayed = len(client.received)
             joined = await client.ask("project_join", {"after_seq": 0}, id)
-            # The state may follow the last record, since the title is read from the history meanwhile.
+            # The project's state may arrive after the last record, since the title is read from the history meanwhile.
             while max(one.get("seq") or 0 for one in client.received[replayed:]) < joined["data"]["data"]["last_seq"]:
                 await client.next()
             found[id] = {
@@ -169,8 +171,8 @@ async def answers(data: Path, root: Path) -> dict[str, Any]:
 
 
 def lasting(found: Any, root: Path) -> Any:
-    """``found`` without what differs at each start (times, ids of requests and connections), and without what is new: a
-    session's title, the start of its run and what its agent has reported.
+    """Returns ``found`` without what differs at each start (times, ids of requests and connections), and without what
+    older versions did not report: a session's title, the start of its run and what its agent has reported.
     """
     varying = {
         "created_at",

@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 
 class WireClient:
-    """``received`` contains every message in order; ``receive`` continues where it stopped last."""
+    """A connected client. ``received`` contains every message in order; ``receive`` continues where it stopped last."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -44,7 +44,9 @@ class WireClient:
         await self.connection.send(json.dumps(message))
 
     async def ask(self, type: str, data: Message | None = None, project_id: str | None = None) -> Message:
-        """The answer to this request, which may be an error. Other messages that arrive meanwhile are received as well."""
+        """Sends a request. Returns the answer, which may be an error. Other messages that arrive meanwhile are received
+        as well.
+        """
         request_id = f"request-{next(self._numbers)}"
         await self.send(type, data, project_id, request_id)
         answer = await self._find(lambda message: message.get("request_id") == request_id, type, 0)
@@ -54,11 +56,11 @@ class WireClient:
     async def receive(
         self, type: str, update_type: str | None = None, *, patience: float = PATIENCE, **fields: Any
     ) -> Message:
-        """The next message of this kind whose data has these fields; messages before it are skipped."""
+        """Waits for the next message of this kind whose data has these fields. Messages before it are skipped."""
 
         def wanted(message: Message) -> bool:
             data = message["data"]
-            if not isinstance(data, dict):  # a bare history
+            if not isinstance(data, dict):  # a history is a plain list
                 return bool(message["type"] == type)
             if update_type is not None and data.get("update_type") != update_type:
                 return False
@@ -108,7 +110,7 @@ class WireClient:
                 await self._news.wait()
 
     def _check_order(self, message: Message) -> None:
-        """No record arrives twice or out of order, and a client that has joined misses none."""
+        """Checks that no record arrives twice or out of order, and that a client that has joined misses none."""
         project, seq = message.get("project_id", ""), message.get("seq")
         if message["type"] == "update" and message["data"]["update_type"] == "project_joined":
             self._joined.add(project)
@@ -151,7 +153,7 @@ async def connected(
 
 
 async def deleted(client: WireClient, project: str) -> None:
-    """Deletes a project. Retries while the review is still read for a client that left a moment ago."""
+    """Deletes a project. Retries while the review is still being read for a client that left a moment ago."""
     async with asyncio.timeout(PATIENCE):
         while (gone := await client.ask("project_delete", project_id=project))["type"] != "project_deleted":
             assert gone["data"].get("retryable"), gone

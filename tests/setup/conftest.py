@@ -65,7 +65,7 @@ def setup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, h
 
 @pytest.fixture
 def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Replaces this package by a guard that appends what it is called with to the file in its ``log_file`` setting."""
+    """Replaces this package with a guard that appends its settings and input to the file ``log_file``."""
     package = tmp_path / "package"
     for part in (
         "__init__.py",

@@ -33,7 +33,7 @@ def gemini(model: GeminiStub, project: Path) -> None:
 
 
 def settings_of_gemini(home: Path) -> Path:
-    """Write the settings from the rig with a comment of the user, and without the search for an editor. Returns the file."""
+    """Write the rig's settings with a user's comment, and without the search for an editor. Returns the file."""
     gemini_rig.prepare_home()
     path = home / ".gemini" / "settings.json"
     settings: dict[str, Any] = json.loads(path.read_text()) | {"ide": {"enabled": False}}

@@ -1,4 +1,4 @@
-"""``drawbridge setup claude|gemini|codex``: what it adds to an agent's settings and what it removes again."""
+"""``drawbridge setup claude|gemini|codex``: what it adds to an agent's settings, and what it removes."""
 
 from __future__ import annotations
 

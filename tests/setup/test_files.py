@@ -80,7 +80,7 @@ def test_a_directory_that_can_not_be_is_said(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_the_person_s_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # as root may have access to all
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # because root has access to everything
     with pytest.raises(NotWritable, match="you have no write permission for"):
         Change(tmp_path / "settings.json", None, b"new").check()
 

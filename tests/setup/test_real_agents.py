@@ -240,7 +240,7 @@ def lose_python() -> None:
 
 
 COMPLAINTS = {remove: "claude.py is gone: run drawbridge setup", lose_python: "/gone/python3"}
-"""What Claude Code prints about it on stderr when it ends."""
+"""What Claude Code prints on stderr when it ends, for each way to break the guard that it notices."""
 
 BROKEN = pytest.mark.parametrize(
     ("breaks", "fail", "left"),

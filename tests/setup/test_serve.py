@@ -56,7 +56,7 @@ def left(home: Path) -> dict[str, bytes | str]:
 
 
 def asked(calls: Path) -> list[str]:
-    """The calls of the service manager since the last time, without those that change nothing."""
+    """The calls of ``systemctl`` since this function was last called, without those that only query."""
     lines = calls.read_text().splitlines()
     calls.write_text("")
     return [line.removeprefix("--user ") for line in lines if not re.search(r"is-|show-environment", line)]

@@ -93,7 +93,7 @@ async def test_a_subprotocol_is_confirmed_only_when_it_was_offered(
 async def test_a_refused_client_gets_the_reason_and_no_connection(
     rig: ServerRig, headers: dict[str, Any], status: int
 ) -> None:
-    """Access is checked before the protocol, and within it the origin before the host before the token."""
+    """Access is checked before the protocol: first the origin, then the host, then the token."""
     client = await rig.raw(request({"x-token": TOKEN, **headers}, body=text("ignored")))
     assert await client.status() == status
     assert rig.app.peers == []
@@ -166,7 +166,7 @@ async def test_strangers_never_keep_others_out(rig: ServerRig, monkeypatch: pyte
 
 
 async def test_a_slow_first_request_is_served_despite_a_crowd(rig: ServerRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients with slow connections are served although another address keeps opening new connections."""
+    """Clients with slow connections are served even if another address keeps opening new ones."""
     monkeypatch.setattr(door_module, "GRACE_SECONDS", 3_600)
     rig.server.options = ServerOptions(connections=4)
     slow = [await rig.raw(handshake()[:-1], source=f"127.0.0.{2 + at}") for at in range(4)]

@@ -138,7 +138,7 @@ async def test_the_addresses_of_one_network_share_their_handshakes(
 async def test_the_oldest_handshake_of_the_largest_crowd_gives_way(
     listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oldest handshake of all stays, because its address has fewer."""
+    """The oldest handshake of all stays, because its address has only one."""
     monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", 4)
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 0.0)
     alone, first, *others = await listening.shaking("127.0.0.2", *["127.0.0.3"] * 3)

@@ -75,7 +75,7 @@ class Person:
 
     async def comes(self, condition: Callable[[], Any], what: str) -> None:
         """Waits until ``condition`` is true. It is checked only every 30 ms, because reading a whole screen is slow.
-        ``what``: for the message if it does not become true."""
+        ``what``: what did not happen, for the message of a failure."""
         end = asyncio.get_running_loop().time() + PATIENCE
         while not condition():
             assert asyncio.get_running_loop().time() < end, (
@@ -139,8 +139,8 @@ async def attached(
     palette: Palette = DARK,
     **how: Any,
 ) -> AsyncIterator[Person]:
-    """A person whose terminal client is connected to ``server``, as by ``drawbridge attach`` with flags for it.
-    ``how``: another ``url`` or ``token_file``."""
+    """Yields a person whose terminal client is connected to ``server``, as if ``drawbridge attach`` had been started
+    with its URL and token file. ``how``: another ``url`` or ``token_file``."""
     ca = str(server.data / "tls" / "cert.pem") if server.url.startswith("wss") else None
     finder = Finder(how.get("url", server.url), how.get("token_file", str(server.data / "token")), ca)
     client = Client(finder.find, name)

@@ -113,7 +113,7 @@ def test_the_terminal_s_own_background_says_which_colours() -> None:
 
 @pytest.mark.parametrize("command", ["attach", "review"])
 def test_a_terminal_is_told_not_to_reorder_what_is_drawn(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """Afterward, reordering is turned on again, also after an error."""
+    """Reordering is turned on again at the end, even after an error."""
 
     async def begun(*_: Any) -> None:
         return None

@@ -396,7 +396,7 @@ async def test_a_part_of_a_question_is_not_answered() -> None:
 
 
 class Previewing(App[None]):
-    """A screen with a prompt box and the preview of a question. The client can load the whole question."""
+    """A screen with a prompt box and the preview of a question. The client can load the full question."""
 
     def __init__(self, whole: dict[str, Any]) -> None:
         super().__init__()
@@ -604,7 +604,7 @@ PRETENDING = [
 @pytest.mark.parametrize("form", ["fields", "acp"])
 @pytest.mark.parametrize("given", PRETENDING, ids=str)
 async def test_nothing_of_an_input_is_hidden(form: str, given: dict[str, Any]) -> None:
-    """The input belongs to a call of the Agent Client Protocol, or to a tool and only looks like such a call."""
+    """The input belongs to an Agent Client Protocol call, or to a tool call and only looks like one."""
     app = Alone({"tool_name": "mcp__files__write", "input": {"toolCallId": "t", **given}, "form": form})
     async with alone(app, height=40):
         assert EVIL in app.text
@@ -670,7 +670,7 @@ async def test_every_field_of_a_question_is_shown() -> None:
 
 
 async def test_a_call_of_another_agent_is_not_a_question() -> None:
-    """An answer would always be refused: a call of the Agent Client Protocol does not accept changed input."""
+    """An answer would always be refused, because an Agent Client Protocol call does not accept changed input."""
     given = {"toolCallId": "t", "title": "x", "questions": [{"question": "Which wood?", "options": [{"label": "oak"}]}]}
     app = Alone({"tool_name": "AskUserQuestion", "form": "acp", "input": given})
     async with alone(app):

@@ -88,7 +88,7 @@ async def is_noted(person: Person, words: str) -> None:
 
 
 def unwrapped(person: Person) -> str:
-    """The text of the review, without the edges of comments and without whitespace."""
+    """The text of the review, without the borders of comments and without whitespace."""
     return "".join(view(person).text().replace("▎", "").split())
 
 

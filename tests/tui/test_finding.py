@@ -202,7 +202,7 @@ async def test_the_command_on_a_real_terminal(secured: Server, tmp_path: Path) -
 
 
 def at_a_terminal(directory: Path) -> None:
-    """Runs the command in the project's directory, with its keys and colors in a real terminal."""
+    """Runs the command in the project's directory, in a real terminal, and types as a person does."""
     command = [sys.executable, "-m", "drawbridge", "attach", "."]
     with Tmux.server(columns=80, rows=24) as tmux:
         pane = tmux.start("attach", command, cwd=directory, environment=os.environ)

@@ -1,4 +1,4 @@
-"""The screen shows which keys can be used, also without a project or in a terminal session."""
+"""The screen shows which keys can be used, even without a project or in a terminal session."""
 
 from __future__ import annotations
 

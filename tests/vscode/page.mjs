@@ -1,12 +1,14 @@
-// Pages of a headless Chromium, for as long as standard input stays open. Takes a JSON object a line and answers each with one that has the same `id`:
+// Drives a headless Chromium until standard input is closed. Reads one command per line, a JSON object, and answers
+// each with a JSON object that has the same `id`:
 //   {"open": url, "page": name}
-//   and then, of that page: {"type": text} {"press": key} {"click": css} {"hover": css} {"text": css} {"shot": file} {"close": true}
+//   and then, for that page: {"type": text} {"press": key} {"click": css} {"hover": css} {"text": css} {"shot": file}
+//   {"close": true}
 // DRAWBRIDGE_TEST_PLAYWRIGHT: the directory of playwright-core; DRAWBRIDGE_TEST_CHROMIUM: the browser.
 import { createRequire } from 'node:module';
 import readline from 'node:readline';
 
 const { chromium } = createRequire(import.meta.url)(process.env.DRAWBRIDGE_TEST_PLAYWRIGHT);
-const PATIENCE = 60_000; // ms, as tests/waiting.py
+const PATIENCE = 60_000; // ms, as in tests/waiting.py
 const pages = new Map();
 
 const browser = await chromium.launch({

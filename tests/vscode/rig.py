@@ -36,7 +36,7 @@ SETTINGS = {
     "chat.disableAIFeatures": True,
     "extensions.autoCheckUpdates": False,
     "extensions.ignoreRecommendations": True,
-    "files.autoSave": "off",  # code-server's own default saves by itself
+    "files.autoSave": "off",  # code-server's default would save automatically
     "git.enabled": False,
     "npm.autoDetect": "off",
     "security.workspace.trust.enabled": False,

@@ -19,7 +19,7 @@ const problems = argument.problems.map(([line, message, severity, code]) => {
   const problem = new vscode.Diagnostic(range, message, vscode.DiagnosticSeverity[severity]);
   return Object.assign(problem, { source: 'lint', code });
 });
-// VS Code tells of it a moment later, all who listen at once.
+// VS Code reports this a moment later, to all listeners at once.
 await new Promise((told) => {
   const listener = vscode.languages.onDidChangeDiagnostics(({ uris }) => {
     if (!uris.some((uri) => uri.fsPath === argument.path)) return;

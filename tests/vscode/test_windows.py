@@ -1,4 +1,4 @@
-"""Sockets are opened and closed with the windows of a real VS Code and their folders. Invalid input harms no one."""
+"""Sockets are opened and closed with the windows of a real VS Code and their folders. Invalid input does no harm."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Workstation:
         return self.snapshot(path)["files"][0]
 
     def notices(self) -> Sequence[str]:
-        """All notices, from the opened notification list: by itself, VS Code shows only a few at a time."""
+        """All notices, from the opened notification list, because VS Code otherwise shows only a few at a time."""
         self.does("notifications.showList")
         return self.window.sees(".notification-list-item-message")
 

@@ -6,7 +6,7 @@ const [folder, verb, ...files] = process.argv.slice(2);
 const { Config, formatCode, IndentType, LuaVersion, OutputVerification, QuoteStyle } = createRequire(import.meta.url)(folder);
 
 function formatted(text) {
-  const config = Config.new(); // formatCode takes it over
+  const config = Config.new(); // formatCode takes ownership of it
   config.column_width = 120;
   config.indent_type = IndentType.Spaces;
   config.indent_width = 2;

@@ -245,7 +245,7 @@ function replaceAccess(what: string, yes: string, act: () => void) {
   ));
 }
 
-/** Uses the code of a sign-in link once the server has accepted this device's token, if the token allows less. */
+/** Once the server has accepted this device's token: asks whether to use a sign-in link's code, if it allows more. */
 function takeOffered() {
   const code = offered;
   offered = undefined;

@@ -17,8 +17,8 @@ from msgspec import Raw, Struct, field
 
 
 class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The options of a run, named as in the client protocol. An option that is None or empty leaves the agent's
-    default. Without ``permission_mode``, the agent runs in its equivalent of the "default" mode, if it has one."""
+    """The options of a run, named as in the client protocol. For an option that is None or empty, the agent's default
+    applies. Without ``permission_mode``, the agent runs in its equivalent of the "default" mode, if it has one."""
 
     dangerously_skip_permissions: bool = False
     allowed_tools: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Confinement(Struct, frozen=True):
     """The limits of an agent process and everything that it starts. ``confined``: on Linux, they can't gain privileges
     (for example with sudo).
 
-    Their umask stays the owner's, since other users, such as a web server or a container's user, may have to read a
+    They keep the owner's umask, since other users, such as a web server or a container's user, may have to read a
     project's files.
     """
 
@@ -162,8 +162,8 @@ class Proposal(Struct, frozen=True):
 
 
 class AskedBy(Struct, frozen=True, omit_defaults=True):
-    """The subagent that asks a question; a question from the main agent does not have one. ``agent_type``: its kind,
-    for example "general-purpose"."""
+    """The subagent that asks a question (see ``Question.asked_by``, which is None if the main agent asks).
+    ``agent_type``: its kind, for example "general-purpose"."""
 
     agent_id: str
     agent_type: str | None = None
@@ -212,7 +212,7 @@ class Tokens(Struct, frozen=True):
 
 
 class TurnEnded(Struct, frozen=True):
-    """The turn has ended: exactly one event for each prompt, even if the process died or sent invalid output.
+    """The turn has ended. Exactly one such event follows each prompt, even if the process died or sent invalid output.
 
     ``session_id``: the conversation, if it can be resumed, which is possible once its first turn has ended.
     ``cost_usd``: the cost since the previous turn (None if unknown), ``tokens`` likewise. ``error`` (for people) and
@@ -251,8 +251,9 @@ class Task(Struct, frozen=True, omit_defaults=True):
 
 
 class Retry(Struct, frozen=True, omit_defaults=True):
-    """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds: attempt 3 of
-    10, for example. ``reason``: the agent's word for it, such as "authentication_failed"; ``status``: the HTTP status.
+    """A request to the agent's API has failed, and the agent retries it after ``delay_ms`` milliseconds. ``attempt``:
+    the number of this retry, of at most ``attempts``. ``reason``: the agent's word for the failure, such as
+    "authentication_failed"; ``status``: the HTTP status.
     """
 
     attempt: int
@@ -302,8 +303,8 @@ class McpServer(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentOffers(Struct, frozen=True, omit_defaults=True):
-    """What an agent offers. ``commands``: their names have no "/". ``steer``: whether a message can be sent into a
-    running turn."""
+    """What an agent offers. ``commands``: their names do not begin with "/". ``steer``: whether a message can be sent
+    into a running turn."""
 
     commands: tuple[Offer, ...] = ()
     agents: tuple[Offer, ...] = ()
@@ -339,8 +340,8 @@ class DirectoryChanged(Struct, frozen=True):
 
 
 class Exited(Struct, frozen=True):
-    """The last event: the process has ended, with everything that it started. ``code``: the exit code, negative for a
-    signal. ``stderr``: the end of what the process wrote to it."""
+    """The last event: the process and everything that it started have ended. ``code``: the exit code, negative for a
+    signal. ``stderr``: the last part of what the process wrote to stderr."""
 
     code: int
     stderr: str
@@ -440,7 +441,8 @@ class AgentProcess(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is running, a question is open, or the agent works without a turn (a background command)."""
+        """Whether a turn is running, a question is open, or the agent works outside of a turn, for example because a
+        background command is running."""
         ...
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:

@@ -1,6 +1,6 @@
 """The agents that Drawbridge knows by name: one row each.
 
-Adding an agent takes a row here and a folder ``agents/NAME`` with
+To add an agent, add a row here and a folder ``agents/NAME`` with
 
 * ``driver.py``: ``agent(path)`` returns the ``base.Agent`` that the server runs; ``path``: its program, or None for the
   usual one;
@@ -71,8 +71,8 @@ class Row:
         self.program = program
         """The name of its program on PATH. Empty: it does not need a program, so ``--agent-path`` can't set it."""
         self.places = places
-        """Where its installers put the program; "~" is the home directory. A server that a service manager started
-        often has a short PATH."""
+        """Where its installers put the program; "~" is the home directory. These places are searched because a server
+        that was started by a service manager often has a short PATH."""
         self.asks = asks
         """Whether it can ask people in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
@@ -80,18 +80,18 @@ class Row:
         self.sees = sees
         """Whether a prompt may contain images."""
         self.hooks = hooks
-        """Whether it calls hooks: the guard can be set up for it."""
+        """Whether it calls hooks, so that the guard can be set up for it."""
         self.ask_mode = ask_mode
-        """Whether it can start in a mode without questions, so that setup offers to make it ask."""
+        """Whether it can start in a mode in which it never asks; setup then offers to make it ask."""
         self.bridge = bridge
         """How it connects to an editor's bridge: ``WEBSOCKET`` or ``HTTP``. Empty: it does not connect to one."""
         self.proposes = proposes
         """Whether its approval requests reach the server only as proposals from a bridge, since it has no hook for
         them."""
         self.own_variables = own_variables
-        """Variables that it sets for the processes that it starts, and variables that an editor sets for it in its
-        terminals. A name that ends with ``*`` stands for all names that begin with the text before it. The agents that
-        the server starts do not receive them."""
+        """Variables that it sets for the processes that it starts, and variables that an editor sets for it in the
+        editor's terminals. A name that ends with ``*`` stands for all names that begin with the text before it. The
+        agents that the server starts do not receive these variables."""
         self.environment = environment or {}
         """Variables that the server sets for every agent, since one agent may start another."""
         self.oldest = oldest
@@ -147,7 +147,7 @@ AGENTS: Final = {row.name: row for row in ROWS}
 
 
 def label(name: str) -> str:
-    """The agent's name at the beginning of a sentence, also for an agent without a row."""
+    """The agent's name as it begins a sentence, even if the agent has no row."""
     row = AGENTS.get(name)
     return row.label if row is not None else f"The {name} agent"
 

@@ -12,8 +12,8 @@ from drawbridge.agents import catalog
 from drawbridge.settings.hook import HookSettings
 
 SECONDS = 5
-"""Seconds that a hook may take before its agent continues without it, in addition to the wait that the settings
-allow."""
+"""Seconds that a hook may take before its agent continues without it, in addition to the deadline and the wait in the
+guard's settings."""
 
 PERSON_SECONDS = 24 * 60 * 60
 """The maximum number of seconds that a hook waits for a person on another surface. The agent's own dialog stays usable,

@@ -45,7 +45,7 @@ def piece(session_id: str, kind: Said, words: str, *, is_first: bool) -> list[Ag
 
 
 def image_block(media_type: str, data: str) -> dict[str, Any]:
-    """An image as a block of a line. ``data``: in base64."""
+    """The content block for an image. ``data``: the image in base64."""
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 

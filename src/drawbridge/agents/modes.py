@@ -44,7 +44,7 @@ _CARELESS: Final = re.compile(r"yolo|bypass|full[-_ ]?access|unrestricted|danger
 
 
 def word(name: str) -> str:
-    """The client protocol's name of an agent's mode; ``name`` itself if the mode is specific to the agent."""
+    """The client protocol's name for an agent's mode; ``name`` itself if the mode is specific to the agent."""
     if _CARELESS.search(name):
         return BYPASS
     return next((word for word, names in NAMES.items() if name in names), name)

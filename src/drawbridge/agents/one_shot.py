@@ -55,8 +55,9 @@ class OneShot(Process):
 
 
 class Turn:
-    """A ``Dialect`` for one process: a prompt in, lines out. Each agent overrides ``meant`` and ``failed`` to interpret
-    the lines."""
+    """A ``Dialect`` for one process: a prompt in, lines out. Each agent overrides ``meant`` to interpret the lines, and
+    may override ``text``, ``rest`` and ``failed``.
+    """
 
     asks = False
 
@@ -131,8 +132,8 @@ class Turn:
         return [*said, Exited(code, stderr)]
 
     def prompt(self, text: str, attachments: tuple[Attachment, ...] = ()) -> list[Output]:
-        """Begins the turn. Text files are sent before the prompt. Other attachments are named by their paths, and
-        refused if they are not stored."""
+        """Begins the turn. Text files are sent before the prompt. Other attachments are referred to by their paths; the
+        prompt is refused if one of them is not stored."""
         parts, stored = [], []
         for one in attachments:
             name, content = one.name or "attachment", text_of(one)

@@ -25,7 +25,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Lines:
-    """Bytes in, complete lines out, without their newline."""
+    """Splits bytes into complete lines, without their newlines."""
 
     def __init__(self, limit: int = LINE_LIMIT) -> None:
         self._limit = limit

@@ -41,7 +41,7 @@ logger = logging.getLogger("drawbridge.agents")
 
 
 class Times(Struct, frozen=True):
-    """The seconds that each step of ending a process may take before the next, harder step."""
+    """The seconds that each step of ending a process may take before the next, more forceful step."""
 
     interrupt: float = 2.0
     leave: float = 1.0
@@ -56,6 +56,7 @@ class Times(Struct, frozen=True):
     pipes: float = 2.0
     """The longest time between the end of a pipe and the end of the process, in either order."""
     reply: float = 5.0
+    """The time that the agent has to answer a command; not a step of ending the process."""
 
 
 class Process(asyncio.SubprocessProtocol):

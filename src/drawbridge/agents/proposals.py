@@ -26,7 +26,8 @@ Reader: TypeAlias = Callable[[str], str | None]
 
 
 def read_file(path: str) -> str | None:
-    """A ``Reader`` for the file of a question, up to ``TEXT_LIMIT`` bytes. Blocking, but short."""
+    """The ``Reader`` for a file that a question is about; a file larger than ``TEXT_LIMIT`` is unusable. Blocking, but
+    brief."""
     return files.read_text(path, TEXT_LIMIT)
 
 

@@ -1,4 +1,5 @@
-"""Reads what agents report about themselves: fields of any type, bounded in number and length. Pure."""
+"""Reads what agents report about themselves. Fields may be of any type; what is read is limited in number and length.
+Pure."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def supervise(control: int, child_pipe: int, agent: int) -> int | None:
         if control in ready:
             signals = receive(control)
             if not signals and waits:
-                signal_group(agent, signal.SIGKILL)  # the search for everything else takes a moment
+                signal_group(agent, signal.SIGKILL)  # at once, since the search for everything else takes a moment
                 return None
             for number in signals or [signal.SIGTERM, signal.SIGCONT]:  # SIGCONT wakes a stopped process
                 if number == signal.SIGKILL:
@@ -178,7 +178,7 @@ def descendants() -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()  # the name before it may contain anything
+                fields = file.read().rpartition(b")")[2].split()  # the name before the last ")" may contain anything
                 children.setdefault(int(fields[1]), []).append(int(name))
     found, ahead = [], [os.getpid()]
     while ahead:

@@ -1,5 +1,5 @@
-"""``drawbridge completion``: prints a script that completes commands and flags in bash, zsh or fish, made from the
-parser."""
+"""``drawbridge completion``: prints a script, generated from the parser, that completes commands and flags in bash, zsh
+or fish."""
 
 from __future__ import annotations
 

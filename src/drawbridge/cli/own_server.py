@@ -17,7 +17,7 @@ ENDING_SECONDS: Final = 20.0
 
 
 class OwnServer(NamedTuple):
-    """``ready``: the server's ready line."""
+    """A running server. ``ready``: its ready line."""
 
     process: subprocess.Popen[str]
     ready: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Decides which addresses count as the same peer. Pure."""
+"""Decides which addresses count as the same peer. Does no I/O."""
 
 from __future__ import annotations
 

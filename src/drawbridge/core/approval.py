@@ -1,4 +1,5 @@
-"""The approval request: a question from an agent that waits for a person. Pure; the bridge and the agent server use it.
+"""The approval request: a question from an agent that waits for a person. Does no I/O; the bridge and the agent server
+use it.
 
 A request is offered on every available surface (an editor, the web UI, a terminal). The first valid decision wins, the
 other surfaces are closed, and the agent receives the decision once. What the agent then does may confirm or overrule
@@ -29,7 +30,7 @@ class Step(Enum):
 
 
 class Transition(NamedTuple):
-    """``meaning``: what has happened, for readers of the documentation."""
+    """One possible step. ``meaning``: what has happened, for readers of the documentation."""
 
     before: State
     step: Step

@@ -64,8 +64,8 @@ class UnusableFile(CallerError):
 
 
 class Refused(CallerError):
-    """``notice``: optional sentences for the user in the editor: why a change is not shown, and what to do.
-    ``{agent}`` and ``{file}`` in it are filled in.
+    """A request that was understood, but is not allowed. ``notice``: optional sentences for the user in the editor: why
+    a change is not shown, and what to do. ``{agent}`` and ``{file}`` in it are filled in.
     """
 
     code = "REFUSED"
@@ -110,7 +110,7 @@ class ProgramFailed(WorldError):
 
 
 class HistoryNotWritten(WorldError):
-    """``disk_full``: the disk or the user's quota is full."""
+    """``disk_full``: whether the disk or the user's quota is full."""
 
     code = "HISTORY_NOT_WRITTEN"
 

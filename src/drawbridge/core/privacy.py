@@ -1,4 +1,4 @@
-"""What is hidden from agents and clients: files whose names are typical of secrets, or everything. Pure.
+"""What is hidden from agents and clients: files whose names are typical of secrets, or everything. Does no I/O.
 
 For agents, this applies to what Drawbridge sends automatically (selection, open files, diagnostics), not to what an
 agent reads from disk on its own, or what the user sends on purpose.
@@ -33,8 +33,8 @@ DEFAULT_PATTERNS: Final = (
 
 
 class Privacy:
-    """``patterns``: shell patterns, matched against a file's name, or its whole path if they contain a ``/``.
-    ``context``: if False, every file is hidden."""
+    """Decides which files are hidden. ``patterns``: shell patterns, matched against a file's name, or its whole path if
+    they contain a ``/``. ``context``: if False, every file is hidden."""
 
     def __init__(self, patterns: Sequence[str] = DEFAULT_PATTERNS, *, context: bool = True) -> None:
         self._patterns = tuple(patterns)

@@ -19,8 +19,8 @@ REST_SECONDS = 1.0
 
 
 class Finished(NamedTuple):
-    """``output``: stdout and stderr, at most as many bytes as were requested; ``dropped``: the number of bytes that
-    were read beyond that limit.
+    """The result of ``run``. ``output``: stdout and stderr, at most as many bytes as were requested; ``dropped``: the
+    number of bytes that were read beyond that limit.
 
     ``status``: as in ``Popen.returncode``; None if the program was killed at a limit.
     """
@@ -31,8 +31,8 @@ class Finished(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """``status``: as in ``Popen.returncode``; None if the program was killed at the time limit, in which case
-    ``output`` and ``errors`` are empty."""
+    """The result of ``run_blocking``. ``status``: as in ``Popen.returncode``; None if the program was killed at the
+    time limit, in which case ``output`` and ``errors`` are empty."""
 
     status: int | None
     output: bytes

@@ -89,7 +89,7 @@ class Terminal:
     def keep_order(self, keeps: bool) -> None:
         """Makes a terminal that reorders right-to-left text draw each line from left to right instead, character by
         character, so that what is approved is read in the order in which it will be run (ECMA-48, 7.2.1: BDSM); False
-        ends that. Other terminals ignore it."""
+        lets the terminal reorder text again. Other terminals ignore it."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
             self.write("\x1b[8l" if keeps else "\x1b[8h")
 

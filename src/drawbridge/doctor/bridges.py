@@ -1,6 +1,6 @@
 """Bridges: connects to each one that a lock file or discovery file names, as the agent would: with the token in the
-file, up to MCP's first answer. Other programs' bridges are only inspected, because they may disconnect their agent
-for a new one.
+file, and until the first answer in MCP arrives. Other programs' bridges are only inspected, because they may disconnect
+their current agent when another one connects.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def check(directory: str) -> list[Finding]:
 
 
 def elsewhere() -> list[Finding]:
-    """Findings about bridges whose environment selects different directories from ours."""
+    """Findings about bridges whose environment selects other directories than the environment of this process."""
     mine = {path for bridge in bridges.inspect() for path in bridge.files.values()}
     found: dict[str, Finding] = {}
     for environ in _environments_of_bridges():
@@ -163,7 +163,7 @@ def _failed(outcome: Outcome, name: str, agent: str, path: str) -> Finding:
 
 
 def _choice(reached: list[Reached], directory: str) -> Iterator[Finding]:
-    """Findings about the bridges that an agent could choose if it is started in the directory: none, or several."""
+    """Findings for each agent that would find no bridge, or several, if it were started in the directory."""
     for agent in dict.fromkeys(agent for one in reached for agent in one.agents):
         serving = [one.bridge for one in reached if agent in one.agents]
         here = [bridge for bridge in serving if any(_contains(folder, directory) for folder in bridge.folders)]
@@ -260,7 +260,7 @@ def _by_http(port: int, token: str) -> Outcome:
 
 
 def _judged(answer: str | bytes) -> Outcome:
-    """Whether the answer is a bridge's. Raises ``ValueError`` if it is not JSON."""
+    """ "works" if the answer is from a bridge, otherwise "invalid". Raises ``ValueError`` if it is not JSON."""
     found = json.loads(answer)
     result = found.get("result") if isinstance(found, dict) else None
     return "works" if isinstance(result, dict) and "serverInfo" in result else "invalid"

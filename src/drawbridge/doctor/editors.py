@@ -1,4 +1,5 @@
-"""Editors: tests whether each one that the guard would ask answers within the guard's own deadline."""
+"""Checks of the editors: whether each one answers the guard within the guard's deadline, and whether there are any that
+the guard does not find."""
 
 from __future__ import annotations
 

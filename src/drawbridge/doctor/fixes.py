@@ -39,7 +39,8 @@ def fixes() -> list[Fix]:
 
 
 def _hooks(agent: AgentHooks, directory: str) -> Iterator[Fix]:
-    """Fixes that run setup again for each settings file that it writes and whose command needs a file that is gone."""
+    """For each settings file that setup writes and whose hook command needs a file that no longer exists: a fix that
+    runs setup again."""
     for found in guards.of_agent(agent, directory, call=False):
         project = Path(directory) if found.scope == "project" else None
         if found.state == "broken" and Path(found.file) == agent.settings_file(project):

@@ -1,12 +1,14 @@
 """Servers: tests each running one as a phone would reach it, at each address that it names (certificate, host name,
 answer), then with the owner's token, and through its private socket.
 
-The token is sent only over a connection whose certificate is verified, or without TLS to a loopback address.
+Over TLS, the token is sent only if the certificate is trusted; the host name in the certificate is not checked. To a
+server that runs with ``--no-tls``, the token is sent without TLS.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import ipaddress
 import json
@@ -86,13 +88,18 @@ def token(server: Running) -> list[Finding]:
         secret = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return []  # a server without authentication has none
-    context = None if server.url.startswith("ws:") else _trusting(server, names=False)
+    is_encrypted = server.url.startswith("wss:")
+    if not is_encrypted and not _is_loopback(urlsplit(server.url).hostname or ""):
+        return []  # the token must not leave this machine unencrypted
+    context = _any_certificate() if is_encrypted else None
     hello = {"type": "auth", "data": {"token": secret, "client": "drawbridge doctor"}}
     try:
         with connect(
             server.url, ssl=context, proxy=None, compression=None, open_timeout=SECONDS, close_timeout=1,
             max_size=LARGEST,
         ) as opened:  # fmt: skip
+            if is_encrypted and not _is_of(server, opened.socket):
+                return []  # another server answers at this address, or the certificate was renewed
             opened.send(json.dumps(hello))
             answer = json.loads(opened.recv(SECONDS))
     except (OSError, WebSocketException, ValueError):
@@ -103,6 +110,25 @@ def token(server: Running) -> list[Finding]:
     why = "The file was changed after the server started. `drawbridge attach` and `drawbridge pair` use it."
     todo = "Restart the server: it reads the file when it starts."
     return [finding("server-token", title, why, todo)]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _is_of(server: Running, connection: socket.socket) -> bool:
+    """Whether the certificate of the connection is the one that the server has announced."""
+    shown = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
+    return shown is not None and hashlib.sha256(shown).digest().hex(":").upper() == server.fingerprint
 
 
 def private(server: Running) -> list[Finding]:
@@ -173,11 +199,9 @@ def _health(page: str, context: ssl.SSLContext | None) -> int:
         return connection.getresponse().status
 
 
-def _trusting(server: Running, *, names: bool = True) -> ssl.SSLContext:
-    """A context that trusts what this machine trusts, and the server's own certificates. ``names``: whether the host
-    name is checked, too."""
+def _trusting(server: Running) -> ssl.SSLContext:
+    """A context that trusts what this machine trusts, and the server's own certificates."""
     context = ssl.create_default_context()
-    context.check_hostname = names
     for name in ("ca.pem", "cert.pem"):
         with contextlib.suppress(OSError, ssl.SSLError):
             context.load_verify_locations(cafile=Path(server.data_dir) / "tls" / name)

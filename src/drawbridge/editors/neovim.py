@@ -75,7 +75,7 @@ NOT_SHOWN: Final = (
 )
 
 CLOSE_SECONDS: Final = 1.0
-"""Seconds to wait for a busy Neovim at the end; Neovim also notices the closed connection."""
+"""Seconds to wait for a busy Neovim when the bridge ends; Neovim notices the closed connection in any case."""
 
 PASTE_SECONDS: Final = 2.0
 """Seconds that an agent in a terminal has to show a pasted text; measured on an idle machine: 0.1 to 0.3 s."""
@@ -106,14 +106,14 @@ class Neovim:
 
     @classmethod
     async def connect(cls, address: str) -> Neovim:
-        """The Neovim that listens at ``address``: the path of a socket, or ``host:port``. Raises ``EditorGone``."""
+        """The Neovim that listens on ``address``: the path of a socket, or ``host:port``. Raises ``EditorGone``."""
         return cls(await neovim_rpc.connect(address))
 
     @classmethod
     async def stdio(cls) -> Neovim:
         """The Neovim that started this process with ``jobstart(..., {'rpc': v:true})``. Raises ``EditorGone``.
 
-        From then on stdout is Neovim's; what is printed goes to stderr.
+        From then on, stdout carries only messages to Neovim, and printed text goes to stderr.
         """
         return cls(await neovim_rpc.inherited())
 

@@ -19,7 +19,8 @@ hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10
 limits. Above them the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""The number of hunks and lines after which another call continues, and the maximum number of lines of one mark."""
+"""One call sends marks up to this number of hunks and lines; the next call continues. Also the maximum number of lines
+of one mark."""
 
 FIRST_MARKS: Final = 200
 """Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""

@@ -55,7 +55,7 @@ class NeovimReviews:
         self._tasks = BackgroundTasks(logger)
 
     async def show(self, proposal: Proposal) -> None:
-        """Raises ``UnusableFile`` for a text that Neovim can't contain, before anything is opened."""
+        """See ``Editor.show``. Raises ``UnusableFile`` for a text that Neovim can't show, before anything is opened."""
         _check(proposal)
         shown = _Shown(proposal.without_lines())
         self._shown[proposal.id] = shown
@@ -65,7 +65,7 @@ class NeovimReviews:
             withdrawn = self._shown.pop(proposal.id, None) is None
             if withdrawn and isinstance(error, NeovimError):
                 return
-            # A Neovim that was busy too long executes the call later; this closes the view directly after that.
+            # A Neovim that was too busy to answer executes the call later; this closes the view right after that.
             self._session.notify_lua("withdraw", {"id": proposal.id})
             raise
 

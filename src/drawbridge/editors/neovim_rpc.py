@@ -27,7 +27,7 @@ OnNotification: TypeAlias = Callable[[str, list[Any]], None]
 
 
 class NeovimError(DrawbridgeError):
-    """Neovim refused a call, or the Lua in it failed. The text is Neovim's."""
+    """Neovim refused a call, or the Lua code in it failed. The text is Neovim's."""
 
     code = "EDITOR_ERROR"
 
@@ -150,7 +150,8 @@ def _error_text(error: Any) -> str:
 
 
 async def connect(address: str) -> Session:
-    """A session with the Neovim that listens at ``address``: a socket's path, or ``host:port``. Raises ``EditorGone``."""
+    """A session with the Neovim that listens on ``address``: a socket's path, or ``host:port``. Raises
+    ``EditorGone``."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_SECONDS):

@@ -84,9 +84,9 @@ class BufferStatus(Struct, frozen=True):
 class BridgeState(Struct, frozen=True):
     """What the user can see of the bridge: where it listens, and which agents are connected (``agents``: their names).
 
-    ``token`` lets the editor pass the same one to a restarted bridge, so that agents reconnect automatically. ``pids``
-    are the processes of the agents that report theirs: the guard asks for them, so that no agent receives a notice
-    twice. ``unasked`` are the agents that have written a file without a proposal since their last proposal.
+    ``token``: the editor passes it to a restarted bridge, so that agents reconnect automatically. ``pids``: the process
+    ids of the agents that report one; the guard asks for them, so that no agent receives a notice twice. ``unasked``:
+    the agents that have written a file without a proposal since their last proposal.
     """
 
     port: int
@@ -237,7 +237,7 @@ Decision: TypeAlias = Accepted | Rejected | Withdrawn
 
 class SelectionChanged(Struct, frozen=True):
     """The selection or the cursor has moved. Debounced; never sent for special buffers (terminals, help, views of
-    proposals): while they have the focus, the last selection stays."""
+    proposals): while they have the focus, the last selection remains the current one."""
 
     selection: Selection
 
@@ -255,7 +255,8 @@ class FoldersChanged(Struct, frozen=True):
 
 
 class TerminalsChanged(Struct, frozen=True):
-    """The editor's terminals whose agent accepts prompts by ``type_prompt``: the process that was started in each."""
+    """The editor's terminals in which an agent accepts prompts by ``type_prompt`` have changed. ``pids``: the process
+    that was started in each of them."""
 
     pids: tuple[int, ...]
 
@@ -327,12 +328,13 @@ EditorEvent: TypeAlias = SelectionChanged | Mentioned | FoldersChanged | Termina
 Listener: TypeAlias = Callable[[EditorEvent], None]
 
 SELECTION_LIMIT = 262_144
-"""The maximum number of characters of a selection's text that an editor reports. Agents cut far below that, and a
-selected file of 5 MB must not be sent with each cursor movement."""
+"""The maximum number of characters of a selection's text that an editor reports. Agents use far less, and a selected
+file of 5 MB must not be sent with each cursor movement."""
 
 
 class Editor(Protocol):
-    """A running editor. Calls raise ``EditorGone``, or ``EditorHung`` after 5 s without an answer (later calls work again).
+    """A running editor. Calls raise ``EditorGone``, or ``EditorHung`` after 5 s without an answer (later calls may
+    succeed).
 
     Events go to the ``listener`` given to ``start``, in the order in which they happened, from the event loop's thread.
     """
@@ -368,7 +370,7 @@ class Editor(Protocol):
     async def tabs(self) -> Sequence[Tab]: ...
 
     async def diagnostics(self, path: str | None) -> Sequence[FileDiagnostics]:
-        """The diagnostics of one file (one entry, maybe empty) or of all files that have some. At most
+        """The diagnostics of one file (one entry, which may be empty) or of all files that have any. At most
         ``DIAGNOSTICS_LIMIT`` in total."""
         ...
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
         @property
         def EVENTS(self) -> Mapping[str, str]:  # noqa: N802 - a constant of a module, like all that follow
-            """Maps the agent's names of events to the constants below, such as ``BEFORE``."""
+            """Maps the agent's event names to the constants below, such as ``BEFORE``."""
 
         @property
         def TOOLS(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:  # noqa: N802

@@ -37,7 +37,7 @@ def directory(environ: Mapping[bytes, bytes], *names: str) -> str:
 
 
 def make_directory(path: str) -> None:
-    """Makes the directory and missing parents, all 0700: ``os.makedirs`` leaves the parents to the umask."""
+    """Makes the directory and missing parents, all with mode 0700: ``os.makedirs`` ignores its mode for the parents."""
     before = os.umask(0o077)  # this changes the whole process, which has one thread
     try:
         os.makedirs(path, 0o700, exist_ok=True)

@@ -92,7 +92,7 @@ async def _editor(settings: IdeSettings, folder: str | None) -> Editor:
 
 
 class Bridge:
-    """Passes the editor's events to agents, discovery files and reviews."""
+    """Passes the editor's events on to agents and reviews, and keeps the discovery files up to date."""
 
     def __init__(self, launched: Launched, editor: Editor, folders: list[str], stop: asyncio.Event) -> None:
         settings = launched.settings

@@ -1,7 +1,8 @@
-"""Reviews in the editor: shows what runs have changed in a directory, updates it, and passes on decisions and comments.
+"""Reviews in the editor: shows what runs have changed in a directory, keeps the view up to date, and passes on
+decisions and comments.
 
-The server stores the review and carries out the decisions; the bridge turns it into what an editor shows. One request
-is under way at a time, so that what is shown last is the newest.
+The server stores the review and carries out the decisions; the bridge converts the review for the editor. Only one
+request is under way at a time, so that an older answer never replaces a newer one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claude Code's side of the bridge: MCP over a WebSocket, and notifications. Facts:
+"""Claude Code's side of the bridge: MCP over a WebSocket, and notifications. The protocol is described in
 docs/internals/protocols/claude-ide.md."""
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class ClaudeClient:
             task = self._calls[call.id] = self._clients.tasks.start(
                 self._run(tool, call), tool.name, lambda _: self._fail(call, jsonrpc.INTERNAL_ERROR, message)
             )
-            # Not at the end of ``_run``: a call that is canceled at once never begins.
+            # Not in ``_run``: it never runs if the task is canceled before it begins.
             task.add_done_callback(lambda _: self._calls.pop(call.id))
 
     def _note_mode(self, call: mcp.Call) -> None:
@@ -286,7 +286,7 @@ class ClaudeClient:
         if call.tool == "openDiff":
             self._set_unasked(False)
         elif call.tool == "getDiagnostics" and isinstance(uri, str) and uri:
-            # An agent can't write to a URI that is not a path.
+            # A URI that is not a path names nothing that the agent could write.
             with contextlib.suppress(DrawbridgeError, ValueError):
                 path = self._clients.workspace.resolve(uri)
                 self._clients.unasked_writes.may_write(path, self.name, lambda: self._set_unasked(True))

@@ -23,11 +23,11 @@ class Draft(Struct, frozen=True):
 
 
 def draft(seen: str, now: str, unsaved: str | None, new_text: str) -> Draft:
-    """``seen``: the file when the agent made its proposal; ``now``: the current file; ``unsaved``: the editor's text if
-    it has unsaved changes, otherwise None.
+    """The proposal ``new_text``, merged with the changes that were made to the file since the agent read it.
 
-    Other changes are merged with the proposal. Raises ``Refused`` if both touch the same lines, since no answer to such a
-    diff would preserve both.
+    ``seen``: the file when the agent made its proposal; ``now``: the current file; ``unsaved``: the editor's text if it
+    has unsaved changes, otherwise None. Raises ``Refused`` if the proposal and the other changes touch the same lines,
+    since no answer to such a diff would preserve both.
     """
     ours = now if unsaved is None else unsaved
     if ours == seen:

@@ -1,4 +1,5 @@
-"""Gemini CLI's side of the bridge: a session, its proposals, notifications. Facts: docs/internals/protocols/gemini-ide.md."""
+"""Gemini CLI's side of the bridge: a session, its proposals, notifications. The protocol is described in
+docs/internals/protocols/gemini-ide.md."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ Copy: TypeAlias = Callable[[bytes, str], None]
 
 
 class GeminiSession:
-    """One connected CLI: its proposals and its stream. ``notify`` shows a notice to the user, and ``copy`` also
-    receives each decision.
+    """One connected CLI: its proposals and its stream. ``notify`` shows a notice to the user, and ``copy`` receives a
+    copy of each decision.
     """
 
     def __init__(

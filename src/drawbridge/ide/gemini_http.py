@@ -219,8 +219,8 @@ class GeminiSessions:
         return None
 
     def _begin(self, id: str, exchange: Exchange) -> GeminiSession | None:
-        """Starts a session, new or from before a restart of the bridge. Returns None if there are too many, in which
-        case the request has been answered.
+        """Starts a session: a new one, or one from before a restart of the bridge. Returns None if there are too many
+        sessions; the request has then been answered.
         """
         if len(self._sessions) >= SESSION_LIMIT:
             silent = [session for session in self._sessions.values() if not session.stream.has_reader]

@@ -20,8 +20,8 @@ opens one proposal at a time."""
 class EventStream:
     """A stream with at most one reader, which receives every decision in order, and the latest state of the workspace.
 
-    ``state`` and decisions are complete, checked messages. Nothing more is sent to a slow reader until it has read, so
-    that it costs no more memory than the backlog.
+    ``state`` and decisions are complete, checked messages. A slow reader is sent nothing more until it has read what
+    was sent before, so that it costs no more memory than the backlog.
     """
 
     def __init__(self, state: bytes, on_change: Callable[[], None] = lambda: None) -> None:
@@ -29,7 +29,7 @@ class EventStream:
         disconnects."""
         self._on_change = on_change
         self._reader: Exchange | None = None
-        # Ids grow across restarts of the bridge: a CLI may reconnect with the id of an earlier one.
+        # Ids increase across restarts of the bridge: a CLI may reconnect with an id from before a restart.
         self._backlog = sse.Backlog(BACKLOG_LIMIT, BACKLOG_BYTES, last_id=time.time_ns() // 1_000_000)
         self._sent_id = 0
         self._state = state

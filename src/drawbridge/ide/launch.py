@@ -27,8 +27,8 @@ def launch(settings: IdeSettings) -> int:
     try:
         sweep(lock_directory())
         sweep(gemini_directory())
-        # Under jobstart the parent process is the editor, in the same directory; the bridge corrects both once it has
-        # asked the editor.
+        # If Neovim's jobstart() has started the bridge, the parent process is the editor, in the same directory. The
+        # bridge corrects the process id and the folders once it has asked the editor.
         editor_pid = os.getppid() if address == "stdio" else os.getpid()
         folders = [os.path.realpath(path) for path in settings.workspace] or [folder or os.getcwd()]
         launched.write_files(editor_pid, "Neovim" if address else "Terminal", folders)
@@ -61,7 +61,7 @@ def _folder(settings: IdeSettings) -> str | None:
 
 
 def _check_address(address: str) -> None:
-    """Raises ``EditorGone`` if no Neovim listens, before anything is announced."""
+    """Raises ``EditorGone`` if no Neovim listens on ``address``. Called before anything is announced."""
     host, separator, port = address.rpartition(":")
     try:
         if "/" not in address and separator and port.isdigit():

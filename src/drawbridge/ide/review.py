@@ -1,5 +1,5 @@
-"""The life of a proposal: read the file, merge with unsaved work, show it, wait for the decision, and follow the
-write."""
+"""Handles a proposal from start to end: reads the file, merges the proposal with unsaved work, shows the result, waits
+for the decision, and follows the agent's write."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Arbiter(Protocol):
 
 class _Review(Struct, eq=False):
     """``shown``: whether the proposal was sent to the editor. ``before``: the file's signature when the proposal was
-    decided or withdrawn. ``written``: done once the agent has written the file or is no longer expected to; None if it
-    writes nothing.
+    decided or withdrawn. ``written``: done once the agent has written the file or is no longer expected to; None if no
+    write is expected.
     """
 
     approval: Approval[Decision]
@@ -373,8 +373,8 @@ async def _wait_for_write(path: str, before: tuple[int, ...] | None, expected: s
 
 
 def _same_lines(written: str, accepted: str) -> bool:
-    """Whether the texts differ at most in their line endings: the CLI proposes an Edit with LF, and writes what was
-    accepted with the line endings that the file had (2.1.329).
+    """Whether the texts differ at most in their line endings: the CLI proposes an Edit with LF, but keeps the file's
+    line endings when it writes the accepted text (2.1.329).
     """
     return written.replace("\r\n", "\n") == accepted.replace("\r\n", "\n")
 

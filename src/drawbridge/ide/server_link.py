@@ -229,8 +229,8 @@ class ServerLink:
                 return
 
     async def _disconnected(self, tasks: BackgroundTasks) -> None:
-        """Ends a connection's work: closes the views of the proposals that came from the server. From now on, the
-        editor alone decides on its own agents' open proposals."""
+        """Cleans up after the connection to the server is lost: fails the requests that wait for a reply, and closes the
+        views of the server's proposals. From now on, the editor alone decides on its own agents' open proposals."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None

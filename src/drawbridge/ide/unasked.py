@@ -48,8 +48,9 @@ class UnaskedWrites:
         self._tasks = BackgroundTasks(logger)
 
     def may_write(self, path: str, agent: str, found: Callable[[], bool]) -> None:
-        """Watches ``path``, which the agent may write now. ``found`` is called when the agent has written it and the
-        editor has it open with another text; it returns whether to notify the user.
+        """Watches ``path``, which the agent may write now. ``found`` is called once the agent has written the file,
+        unless the file is not open in the editor or is already shown with that text. ``found`` returns whether to
+        notify the user.
         """
         if self._reviews.was_asked(path) or path in self._watched or len(self._watched) >= WATCH_LIMIT:
             return

@@ -31,9 +31,9 @@ NEOVIMS_OWN: Final = re.compile(r"nvim\.(\d+)\.\d+")
 
 @dataclass(frozen=True)
 class Socket:
-    """``state`` "silent": a process listens, but does not answer within the guard's deadline. "not ours": it has the
-    name of an editor's socket for this directory, but belongs to another user, or is not a socket. ``problem``: what is
-    wrong with it, such as "did not answer in time".
+    """An editor's socket. ``state`` "silent": a process listens, but does not answer within the guard's deadline. "not
+    ours": it has the name of an editor's socket for this directory, but belongs to another user, or is not a socket.
+    ``problem``: what is wrong with it, such as "did not answer in time".
     """
 
     path: str
@@ -85,8 +85,8 @@ def inspect(directory: str, places: tuple[str, ...] | None, deadline: int) -> tu
 
 def unsaved(paths: Sequence[str]) -> dict[str, str]:
     """The files among ``paths`` (absolute) that have unsaved changes in an editor, each with the editor's name. Editors
-    that do not answer within the guard's deadline are ignored, as are settings of the guard that can't be used.
-    Blocking."""
+    that do not answer within the guard's deadline are ignored, as are settings of the guard that can't be used. Blocks
+    until all editors have answered or the deadline has passed."""
     try:
         guard = settings.load("hook", HookSettings, {})
     except BadSetting:

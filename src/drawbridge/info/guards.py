@@ -1,4 +1,5 @@
-"""Whether the guard is installed in the agents' settings and answers, and whether Claude Code asks before it writes."""
+"""Whether the guard is installed in the agents' settings and responds, and whether Claude Code asks before it
+writes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ COPY: Final = re.compile(r"^sys\.path\.insert\(0, (['\"])(.+)\1\)$", re.MULTILIN
 class Guard:
     """The guard in one settings file of one agent. ``state`` "absent": not installed there; "off": the settings switch
     all hooks off; "broken": the installed guard can't run, so nothing is protected; "unreadable": the file is not
-    valid. ``milliseconds``: the duration of a sample call, 0 if none was made.
+    valid. ``milliseconds``: the duration of a sample call; 0 if none was made, or if it failed.
     """
 
     agent: str
@@ -89,7 +90,7 @@ def permissions(directory: str) -> Permissions:
 
 
 class _File(NamedTuple):
-    """``content``: see ``_read``."""
+    """A settings file of an agent. ``content``: what ``_read`` returns for it."""
 
     scope: Scope
     path: Path

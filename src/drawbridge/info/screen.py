@@ -31,7 +31,7 @@ remark."""
 
 
 class Line(NamedTuple):
-    """``text`` is cut in its middle if the line is too long; ``note`` is aligned at the right."""
+    """A line of the report. ``text`` is cut in its middle if the line is too long; ``note`` is aligned at the right."""
 
     mark: str
     label: str

@@ -14,7 +14,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Head(Struct, frozen=True):
-    """The head of an HTTP request. ``headers``: pairs of lower-case name and value, in the order received.
+    """The head of an HTTP request. ``headers``: pairs of a lower-case name and a value, in the order received.
 
     ``peer``: the address that it came from, if the server knows it.
     """
@@ -44,7 +44,7 @@ class Head(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """Why a request is refused: an HTTP ``status`` and a sentence for the peer and the log.
 
-    ``retry_after``: in seconds; only for rate limits, which log their refusals themselves, once and not each time.
+    ``retry_after``: in seconds; only for rate limits, which log a refusal themselves, and only once.
     """
 
     status: int

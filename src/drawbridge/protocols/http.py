@@ -76,8 +76,8 @@ class HttpConnection:
 
     @property
     def waits_for_peer(self) -> bool:
-        """Whether the next step is the peer's: the rest of a head or body, the next request, or its half of the closing
-        handshake."""
+        """Whether the connection waits for its peer: for the rest of a head or body, for the next request, or for the
+        peer's half of the closing handshake."""
         if self.websocket is not None:
             return not self.websocket.is_open
         return self._finished or not self._whole

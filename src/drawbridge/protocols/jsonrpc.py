@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages: decoding, with the right error for each kind of invalid message, and encoding. Pure."""
+"""JSON-RPC 2.0 messages: decoding, with the right error for each kind of invalid message, and encoding. Does no I/O."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def notification(method: str, params: object) -> bytes:
 
 
 def encode(value: object) -> bytes:
-    """Encodes JSON, always as valid UTF-8: an undecodable byte of a file name becomes U+FFFD, since an invalid frame
-    would break the peer.
+    """Encodes JSON, always as valid UTF-8: an undecodable byte of a file name becomes U+FFFD, since a peer may fail on
+    invalid UTF-8.
     """
     try:
         return _encoder.encode(value)

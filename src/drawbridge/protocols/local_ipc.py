@@ -1,4 +1,4 @@
-"""The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Pure.
+"""The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Does no I/O.
 
 Two kinds of programs connect to this socket, both running as the server's own user. The hook of an agent in a terminal
 sends one line, and then disconnects or waits for an answer (see ``Hook``). A bridge stays connected: it reports the
@@ -32,13 +32,14 @@ NOTHING: Final = Raw(b"null")
 
 class Hook(Struct, tag="hook", frozen=True):
     """An agent has called its hook. ``payload``: the hook's input; ``pid``: the agent's process; ``agent``: the agent's
-    name, empty from a hook of an earlier version.
+    name; empty if the hook is from an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
-    answer. Before a tool that may write, the hook waits until the server closes the connection; a line before that
-    announces that this may take a few seconds. ``background``: the agent's daemon runs the session (``claude --bg``),
-    outside the user's terminals. ``config``: the agent's directory for its own files, if its environment names one.
-    ``takes``: the hook waits up to 1 s for text to pass to the agent, and sends an empty line when it has received it.
+    answer. Before a tool that may write, the hook waits until the server closes the connection. If that may take a few
+    seconds, the server first sends a ``HookAnswer``. ``background``: the agent's daemon runs the session (``claude
+    --bg``), outside the user's terminals. ``config``: the agent's directory for its own files, if its environment names
+    one. ``takes``: the hook waits up to 1 s for text to pass to the agent, and sends an empty line when it has received
+    it.
     """
 
     pid: int
@@ -121,7 +122,7 @@ class PromptSent(Struct, tag="typed", frozen=True):
 
 
 class PromptFailed(Struct, tag="untyped", frozen=True):
-    """The prompt was not sent. ``reason``: sentences for people."""
+    """The prompt was not sent. ``reason``: sentences for the user."""
 
     id: str
     reason: str
@@ -140,7 +141,7 @@ class ReviewRequest(Struct, tag="review_get", frozen=True):
 
 
 class ReviewListRequest(Struct, tag="review_list", frozen=True):
-    """Requests the reviews that are about the editor's folders. Answered by ``ReviewList``."""
+    """Requests the reviews that concern the editor's folders. Answered by ``ReviewList``."""
 
     id: str
 
@@ -244,7 +245,8 @@ class ClientDecision(Struct, tag="answer", frozen=True):
 
 
 class DecisionAck(Struct, tag="ruling", frozen=True):
-    """``won``: the editor's decision counts; otherwise another decision came first."""
+    """The answer to an ``EditorDecision``. ``won``: the editor's decision counts; otherwise another decision came
+    first."""
 
     id: str
     won: bool

@@ -1,4 +1,4 @@
-"""An MCP server: the handshake, the lists, calls and their results. Pure: a message in, replies and events out.
+"""An MCP server: the handshake, the lists, calls and their results. Does no I/O: a message in, replies and events out.
 
 Based on the specification (2025-11-25) and on what the real clients send (docs/internals/protocols/claude-ide.md).
 """
@@ -80,7 +80,7 @@ class McpServer:
         results: dict[str, object] = {
             "ping": {},
             "tools/list": {"tools": self._tools},
-            # Not declared as capabilities, yet some clients ask; the lists are empty.
+            # These are not declared as capabilities, but some clients request them anyway.
             "prompts/list": {"prompts": []},
             "resources/list": {"resources": []},
             "resources/templates/list": {"resourceTemplates": []},

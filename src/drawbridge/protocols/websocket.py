@@ -124,7 +124,7 @@ class WebSocketConnection:
         events: list[Event] = []
         for frame in frames.events_received():
             if leaving or not isinstance(frame, Frame) or frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                continue  # after the server's close the peer's messages are dropped
+                continue  # after the server has sent its close frame, the peer's messages are dropped
             if frame.opcode is Opcode.BINARY and not self._binary_as_text:
                 self._refuse(1003, "binary messages are not supported; send text")
                 break

@@ -28,6 +28,9 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 Settings = TypeVar("Settings", bound=NamedTuple)
 
+TABLES = ("ide", "hook", "serve", "attach")
+"""The tables of the settings file: the commands that have settings."""
+
 
 class Spec(NamedTuple):
     """The properties of a setting besides its type and default."""
@@ -40,7 +43,7 @@ class Spec(NamedTuple):
     range: tuple[float, float] | None = None
     """The smallest and the largest number allowed."""
     pattern: str = ""
-    """A regular expression for the text, or for each item of a list; ``metavar`` describes it to people."""
+    """A regular expression for the text, or for each item of a list; ``metavar`` describes it to the user."""
     heading: str = ""
     """Begins a group of flags in the help, which lasts until the next heading."""
     choices: tuple[str, ...] = ()
@@ -161,7 +164,7 @@ def config_file(environ: Mapping[str, str] = os.environ) -> str:
     named = environ.get("DRAWBRIDGE_CONFIG")
     if named:
         return named
-    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the time until the lock file
+    if sys.platform == "linux":  # as in platformdirs, whose import takes a quarter of the bridge's start
         base = os.path.join(environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config"), "drawbridge")
     else:
         import platformdirs
@@ -177,10 +180,17 @@ def _read_file(path: str, command: str, environ: Mapping[str, str], problems: li
 
     try:
         with open(path, "rb") as file:
-            section = tomllib.load(file).get(command, {})
+            found = tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         problems.append(f"{path}: {error}")
         return {}
+    if command != "hook":  # the guard still protects files if another command's table is misspelled
+        problems += [
+            f"{path}: [{name}] is not a table of this file; the tables are {', '.join(f'[{one}]' for one in TABLES)}"
+            for name in found
+            if name not in TABLES
+        ]
+    section = found.get(command, {})
     if not isinstance(section, dict):
         problems.append(f"{path}: [{command}] must be a table")
         return {}
@@ -201,8 +211,8 @@ def _parse(setting: Setting, text: str) -> Any:
 
 
 def _checked(setting: Setting, value: Any, where: str, problems: list[str]) -> Any:
-    """The value with its field's type; the default if the value is invalid, which is added to ``problems`` with
-    ``where``."""
+    """The value with its field's type. If the value is invalid, adds the reason, after ``where``, to ``problems``, and
+    returns the default."""
     spec = setting.spec
     expected = {
         "number": "a whole number",

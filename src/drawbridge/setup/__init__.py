@@ -2,5 +2,6 @@
 
 Agents read JSON files that belong to the user: ``jsonc`` edits their texts in place, ``hooks`` determines what to edit,
 and ``files`` writes them. The guard that the agents then call is a separate copy (``installed``), so that it outlives
-the environment from which Drawbridge was run. Nothing is written before ``command`` has shown it.
+the environment from which Drawbridge was run. Unless ``--json`` is given, nothing is written before ``command`` has
+shown it.
 """

@@ -17,18 +17,20 @@ from drawbridge.setup.agents import AGENTS
 from drawbridge.setup.plan import Plan
 
 SHORT = 12
-"""Changes of up to this many lines are shown in full at first."""
+"""The maximum number of lines of a change that is shown in full at first, unless the plan describes it in words
+(``about``)."""
 
-UNCONFIRMED = "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes."
+UNCONFIRMED = "The changes were not confirmed, and nothing was changed. Run this again with --yes."
 
 VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}
 
 
 class SetupSettings(NamedTuple):
-    """One ``drawbridge setup``. ``project``: for the current directory instead of the user. ``guard``: the settings to
-    install, None for removal and for targets other than agents. ``ask_mode``: whether Claude Code is to ask before it
-    writes, None to leave that as it is. ``program``: VS Code's command, None for the first one on PATH."""
+    """The options of one ``drawbridge setup``. ``project``: whether to set up the current directory instead of the
+    user's account. ``guard``: the settings to install, None for removal and for targets other than agents.
+    ``ask_mode``: whether Claude Code is to ask before it writes, None to leave that as it is. ``program``: VS Code's
+    command, None for the first one on PATH."""
 
     target: str
     remove: bool
@@ -42,8 +44,9 @@ class SetupSettings(NamedTuple):
 
 
 def run(chosen: SetupSettings) -> int:
-    """Returns the exit code: 0, or 2 if the changes were not confirmed because there was no terminal, or because of
-    ``json`` without ``yes``. Problems that can be found in advance are raised as errors before any change."""
+    """Runs ``drawbridge setup``, and returns the exit code: 0, or 2 if the changes were not confirmed because there was
+    no terminal, or because of ``json`` without ``yes``. Problems that can be found in advance are raised as errors
+    before any change."""
     plan = _plan(chosen)
     asked = bool(plan.steps) and _asking(chosen)
     agreed = chosen.yes
@@ -135,7 +138,8 @@ def _answer(question: str) -> str:
 
 
 def _summarize(plan: Plan) -> bool:
-    """Shows the plan, with each long change as one line; returns whether there was a long change."""
+    """Shows the plan, with one line for each change that is long or that the plan describes in words. Returns whether
+    there was such a change."""
     long = False
     for step in plan.steps:
         lines = step.lines()

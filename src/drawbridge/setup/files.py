@@ -55,7 +55,8 @@ class Change:
         return [line for lines in diff for line in lines.split("\n")]
 
     def check(self) -> None:
-        """Raises ``NotWritable`` if the file can't be written; a read-only file counts as such, even for root."""
+        """Raises ``NotWritable`` if the file can't be written; a read-only file counts as not writable, even for
+        root."""
         target = _target(self.path)
         if self.before is not None and not (os.access(target, os.W_OK) and target.stat().st_mode & 0o222):
             raise NotWritable(f"{self.path} is read-only. Nothing was changed. Make it writable and run this again.")

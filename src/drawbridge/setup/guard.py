@@ -37,7 +37,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A settings file as it is. ``prefix``: its byte order mark, if it has one. ``blank``: see ``Record``."""
+    """A settings file as it is on disk. ``prefix``: its byte order mark, if it has one. ``blank``: see ``Record``."""
 
     path: Path
     content: bytes | None
@@ -53,7 +53,7 @@ class Loaded:
 
 
 def load(agent: AgentHooks, path: Path) -> Loaded:
-    """Loads a settings file. Raises ``UnusableFile``, for invalid content with the line and the column."""
+    """Loads a settings file. Raises ``UnusableFile``, which names the line and the column of invalid content."""
     content = files.read(path)
     prefix = codecs.BOM_UTF8 if agent.byte_order_mark and (content or b"").startswith(codecs.BOM_UTF8) else b""
     try:
@@ -183,7 +183,8 @@ def _without_ask_mode(agent: AgentHooks, document: Document, made: Record) -> Do
 
 def _record(agent: AgentHooks, loaded: Loaded, document: Document, made: Record | None, former: Former) -> Record:
     there = hooks.containers(loaded.document, former)
-    # Without a record, the lists and objects of the hooks count as made by setup, once they are empty.
+    # Without a record, the lists and objects of the hooks count as created by setup: they are removed once they are
+    # empty.
     known = made.containers if made else frozenset(there if hooks.has_guard_hooks(loaded.document, agent.name) else ())
     containers = frozenset((hooks.containers(document, former) - there) | (known & there))
     if made and loaded.content is not None:

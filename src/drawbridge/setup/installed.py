@@ -4,8 +4,8 @@
 
     <data directory>/drawbridge/guard/
         0f3a9c1b2d4e/drawbridge/…    a copy of the guard's modules, named by their content, with their bytecode
-        claude.py                    the stub that Claude Code's hooks run: which copy, and with which settings
-        claude-5e1f….py              the same, for the hooks of one project
+        claude.py                    the stub that Claude Code's hooks run; it names the copy and the settings
+        claude-5e1f….py              the stub for the hooks of one project
 
 Agents start ``PYTHON -I -S -c LOADER …/guard/claude.py``: an isolated interpreter, and a stub that is short because a
 script, unlike its imports, is compiled at each start.
@@ -51,7 +51,8 @@ for place in ("guard", "agents"):
                 importlib.import_module(path.replace(os.sep, ".").removesuffix(".__init__"))
 from drawbridge.guard.hook import run
 """
-"""Compiles the bytecode, which later runs use unchecked (a copy never changes), and imports all that a call may use."""
+"""Compiles the bytecode, which later runs use unchecked (a copy never changes), and imports everything that a call may
+use."""
 
 LOADER = (
     "import posix, sys; p = sys.argv[1]; "

@@ -27,8 +27,8 @@ PASSING = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # nothing is written t
 
 
 class Interpreter(NamedTuple):
-    """``path``: the real program, not a link, a shim or a virtual environment's. ``tag``: the tag in the names of its
-    bytecode files, such as ``cpython-311``."""
+    """A Python interpreter. ``path``: the real program, not a link, a shim or a virtual environment's. ``tag``: the tag
+    in the names of its bytecode files, such as ``cpython-311``."""
 
     path: str
     tag: str

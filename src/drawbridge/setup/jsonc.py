@@ -1,4 +1,4 @@
-"""Edits a JSON text in place: comments, order, indentation and line endings are preserved. Pure.
+"""Edits a JSON text in place: comments, order, indentation and line endings are preserved. Does no I/O.
 
 An insertion adds text, and deleting the inserted value removes exactly that text, so that the bytes are the same as
 before. The accepted syntax is JSON as in RFC 8259, with ``//`` and ``/* */`` comments if the caller allows them.
@@ -89,7 +89,7 @@ class Document:
         return self._with(self.text[: node.start] + source + self.text[node.end :])
 
     def insert(self, path: Path, value: Any) -> Document:
-        """Adds a last member or element. For a list the last part of ``path`` is ignored."""
+        """Adds a last member or element. For a list, the last part of ``path`` is ignored."""
         parent = self._at(path[:-1])
         assert parent.items is not None, path
         assert not parent.is_object or path not in self, path
@@ -221,7 +221,8 @@ class Document:
                 return
 
     def _blank_start(self, low: int, start: int, rest: str) -> int:
-        """The start of the white space before ``start``; ``start`` itself if a line comment needs that line's end."""
+        """The start of the white space before ``start``; ``start`` itself if a line comment before it still needs the
+        line break."""
         place = start
         while place > low and self.text[place - 1] in " \t\r\n":
             place -= 1

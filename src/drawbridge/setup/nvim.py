@@ -30,10 +30,10 @@ PARTS = ("lua", "plugin", "doc")
 STARTS = re.compile(
     r"""require\s*\(?\s*['"]drawbridge['"]\s*\)?\s*\.\s*setup\b|['"/]drawbridge\.nvim\b|\bdir\s*=\s*['"][^'"]*/drawbridge/?['"]"""
 )
-"""A call to ``setup{}``, or a plugin manager's specification: by repository, or by the directory of a clone."""
+"""Matches a call to ``setup{}``, or a plugin manager's specification: by repository, or by the directory of a clone."""
 
 ALONE = re.compile(r"""require\s*\(?\s*['"]lazy['"]""")
-"""lazy.nvim, which removes all packages but its own from the package path."""
+"""Matches a use of lazy.nvim, which removes all packages but its own from the package path."""
 
 REMARK = re.compile(r'^\s*--.*|^\s*".*', re.MULTILINE)
 MOST_FILES = 500
@@ -103,7 +103,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Places:
-    """The program of one Neovim, and its directories."""
+    """One Neovim: its program and its directories."""
 
     nvim: str
     data: Path

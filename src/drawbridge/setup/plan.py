@@ -11,9 +11,10 @@ from drawbridge.setup.files import Step
 
 @dataclass(frozen=True)
 class Plan:
-    """``steps``: in order; empty if there is nothing to change. ``notes``: further sentences for the user. ``about``:
-    for the path of a step, a few words about its content. ``finish`` is called after the steps. ``command``: the
-    command that will start the guard or the server; empty for other targets."""
+    """What one ``drawbridge setup`` will do. ``steps``: in order; empty if there is nothing to change. ``notes``:
+    further sentences for the user. ``about``: for the path of a step, a few words about its content. ``finish`` is
+    called after the steps. ``command``: the command that will start the guard or the server; empty for other
+    targets."""
 
     steps: list[Step]
     done: str

@@ -16,10 +16,10 @@ from drawbridge.setup import copies, jsonc
 
 
 class Record(msgspec.Struct, frozen=True):
-    """``blank``: the content of a file that contained no value. ``containers``: lists and objects that setup created.
-    ``mode``, ``auto``: the previous source texts of ``AskMode.mode`` and ``AskMode.lasting`` if setup has set them,
-    each in a list that is empty if there was none. ``link``: the target of the plugin's link, in the record of
-    Neovim's package directory."""
+    """What setup has done to one settings file. ``blank``: the content of a file that contained no value.
+    ``containers``: lists and objects that setup created. ``mode``, ``auto``: the previous source texts of
+    ``AskMode.mode`` and ``AskMode.lasting`` if setup has set them, each in a list that is empty if there was none.
+    ``link``: the target of the plugin's link, in the record of Neovim's package directory."""
 
     created: bool = False
     blank: str | None = None

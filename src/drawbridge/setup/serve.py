@@ -35,7 +35,8 @@ SECRETS: Final = ("DRAWBRIDGE_SERVE_WEBHOOK",)
 """Variables that are never written to the service's file, which other users may be able to read."""
 
 PASSED_ON: Final = ("DRAWBRIDGE_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "LANG")
-"""Variables that the service keeps, besides PATH and the server's settings; a service inherits none of them."""
+"""Variables that are passed on to the service, besides PATH and the server's settings: a service does not inherit the
+shell's environment."""
 
 UNIT: Final = """\
 [Unit]
@@ -140,7 +141,7 @@ class Launchd:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
 
     def content(self) -> bytes:
-        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # rotated by the server; launchd rotates nothing
+        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd rotates no logs
         return plistlib.dumps(
             {
                 "Label": self.path.stem,

@@ -1,4 +1,4 @@
-"""Packs a VS Code extension's folder into one ``.vsix`` file, without network, Node.js or any package.
+"""Packs a VS Code extension's folder into one ``.vsix`` file, without network access, Node.js or any package.
 
 A ``.vsix`` is a zip: the extension's files under ``extension/``, a manifest that the installer reads, and the content
 types that the Open Packaging Conventions require. It is stored without compression and with one fixed time, so that the
@@ -72,7 +72,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     entry = zipfile.ZipInfo(name, LONG_AGO)
-    entry.create_system = 3  # as on Unix, on any system
+    entry.create_system = 3  # Unix, so that the bytes are the same on every system
     entry.external_attr = 0o100644 << 16
     archive.writestr(entry, data)
 

@@ -1,4 +1,4 @@
-"""Text as in editors (lines) and as in files (line endings, byte-order mark, final newline). Pure.
+"""Text as in editors (lines) and as in files (line endings, byte-order mark, final newline). Does no I/O.
 
 A text is a ``str`` in which bytes that were not UTF-8 survive as lone surrogates U+DC80..U+DCFF (``surrogateescape``)
 and a byte-order mark is U+FEFF. Only "\\n" ends a line, or "\\r\\n" in a text in which every line ends that way: a lone
@@ -53,8 +53,8 @@ def split(text: str) -> Split:
 
 
 def join(lines: Sequence[str], form: Format) -> str:
-    """The inverse of ``split``. Without lines the text is empty apart from a byte-order mark, whatever the format
-    says about a final newline."""
+    """The inverse of ``split``. Without lines, the text is empty apart from a byte-order mark, whatever
+    ``form.final_newline`` is."""
     bom = BOM if form.bom else ""
     if not lines:
         return bom
@@ -73,8 +73,8 @@ def format_changes(old: Format, new: Format) -> list[str]:
     """The changes to a file's format, in short clauses for the user: a list of lines can't show them."""
     changes = []
     if old.eol != new.eol:
-        # The wording is not "become": Claude Code proposes an Edit of a CRLF file with LF and writes CRLF anyway
-        # (2.1.329).
+        # The text does not claim that the line endings change: Claude Code (2.1.329) proposes an Edit of a CRLF file
+        # with LF, but writes CRLF anyway.
         changes.append("proposed with CRLF line endings" if new.eol == "\r\n" else "proposed with LF line endings")
     if old.bom != new.bom:
         changes.append("a byte-order mark is added" if new.bom else "the byte-order mark is removed")

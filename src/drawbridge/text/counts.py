@@ -1,4 +1,4 @@
-"""Numbers with a unit, as people read them. Pure."""
+"""Numbers with a unit, as people read them. Does no I/O."""
 
 from __future__ import annotations
 

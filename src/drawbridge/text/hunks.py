@@ -1,4 +1,4 @@
-"""Line-based diffs of texts: hunks, and the merge of two changes to one text. Pure."""
+"""Line-based diffs of texts: hunks, and the merge of two changes to one text. Does no I/O."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Finds the lines that two texts do not share, for ``hunks.diff``. Pure.
+"""Finds the lines that two texts do not share, for ``hunks.diff``. Does no I/O.
 
 It serves two cases: a few lines, where the result should look as if a person had made it, and texts of 5 MB, which must
 be compared quickly. Large texts are first compared side by side, which skips equal parts. In each remaining gap, lines
 that only one side has are certainly changed, so they are set aside. The rest is cut at lines that both sides have
-exactly once, in the longest sequence of them with the same order (patience diff). The part between two cuts is compared
-by Myers' algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is still correct, only less
-precise.
+exactly once, in the longest sequence of them that has the same order on both sides (patience diff). The part between
+two cuts is compared by Myers' algorithm with a budget; whatever exceeds the budget is replaced as a whole, which is
+still correct, only less precise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from operator import lt, ne, not_
 from typing import TypeAlias
 
 LARGE = 5_000
-"""From this number of lines in both texts together, they are first compared side by side, which is fast but less
+"""Two texts that have at least this number of lines together are first compared side by side, which is fast but less
 precise."""
 
 # In that comparison: how many lines ahead the other side is searched for a line, and how many equal lines in a row are

@@ -1,4 +1,4 @@
-"""The wording of a review in every client: its files and hunks, and why a decision was refused. Pure.
+"""The wording of a review in every client: its files and hunks, and why a decision was refused. Does no I/O.
 
 The web UI has the same wording (``web/src/review``); a test checks that both agree.
 """
@@ -138,7 +138,7 @@ def gone_words(by: str | None = None, decision: str | None = None) -> str:
 
 
 def refused_words(code: str, details: Mapping[str, Any], message: str, by: str, *, is_hunk: bool) -> str:
-    """Why a decision was refused. ``by``: the name of the person who was first, if that is known."""
+    """Why a decision was refused. ``by``: the name of whoever decided first, if that is known."""
     if code == "REVIEW_CLASH":
         paths = ", ".join(map(str, details.get("paths") or ())) or "the files"
         return f"This conflicts with the current state of {paths}. Nothing was changed."

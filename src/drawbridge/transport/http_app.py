@@ -1,4 +1,5 @@
-"""The interface between the HTTP server and its applications, such as the bridge's and the agent server's. Pure."""
+"""The interface between the HTTP server and its applications, such as the bridge's and the agent server's. Does no
+I/O."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ class Peer(Protocol):
         ...
 
     def closed(self, code: int) -> None:
-        """The WebSocket has ended. This is the last call."""
+        """Called when the WebSocket has ended. No other call follows."""
         ...
 
 

@@ -256,7 +256,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def waits_for_peer(self) -> bool:
-        """Whether the next step is the peer's, which may never take it."""
+        """Whether the connection waits for something from its peer, which may never arrive."""
         return self._http.waits_for_peer
 
     @property
@@ -284,7 +284,7 @@ class _Connection(asyncio.Protocol):
         return self._http.websocket is not None and self._http.websocket.compressed
 
     def ping_or_cut(self) -> None:
-        """Pings an open WebSocket, or closes it if it has neither sent nor read anything since the last ping."""
+        """Pings an open WebSocket, or closes it if its peer has neither sent nor read anything since the last ping."""
         websocket, transport = self._http.websocket, self._transport
         if websocket is None or transport is None or not websocket.is_open:
             return

@@ -5,7 +5,7 @@
     $XDG_STATE_HOME/drawbridge/serve/          0700, for this user only (or in ~/.local/state/…)
         1795252621992-4711.sock                0600; its server's start (milliseconds since 1970) and process id
         4711.json                              0600; what that server has announced (``transport.running``)
-        <session>.waiting                      comments wait for this session of an agent: its next hook takes them
+        <session>.waiting                      comments wait for this agent session; its next hook receives them
 
 A program connects to the newest socket that has a listener. If several servers are running, that is the server that
 started last and, once it has ended, the one before it. ``guard.find.servers`` does the same without this module.

@@ -1,4 +1,4 @@
-"""The user's answer to an approval request, in the form that the server accepts. Pure."""
+"""The user's answer to an approval request, in the form that the server accepts. Does no I/O."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ DRAWING_SECONDS: Final = 0.04
 """The delay in seconds between a change and the redraw, which shows everything that has arrived by then."""
 
 WARNING_SECONDS: Final = 60.0
-"""Seconds for which a warning stays on the screen, unless a click closes it."""
+"""The number of seconds for which a warning stays on the screen, unless a click closes it."""
 
 
 class StartView(NamedTuple):
@@ -70,7 +70,7 @@ class AttachApp(App[None]):
     # Drawing.
 
     def _changed(self) -> None:
-        """Limits redraws to one in ``DRAWING_SECONDS``, however many changes there are."""
+        """Limits redraws to one per ``DRAWING_SECONDS``, however many changes there are."""
         if not self._stale and self.is_running:
             self._stale = True
             self.call_later(self.set_timer, DRAWING_SECONDS, self._draw)

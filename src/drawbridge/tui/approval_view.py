@@ -37,8 +37,8 @@ from drawbridge.tui.fields import PlainTextArea
 from drawbridge.tui.question_form import QuestionForm
 
 READING_SECONDS: Final = 0.5
-"""Seconds after a request has appeared during which keys and buttons do not answer it, and after a button has moved
-during which it does nothing: the user may have meant what was there before."""
+"""The number of seconds for which keys and buttons do not answer a request that has just appeared, and for which a
+button that has just moved does nothing: the user may have meant what was there before."""
 
 ROOMY: Final = 24
 """The minimum height, in lines, at which there is room for an empty line."""
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 class ApprovalView(Vertical, can_focus=True):
-    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided, or the
+    """One request. Posts ``Answered`` with the user's decision. Call ``settle`` when another client has decided or the
     request was withdrawn."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -176,7 +176,8 @@ class ApprovalView(Vertical, can_focus=True):
             self._draw()
 
     def uncover(self) -> None:
-        """Moves the focus to the request although the user did not ask for it, and restarts ``READING_SECONDS``."""
+        """Moves the focus to the request although the user did not ask for it, and restarts the wait of
+        ``READING_SECONDS``."""
         self._shown_at = time.monotonic()
         self.look()
 
@@ -189,7 +190,7 @@ class ApprovalView(Vertical, can_focus=True):
             self._say("This request has only just appeared. Read it, then press the key again.")
 
     def resume(self) -> None:
-        """Restarts ``READING_SECONDS`` after another view was in front."""
+        """Restarts the wait of ``READING_SECONDS`` when the screen is in front again."""
         self._shown_at = time.monotonic()
         self._body.look()
 

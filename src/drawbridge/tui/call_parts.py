@@ -1,5 +1,5 @@
 """A tool call as the parts that a person reads, in order. Only fields that a diff shows or that have no meaning for a
-person are left out. Pure."""
+person are left out. Does no I/O."""
 
 from __future__ import annotations
 

@@ -94,7 +94,8 @@ class Client:
         return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
 
     async def begin(self) -> None:
-        """Sends the first requests on a connection: this client's name, the list of projects, and the shown project.
+        """Sends the first requests on a connection: reports this client's name, requests the list of projects, and
+        joins the shown project.
 
         Raises ``RequestError``, for example if the connection breaks; ``begin`` is called again on the next one.
         """
@@ -170,7 +171,7 @@ class Client:
         return answer.get("client_id") in self._ids and answer.get("by") == self.name
 
     def called(self, answer: Mapping[str, Any]) -> str:
-        """The name, for people, of the other client that gave ``answer``."""
+        """The name to show for the other client that gave ``answer``."""
         by = str(answer.get("by"))
         return f"Another client ({by})" if by == self.name else by
 

@@ -75,7 +75,7 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 def _folded(text: str, width: int) -> list[str]:
     """The lines of a text that is wrapped to ``width``, at least one: ``chop_cells`` returns none for a text without
-    width, such as an emoji's skin tone by itself."""
+    width, such as an emoji's skin tone on its own."""
     return chop_cells(text, width) or [text]
 
 

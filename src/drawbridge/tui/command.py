@@ -20,7 +20,7 @@ from drawbridge.tui.server_address import Finder, is_here
 
 
 class NoReview(Exception):
-    """Raised if no review can be shown. The text gives the reason, for people. ``is_failure``: whether the server could
+    """Raised if no review can be shown. The text gives the user the reason. ``is_failure``: whether the server could
     not read the review."""
 
     def __init__(self, text: str, *, is_failure: bool = False) -> None:
@@ -69,7 +69,7 @@ async def attach(finder: Finder, project: str | None, directory: str, palette: P
 
 
 async def decide(finder: Finder, directory: str, palette: Palette) -> None:
-    """Like ``attach``, for a review. Raises ``NoReview``, too."""
+    """Like ``attach``, but shows a review first. Also raises ``NoReview``."""
     client = Client(finder.find)
     first = await begin_review(client, directory)
     with in_written_order():
@@ -89,11 +89,10 @@ def in_written_order() -> Iterator[None]:
 
 
 async def begin_review(client: Client, directory: str) -> StartView:
-    """Connects and returns the review to show first: of a project in ``directory`` or, if there is none, of the nearest
-    one above it.
+    """Connects and returns the review to show first: the first one with changes to decide on. Searches the projects in
+    ``directory``, then those in each directory above it.
 
-    Raises ``NoReview``, with the connection closed, if no such project has changes to decide on, and ``NoServer`` or
-    ``BadSetting``.
+    Raises ``NoReview``, with the connection closed, if there is no such review, and ``NoServer`` or ``BadSetting``.
     """
     is_known, problem = False, ""
     await client.connection.open()

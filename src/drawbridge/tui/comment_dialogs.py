@@ -37,8 +37,8 @@ UNSHOWABLE: Final = (
 
 
 class CommentDialog(ModalScreen[None]):
-    """The dialog to write the comment ``one``, which always contains what was typed. The text is kept when the dialog
-    is closed and when the server refuses the comment.
+    """The dialog in which the user writes the comment ``one``. Everything that is typed is stored in ``one``
+    immediately, so that it is kept when the dialog is closed and when the server refuses the comment.
 
     ``save``: stores ``one`` in the background. ``show`` must be called after every change.
     """

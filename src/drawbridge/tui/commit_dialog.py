@@ -125,8 +125,8 @@ PARTS: Final = ".draft, .path, #branches, #files, .count, .notice, .output, .ide
 
 
 class CommitDialog(ModalScreen[None]):
-    """``run``: commits in the background. ``push``: opens the push dialog. ``show`` must be called after every change.
-    Input is kept when the dialog is closed."""
+    """The dialog that commits what was kept. ``run``: commits in the background. ``push``: opens the push dialog.
+    ``show`` must be called after every change. Input is kept when the dialog is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "commit", show=False, priority=True),

@@ -19,8 +19,8 @@ from textual.widget import Widget
 from drawbridge.tui.code import DiffLines
 
 LOOK_SECONDS: Final = 0.3
-"""Seconds between two checks whether the notice that covers some of a view's lines is gone, which Textual does not
-report."""
+"""The interval, in seconds, at which to check whether a notice still covers lines of a view: Textual does not report
+when a notice closes."""
 
 
 def on_screen(widget: Widget, region: Region) -> Region | None:
@@ -40,7 +40,7 @@ def is_covered(widget: Widget, shown: Region, row: int) -> bool:
 
 
 class Joined:
-    """Lines of several sources, one below the other."""
+    """Lines from several sources, one below the other."""
 
     def __init__(self, *parts: Sequence[Strip] | DiffLines) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""The diff of two texts, line by line, with the words that differ in changed lines. Pure."""
+"""The diff of two texts, line by line, with the words that differ in changed lines. Does no I/O."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Line(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A diff. ``added``, ``removed``: the numbers of these lines. ``notes``: what changes besides lines, in clauses for
-    the user."""
+    """A diff. ``added``, ``removed``: the numbers of added and removed lines. ``notes``: what changes besides lines, in
+    clauses for the user."""
 
     lines: list[Line]
     added: int

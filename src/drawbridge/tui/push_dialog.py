@@ -113,8 +113,8 @@ PARTS: Final = ".where, #request, .path, .draft, .none, .notice, .output, .ident
 
 
 class PushDialog(ModalScreen[None]):
-    """``run``: pushes in the background. ``show`` must be called after every change. Input is kept when the dialog is
-    closed."""
+    """The dialog that pushes the branch. ``run``: pushes in the background. ``show`` must be called after every change.
+    Input is kept when the dialog is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "push", show=False, priority=True),

@@ -177,7 +177,7 @@ class QuestionForm(VerticalScroll):
 
 
 class _Rows:
-    """The lines of a widget that have been on the screen, while it has this size."""
+    """The lines of a widget that have been on the screen since it has had this ``size``."""
 
     def __init__(self, size: Size, seen: set[int]) -> None:
         self.size = size
@@ -201,7 +201,8 @@ def _unknown(given: Mapping[str, Any], known: Set[str]) -> Iterator[tuple[str, s
 
 
 class _Option(ToggleButton):
-    """A button with a label of several lines. They are indented, so that a label can't look like another option."""
+    """A button with a label of several lines. All lines but the first are indented, so that none looks like another
+    option."""
 
     INDENT: ClassVar[int] = 4
 

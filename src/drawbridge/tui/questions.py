@@ -68,7 +68,7 @@ class Questions(Vertical):
         self.set_timer(0.05, self._take_focus)
 
     def _take_focus(self) -> None:
-        """Takes the focus unless the user is typing: the next key is meant for the current field."""
+        """Takes the focus unless the user is typing: then the next key is meant for the current field."""
         card, focused = self.card, self.screen.focused
         if (
             card is None

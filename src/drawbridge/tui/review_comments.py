@@ -1,4 +1,4 @@
-"""Comments on lines of a review: the lines that can be chosen, where a comment is shown, and its text. Pure.
+"""Comments on lines of a review: the lines that can be chosen, where a comment is shown, and its text. Does no I/O.
 
 The web UI follows the same rules (``web/src/review/comments.ts``).
 """
@@ -151,7 +151,7 @@ class Writing:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it contains anything to store. A suggestion of the same lines does not count."""
+        """Whether it contains anything to store. A suggestion that is identical to the quoted lines does not count."""
         return bool(self.text.strip()) or (
             self.suggestion is not None and self.suggestion != review_words.suggested_field(self.quote)
         )

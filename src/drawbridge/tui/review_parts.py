@@ -1,4 +1,4 @@
-"""The parts of a review that the user decides on, as numbered lines and with the web UI's wording. Pure."""
+"""The parts of a review that the user decides on, as numbered lines and with the web UI's wording. Does no I/O."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class HunkLines(NamedTuple):
 
 
 def file_key(path: str) -> str:
-    """Identifies the only part of a file without hunks."""
+    """The key of the only part of a file without hunks."""
     return f"file {path}"
 
 
@@ -111,7 +111,7 @@ def contexts(text: str, file: File, count: int = CONTEXT) -> dict[str, Context]:
 
 def hunk_lines(hunk: Hunk, file: File, around: Context = Context(), *, marked: bool = True) -> HunkLines:  # noqa: B008  # immutable
     """The lines of a hunk with the lines around it. Removed lines come first, as in ``git diff``. "\\r" is shown only
-    if the line ends are mixed or changed.
+    if the line endings are mixed or changed.
 
     ``marked``: whether to find the words in which lines differ, which takes longer than everything else.
     """
@@ -185,7 +185,7 @@ def may_edit(part: Part) -> bool:
 
 
 def field_text(hunk: Hunk) -> str:
-    """The new lines for a text field: with "\\n" as the only line end, and without the final one."""
+    """The new lines for a text field: with "\\n" as the only line ending, and without the final one."""
     return str(hunk["added"]).replace("\r\n", "\n").removesuffix("\n")
 
 

@@ -35,7 +35,7 @@ GUTTER: Final = 2
 
 
 class _Lines:
-    """The lines of a hunk, with comments below them. Words that differ are not searched for until a line is drawn.
+    """The lines of a hunk, with comments below them. Which words differ is not determined until a line is drawn.
 
     ``remarks``: the comments on the part. ``rest``: the drawn comments whose lines are not shown here.
     """
@@ -66,7 +66,7 @@ class _Lines:
         self.end = found.end
         self.rest: list[Strip] = []
         self._cards: list[tuple[int, list[Strip]]] = []
-        """The comments' lines, in order, each with the line of the diff that they precede."""
+        """The lines of each comment, in order, with the line of the diff that they precede."""
         self._put(remarks)
         self.count = self.plain_count + sum(len(strips) for _, strips in self._cards)
 
@@ -181,8 +181,8 @@ class _Block(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Which lines of a part have been on the screen. ``layout``: the width, and the line number that had to fit, when
-    the part was laid out; ``lines`` refers to that layout."""
+    """Which lines of a part have been on the screen. ``layout``: the width, and the line number that the column of line
+    numbers had room for, when the part was laid out; ``lines`` refers to that layout."""
 
     layout: tuple[int, int]
     lines: set[int]

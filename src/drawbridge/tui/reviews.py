@@ -1,4 +1,4 @@
-"""What the server has reported about the reviews of all projects, and what the user has written. Pure."""
+"""What the server has reported about the reviews of all projects, and what the user has written. Does no I/O."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ REMEMBERED: Final = 100
 NEWS: Final = frozenset(
     {"review_changed", "review_commented", "review_committed", "review_pushed", "run_finished", "queue_changed"}
 )
-"""The updates after which a review, its comments or what can be committed or pushed may have changed. Comments are sent
-with a prompt, and become drafts again if the prompt is removed from the queue."""
+"""The updates after which a review, its comments or what can be committed or pushed may have changed. ``queue_changed``
+is one of them because comments are sent with a prompt, and become drafts again if the prompt is removed from the
+queue."""
 
 
 class Draft(NamedTuple):

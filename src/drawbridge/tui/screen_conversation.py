@@ -72,7 +72,8 @@ class ConversationScreen(Screen[None]):
         self._loading = False
         self._keys: object = None
         self._cancels_since: float | None = None
-        """When the stop key began to cancel what is scheduled (``time.monotonic``); None if it stops the run."""
+        """The time (``time.monotonic``) since which the stop key cancels what is scheduled; None if it stops the
+        run."""
 
     def compose(self) -> ComposeResult:
         yield Bar()
@@ -88,13 +89,13 @@ class ConversationScreen(Screen[None]):
         self.show()
 
     def on_screen_resume(self) -> None:
-        """Restarts ``READING_SECONDS`` after another view was in front."""
+        """Restarts the wait of ``READING_SECONDS`` when this screen is in front again."""
         if self.card is not None:
             self.card.resume()
 
     @property
     def _is_there(self) -> bool:
-        """Whether all widgets exist: not while the screen is being built or closed."""
+        """Whether all widgets exist. They do not while the screen is being built or closed."""
         return len(self.query("Bar, History, #open, #status, #prompt")) == 5
 
     # Drawing.

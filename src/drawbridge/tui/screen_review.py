@@ -33,8 +33,8 @@ from drawbridge.tui.review_view import ReviewView
 from drawbridge.tui.reviews import Draft
 
 READING_SECONDS: Final = 0.5
-"""Seconds after another change has automatically become the current one during which keys do not decide on it: they may
-be meant for the previous one."""
+"""The number of seconds for which keys decide nothing after another change has automatically become the current one:
+they may be meant for the previous change."""
 
 REPEAT_SECONDS: Final = 0.15
 """The maximum number of seconds between two repeats of a key that is held down."""
@@ -123,7 +123,7 @@ class ReviewScreen(Screen[None]):
         self.show()
 
     def on_screen_resume(self) -> None:
-        """Restarts ``READING_SECONDS`` after another view was in front."""
+        """Restarts the wait of ``READING_SECONDS`` when this screen is in front again."""
         self._shown_at = time.monotonic()
         for view in self.query(ReviewView):
             view.look()
@@ -142,7 +142,7 @@ class ReviewScreen(Screen[None]):
 
     @property
     def _is_there(self) -> bool:
-        """Whether all widgets exist: not while the screen is being built or closed."""
+        """Whether all widgets exist. They do not while the screen is being built or closed."""
         return len(self.query("Bar, #review, #nothing, .draft, #about, #status")) == 6
 
     # Drawing.
@@ -251,7 +251,7 @@ class ReviewScreen(Screen[None]):
     # Loading the review.
 
     def load(self) -> None:
-        """Requests the review as it is now. All calls during a request lead to only one more request after it."""
+        """Requests the review as it is now. Calls made while a request is running lead to a single further request."""
         self._is_stale = True
         if not self._is_loading:
             self._is_loading = True
@@ -464,7 +464,8 @@ class ReviewScreen(Screen[None]):
             self._decide_some(decision, some, where, {"all": True, "decision": decision})
 
     def _decide_some(self, decision: Decision, some: Sequence[Part], where: str, wish: Message) -> None:
-        """Asks for confirmation once, with the number of changes. A single change is decided on like any other."""
+        """Asks the user once to confirm the decision on several changes, and shows their number. If there is only one
+        change, decides on it as ``action_decide`` does."""
         if not self._is_ready or self._is_refused(decision) or not some:
             return
         if len(some) == 1:
@@ -661,7 +662,7 @@ class ReviewScreen(Screen[None]):
             self._view.go(part.key)
 
     def action_send_comments(self) -> None:
-        """Asks for confirmation once, with the number of comments. Only the drafts that exist now are sent."""
+        """Asks the user to confirm, and shows the number of comments. Only the drafts that exist now are sent."""
         commenting = self._commenting
         count, version = len(commenting.drafts), commenting.version
         if (unsaved := commenting.unsaved) is not None:

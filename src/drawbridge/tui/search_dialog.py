@@ -29,7 +29,8 @@ HINT: Final = "Enter searches, and shows a result · Esc closes"
 
 
 class SearchDialog(ModalScreen[int | None]):
-    """Returns the ``seq`` of the record that the user chose; None if the dialog is canceled."""
+    """Searches the project's history. Returns the ``seq`` of the record that the user chose; None if the dialog is
+    canceled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 

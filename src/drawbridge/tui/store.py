@@ -1,4 +1,4 @@
-"""The state of all projects, derived only from the server's messages. Pure."""
+"""The state of all projects, derived only from the server's messages. Does no I/O."""
 
 from __future__ import annotations
 

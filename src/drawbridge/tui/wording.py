@@ -1,4 +1,5 @@
-"""The wording of states and calls, the same as in the web UI, and text from outside as harmless text. Pure."""
+"""The wording of states and calls, the same as in the web UI, and functions that make text from outside harmless. Does
+no I/O."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ decide there: such a request is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
-    """A permission mode in words. If the project's agent never asks, the words say so, whatever the mode. ``offers``:
+    """A permission mode in words. If the project's agent never asks, they state that, whatever the mode. ``offers``:
     the modes that the server describes."""
     if project.get("asks") is False:
         return f"{name} · doesn’t ask"
@@ -47,7 +48,7 @@ def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, An
 
 def one_line(text: object) -> str:
     """``text`` as one line of harmless text that can be drawn after a blank or a sign: an accent at its start, which
-    would combine with that character, is written out."""
+    would combine with that character, is escaped."""
     return harmless(f" {text}")[1:]
 
 
@@ -66,7 +67,7 @@ def base_name(path: str) -> str:
 
 
 def shown_path(path: str, root: str) -> str:
-    """A path as it is shown: relative to the project's directory ``root`` if it is in there, otherwise whole."""
+    """A path as it is shown: relative to the project's directory ``root`` if it is in it, otherwise whole."""
     return path.removeprefix(f"{root}/") if root else path
 
 

@@ -1,11 +1,12 @@
 """An agent written with the protocol's official library (agent-client-protocol), independent of our implementation.
 
-It obeys the prompt: ``say A|B`` (in pieces), ``edit PATH|NEW TEXT`` (after a question), ``part PATH|OLD|NEW`` (a
-question about a part of a file), ``report PATH|NEW TEXT`` (as ``edit``, but the diff comes before the question),
-``change PATH|OLD|NEW`` (reports the call, asks, and reports how it ended), ``leave PLAN`` (asks whether to carry out a plan),
-``plan A|B`` (reports to-dos), ``offer NAME|HINT`` (reports a command), ``wait`` (until it is cancelled), ``read PATH``
-(requests a file from the client), ``spend 0.5`` (reports a cost), ``remember`` (repeats all prompts), ``mode_is``,
-``refuse``, ``fail``. It stores its conversations in ``conversations.json`` in its directory.
+It does what the first word of a prompt asks for: ``say A|B`` (sends these pieces), ``edit PATH|NEW TEXT`` (asks, then
+writes), ``part PATH|OLD|NEW`` (asks about a part of a file), ``report PATH|NEW TEXT`` (like ``edit``, but the diff
+comes before the question), ``change PATH|OLD|NEW`` (reports the call, asks, and reports how the call ended),
+``leave PLAN`` (asks whether to carry out a plan), ``plan A|B`` (reports to-dos), ``offer NAME|HINT`` (reports a
+command), ``wait`` (until the turn is canceled), ``read PATH`` (requests a file from the client), ``spend 0.5``
+(reports a cost), ``remember`` (repeats all prompts), ``mode_is`` (sends its mode), ``refuse`` (ends with a refusal),
+``fail`` (ends with an error). It stores its conversations in ``conversations.json`` in its directory.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Official:
             content=[diff],
         )
         await self._client.session_update(session_id, start)
-        if "--elsewhere" in sys.argv:  # its report of another call does not concern this one
+        if "--elsewhere" in sys.argv:  # a report about another call, which must not affect this one
             other = schema.ToolCallProgress(session_update="tool_call_update", tool_call_id="call-3", title="Other")
             await self._client.session_update(session_id, other)
         call = schema.ToolCallUpdate(tool_call_id="call-2", title="Edit files")

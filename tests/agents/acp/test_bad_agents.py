@@ -1,4 +1,4 @@
-"""Agents that break the Agent Client Protocol or exit in mid-turn: each turn ends exactly once, and nothing else fails."""
+"""Agents that break the Agent Client Protocol or exit mid-turn: each turn ends exactly once, and nothing else fails."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def test_pieces_are_sent_only_if_they_are_wanted(project: Path) -> None:
 
 @pytest.mark.thorough
 async def test_a_call_is_in_the_history_in_the_form_of_all_agents(project: Path) -> None:
-    """The diff came with the report of the call, and the agent never reported how it ended."""
+    """The diff came with the report of the call, and the agent never reported how the call ended."""
     poem = project / "poem.txt"
     async with session(official(), project) as warm:
         warm.process.prompt(f"report {poem}|new\n")
@@ -289,4 +289,4 @@ async def test_an_agent_that_does_not_list_in_time_is_ended(project: Path, monke
     monkeypatch.setattr(acp_agent, "LISTING_SECONDS", 0.2)
     silent = Acp("silent", [sys.executable, "-c", "import sys; sys.stdin.read()"])
     assert await silent.remembered(project, 10) == []
-    # tests/conftest.py checks that its process has ended
+    # tests/conftest.py checks that the agent's process has ended

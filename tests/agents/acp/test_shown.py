@@ -1,4 +1,4 @@
-"""The history shows each tool call of the Agent Client Protocol once, in the form that clients display."""
+"""The history shows each Agent Client Protocol tool call once, in the form that clients display."""
 
 from __future__ import annotations
 

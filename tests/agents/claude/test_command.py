@@ -189,7 +189,7 @@ def test_no_value_becomes_a_flag_or_a_prompt(options: dict[str, Any]) -> None:
 
 
 def test_no_agent_is_given_the_servers_settings() -> None:
-    """Among them is the webhook's address, which is a secret."""
+    """The server's settings contain the webhook's address, which is a secret."""
     secrets = {"DRAWBRIDGE_SERVE_WEBHOOK": "https://ntfy.example/secret", "DRAWBRIDGE_TOKEN": "secret"}
     for seen in (environment(secrets, "/project", "mark"), common.environment(secrets, "/project", "mark")):
         assert "secret" not in str(seen)

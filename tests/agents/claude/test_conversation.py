@@ -160,7 +160,7 @@ def test_no_bytes_break_it_however_many(lines: list[bytes], resumed: bool) -> No
 
 
 def play(lines: list[bytes], resumed: bool) -> None:
-    """Plays a turn in which the agent sends these lines, gets every question allowed, and exits."""
+    """Plays a turn in which the agent sends these lines and exits. Every question is allowed."""
     stream = Stream(resumed=resumed)
     stream.prompt()
     stream.conversation.set_mode("plan")

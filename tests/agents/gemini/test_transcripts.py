@@ -65,7 +65,7 @@ class Played:
 
 
 def _lines(conversation: AcpConversation) -> Iterator[dict[str, Any] | None]:
-    """Yields the lines that are sent, one by one, and None while there is none."""
+    """Yields the lines that are sent, one by one, and None while no line is waiting."""
     waiting: list[bytes] = []
     while True:
         waiting += conversation.outgoing().splitlines()

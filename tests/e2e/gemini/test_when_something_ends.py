@@ -62,7 +62,7 @@ def test_the_cli_comes_back_to_a_bridge_that_was_killed(rig: Workstation) -> Non
     wait_until(renewed)
     after = discovered()
     assert (after["port"], after["authToken"]) == (before["port"], before["authToken"])
-    # The event stream reconnects by itself, but the CLI itself considers the editor disconnected.
+    # The event stream reconnects automatically, but the CLI itself considers the editor disconnected.
     neovim.wait_for_agents(1)
     gemini.prompt("/ide status")
     gemini.pane.wait_for("IDE connection error")

@@ -1,4 +1,4 @@
-"""An editor that can't answer must not hold up an agent. The log says what the guard did instead."""
+"""An editor that can't answer must not hold up an agent. The log records what the guard did instead."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def neovim(request: pytest.FixtureRequest, rig: GuardedWorkstation, poem: Path) 
     pid = neovim.lua("return vim.fn.getpid()")
     type_a_line(neovim)
     yield neovim
-    os.kill(pid, signal.SIGKILL)  # in some of these states, it does not end with its terminal
+    os.kill(pid, signal.SIGKILL)  # in some of these states, Neovim does not end with its terminal
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the model receives from the editor with a prompt, a new session and an edit, each thing once."""
+"""What the model receives from the editor with a prompt, a new session and an edit, and that it is sent once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A language server on standard input and output. A line with the word "bad" is an error, with "odd" a warning.
 
 It reports on a text as soon as it receives it. If the text contains the word "slow", it first waits until the file
-exists whose name is its argument.
+that its argument names exists.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ WORKED_OFF = "<F12> <Cmd>let g:typed += 1<CR>"
 
 
 class Workstation:
-    """The Neovim that the user works in. ``asks`` sends what an agent's hook would ask."""
+    """The Neovim that the user works in. ``asks`` sends what an agent's hook would send."""
 
     def __init__(self, person: Person, folder: Path, program: Path) -> None:
         self.person = person

@@ -81,7 +81,7 @@ async def test_requests_do_not_disturb_a_neovim_that_waits_for_a_key(
 
 
 async def test_a_pending_global_command_is_not_disturbed(at: Workstation) -> None:
-    """`:global` works on lines that it has marked. The command waits at each line, so that requests arrive meanwhile."""
+    """`:global` works on lines that it has marked. The command waits at each line, so that requests can arrive."""
     path = await at.opened("a.py", "".join(f"{number}\n" for number in range(1, 41)))
     other = await at.opened("other.py", "one\n")
     await at.person.edits(path)

@@ -32,7 +32,7 @@ async def reports(at: Workstation, *problems: tuple[int, int, str], name: str = 
 
 
 async def remembers(at: Workstation, path: Path) -> None:
-    """Send what the guard asks before an edit, so that Neovim remembers the problems of now."""
+    """Send what the guard asks before an edit, so that Neovim remembers the current problems."""
     await at.asks("snapshot", paths=[str(path)], remember=True)
 
 
@@ -138,7 +138,7 @@ async def served(at: Workstation) -> Any:
 
 
 async def answer_at_last(at: Workstation, path: Path) -> Any:
-    """Ask like the guard: again as long as something is pending. Returns the last answer."""
+    """Ask again and again while something is pending, as the guard does, and return the last answer."""
     return await sooner_or_later(lambda: at.asks("diagnostics", file_path=path), lambda answer: not answer["pending"])
 
 

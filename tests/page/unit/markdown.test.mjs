@@ -58,7 +58,7 @@ test('quotes and lists end at a depth', () => {
   assert.equal(depth(`${'* - '.repeat(10)}a`, 'ul'), 9);
 });
 
-/** The approximate length of the texts below, in characters: parsing them used to take long. */
+/** The approximate length of the texts below, in characters: parsing them used to take a long time. */
 const LONG = 100_000;
 const of = (piece) => piece.repeat(Math.ceil(LONG / piece.length));
 const growing = () => Array.from({ length: 440 }, (_, n) => '`'.repeat(n + 1)).join(' ');

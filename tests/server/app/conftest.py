@@ -17,6 +17,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[WireClient]:
-    """A client that was let in by its header."""
+    """A client that authenticates with the token in its header."""
     async with connected(server.url, TOKEN) as client:
         yield client

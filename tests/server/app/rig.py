@@ -1,4 +1,6 @@
-"""A server in the test's process: the real HTTP server, clients and dispatch, with a core that tests script."""
+"""A server in the test's process: the real HTTP server, clients and dispatch, with a fake core that the tests
+control.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def status_of(server: Server, path: str = "/ws", **headers: str | list[str
     return status
 
 
-# by the header
+# a token in the header
 
 
 async def test_the_right_token_in_the_header_lets_in_at_once(server: Server) -> None:
@@ -57,7 +57,7 @@ async def test_the_scheme_may_be_written_in_any_case(server: Server) -> None:
     assert await status_of(server, Authorization=f"bearer {TOKEN}") == 101
 
 
-# by the first message
+# a token in the first message
 
 
 async def test_a_client_that_can_not_send_a_header_sends_the_token_first(server: Server) -> None:
@@ -103,7 +103,7 @@ async def test_any_other_first_message_ends_the_connection_and_does_nothing(serv
 
 
 async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
-    """One message of 200 kB in pieces; the server has read each before the next one is sent."""
+    """Yields a message of 200 kB in pieces, each once the server has read the one before."""
     for _ in range(10):
         yield "x" * 20_000
         await (await connection.ping())
@@ -126,7 +126,9 @@ async def test_the_token_lifts_that_limit(server: Server) -> None:
 
 
 async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> None:
-    """One of them is too large for a client without a token. The client doesn't wait for any answer."""
+    """One of the requests is larger than a client without a token may send. The client sends all of them without
+    waiting for an answer.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     client = Client(reader, writer)
     client.send(request({"Host": "localhost"}, line="GET /ws HTTP/1.1"))
@@ -198,7 +200,7 @@ async def signs_in(stranger: ClientConnection) -> bool:
 
 @pytest.fixture
 def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most four clients without a token, and two from one address."""
+    """Allows at most four clients without a token, and two of them from one address."""
     monkeypatch.setattr(clients_module, "STRANGERS", 4)
     monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 2)
 
@@ -279,7 +281,7 @@ async def test_a_web_page_of_another_place_is_refused_even_with_the_token(server
 @pytest.mark.parametrize("place", ["/ws", "/"])
 @pytest.mark.parametrize("second", ["own", "https://evil.example"])
 async def test_an_origin_that_is_sent_twice_is_refused(server: Server, place: str, second: str) -> None:
-    """It is unknown which of them the browser meant. Even the same one twice is nothing that a browser sends."""
+    """It is unknown which of the two is meant, and no browser sends the header twice, not even with equal values."""
     own = f"http://127.0.0.1:{server.port}"
     origins = [own, own if second == "own" else second]
     for order in (origins, origins[::-1]):

@@ -1,4 +1,4 @@
-"""What follows from a command happens after its reply, and happens even if no reply can be sent."""
+"""The consequences of a command follow its reply, and happen even if no reply can be sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kinds(messages: list[Message]) -> list[str]:
 
 
 def audit_that(does: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls ``does`` instead of writing the audit line of a prompt."""
+    """Makes the audit log call ``does`` instead of writing its line about a prompt."""
     write = Audit.write
 
     def written(audit: Audit, event: str, **fields: Any) -> None:
@@ -77,7 +77,7 @@ async def test_a_prompt_runs_even_if_its_audit_fails(
 async def test_a_prompt_runs_even_if_its_client_is_gone(
     server: Server, owner: WireClient, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection ends between the record in the history and the reply."""
+    """The connection ends after the prompt is recorded in the history and before the reply is sent."""
 
     def disconnects() -> None:
         for each in server.clients:

@@ -9,7 +9,7 @@ from tests.server.processes import serving
 
 
 async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path) -> None:
-    """The real program, on a machine with one agent; another agent is installed meanwhile."""
+    """Runs the real server with one agent installed; another one is installed while it runs."""
     (tmp_path / "bin").mkdir()
     codex, gemini = tmp_path / "bin" / "codex", tmp_path / "bin" / "gemini"
     codex.write_text("#!/bin/sh\n")

@@ -99,7 +99,7 @@ async def test_a_blob_is_written_in_a_thread(
 
 
 async def test_simultaneous_pieces_do_not_exceed_the_limit(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece is checked against the room that the one before it has used, however long writing it took."""
+    """Each piece counts the ones before it, even while those are still being written."""
     monkeypatch.setattr(blobs_module, "MOST", 2)
     puts = (blobs.put(name, 0, b"x", True) for name in "abcd")
     refused = [one for one in await asyncio.gather(*puts, return_exceptions=True) if isinstance(one, ClientError)]
@@ -185,7 +185,7 @@ async def test_no_device_uses_up_the_share_of_others(blobs: Blobs, size: int) ->
 
 
 async def test_a_blob_belongs_to_the_device_that_has_uploaded_it(blobs: Blobs) -> None:
-    """Nobody can read another device's blob, or change the content of its id."""
+    """A device can neither read nor change another device's blob, even if both use the same id."""
     await blobs.put("b", 0, b"mine", False)
     await blobs.put("b", 0, b"theirs", True, "one")
     await blobs.put("b", 4, b" too", True)
@@ -247,7 +247,7 @@ async def test_a_large_record_is_downloaded_in_pieces(server: Server, client: Wi
     server.core.records[7] = line
     first = (await client.ask("blob_get", {"blob_id": "p1:7"}))["data"]
     assert first["size"] == len(line)
-    server.core.records.clear()  # it is not asked for again
+    server.core.records.clear()  # the server reads the record only once
     second = (await client.ask("blob_get", {"blob_id": "p1:7", "offset": PIECE_BYTES}))["data"]
     third = (await client.ask("blob_get", {"blob_id": "p1:7", "offset": 2 * PIECE_BYTES}))["data"]
     assert b"".join(base64.b64decode(piece["data"]) for piece in (first, second, third)) == line

@@ -25,10 +25,10 @@ RENEWALS = 5
 TRIES = 5
 PROMPT_SECONDS = 15.0
 LITTLE = 10 * 1024 * 1024
-"""In bytes of resident memory."""
+"""The growth of the server's resident memory that is allowed, in bytes."""
 
 BODY = b"x" * 900_000
-"""Most of the bytes that the heads below announce."""
+"""The part of a body that is sent: most of the bytes that the heads below announce."""
 
 HANDSHAKE = (
     b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + b"A" * 22 + b"=="
@@ -64,7 +64,9 @@ HALF_A_MESSAGE = giant_frame_head(917_504) + b"x" * 900_000
 
 @contextlib.asynccontextmanager
 async def crowd(server: Server, words: bytes, tls: ssl.SSLContext | None, at_once: int) -> AsyncIterator[None]:
-    """All members have connected when the block begins. While it runs, ``at_once`` of those that are cut off reconnect."""
+    """Yields once all members of the crowd have connected. Those that are cut off reconnect, at most ``at_once`` at a
+    time.
+    """
     address = urlsplit(server.url)
     came: set[int] = set()
     few = asyncio.Semaphore(at_once)
@@ -100,7 +102,9 @@ def trusting_all() -> ssl.SSLContext:
 
 
 async def gets_in(server: Server, until: float | None) -> None:
-    """Connects as the owner. ``until``: when to give up; None allows one try."""
+    """Connects as the owner. ``until``: the monotonic time after which no further attempt is made; None allows one
+    attempt.
+    """
     while True:
         try:
             async with server.client() as owner:
@@ -112,9 +116,10 @@ async def gets_in(server: Server, until: float | None) -> None:
 
 
 async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: bool = True) -> None:
-    """``most``: bytes that the server's memory may grow by. ``shaken`` false: ``words`` replace a TLS handshake. The
-    owner then retries, as the web UI and ``attach`` do: a new handshake is refused while the crowd at its address has
-    all those that an address may have (docs/access.md).
+    """Checks that the owner can connect while a crowd sends ``words``, and that the server's memory grows by less than
+    ``most`` bytes. If ``shaken`` is false, the crowd sends ``words`` in place of a TLS handshake. The owner then
+    retries, as the web UI and ``attach`` do: a new handshake is refused while the crowd uses all the handshakes that
+    one address may have (docs/access.md).
     """
     async with serving(tmp_path / "data", *([] if tls else ["--no-tls"])) as server:
         async with server.client() as before:
@@ -132,18 +137,18 @@ async def check(tmp_path: Path, tls: bool, words: bytes, most: int, *, shaken: b
 @pytest.mark.parametrize("words", REQUESTS)
 @pytest.mark.parametrize("tls", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["plain", "tls"])
 async def test_half_sent_requests_block_nobody(tmp_path: Path, tls: bool, words: bytes) -> None:
-    # 128 connections may wait for the rest of a request; TLS takes about 80 kB for each.
+    # The server waits for the rest of up to 128 requests at a time; TLS takes about 80 kB for each.
     await check(tmp_path, tls, words, 2 * LITTLE if tls else LITTLE)
 
 
 @pytest.mark.thorough
 async def test_half_sent_tls_handshakes_block_nobody(tmp_path: Path) -> None:
-    """They come from the owner's own address, and reconnect as soon as they are cut off."""
+    """The crowd connects from the owner's address, and reconnects as soon as it is cut off."""
     await check(tmp_path, True, b"\x16\x03\x01\x02\x00\x01", LITTLE, shaken=False)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_half_sent_first_messages_block_nobody(tmp_path: Path, tls: bool) -> None:
-    """64 clients of one address may wait for their token at once; each is read in pieces of up to 256 kB."""
+    """The server waits for the tokens of up to 64 clients of one address, and reads each in pieces of up to 256 kB."""
     await check(tmp_path, tls, sent(b"GET /ws", HANDSHAKE + b"\r\n\r\n"), 2 * LITTLE)

@@ -73,7 +73,7 @@ async def test_a_replay_has_the_same_frames_as_the_live_stream(tmp_path: Path) -
 
 
 class SlowReader(Client):
-    """Reads one page of the history, and the next one when the test allows it."""
+    """Reads the first page of the history, and the rest once the test sets ``reads_on``."""
 
     def __init__(self) -> None:
         super().__init__("slow")
@@ -86,7 +86,9 @@ class SlowReader(Client):
 async def test_a_client_that_catches_up_gets_nothing_out_of_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither a topic that it follows nor the answer to its own request: its cursor would skip records."""
+    """The client gets no later record through a topic that it follows or as the reply to its own request, since its
+    cursor would then skip the records before.
+    """
     monkeypatch.setattr(joining, "PAGE", 3)
     phone, slow = Client(), SlowReader()
     async with serving(tmp_path) as server:
@@ -136,7 +138,7 @@ async def test_a_client_that_catches_up_learns_of_a_deletion(tmp_path: Path, mon
 
 
 async def test_a_deleted_project_has_no_clients_that_catch_up(tmp_path: Path) -> None:
-    """The client has all records when the project is deleted, and would join next."""
+    """The project is deleted after the client has received all records, just before it would join."""
     phone, slow = Client(), SlowReader()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -304,7 +306,9 @@ async def test_an_unreadable_history_is_reported_and_not_skipped(
 
 
 async def test_a_cursor_of_another_history_gets_the_snapshot(tmp_path: Path) -> None:
-    """For example, the data was restored from an older copy. The client sees that ``last_seq`` is below its cursor."""
+    """This happens if the data was restored from an older copy, for example. The client sees that ``last_seq`` is below
+    its cursor.
+    """
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -331,7 +335,9 @@ def test_whatever_a_client_does_it_gets_each_record_once(
 
 
 async def _wander(steps: list[str], folder: Path) -> None:
-    """Reconnects one client repeatedly while an agent works and clients act; it gets every record in order."""
+    """Lets one client reconnect repeatedly while an agent works and clients act. Checks that it gets every record in
+    order.
+    """
     owner = Client("owner")
     async with serving(folder) as server:
         project = await server.project(owner)
@@ -389,7 +395,7 @@ async def _acts(what: str, server: Server, client: Client, project: str) -> None
         "prompt": {"prompt": "mine"},
         "answer": {"approval_id": waiting[0].approval_id if waiting else "none", "decision": "allow"},
     }
-    with contextlib.suppress(ClientError):  # for example, if nothing runs
+    with contextlib.suppress(ClientError):  # a step may be refused, for example if nothing runs
         await server.does(client, types.get(what, "agent_new_session"), project, **data.get(what, {}))
 
 
@@ -402,7 +408,7 @@ async def _comes_to_rest(server: Server, project: str) -> None:
 
 
 async def test_a_client_that_catches_up_learns_what_changed_meanwhile(tmp_path: Path) -> None:
-    """The history does not contain the queue, or what the agent reports about itself."""
+    """The queue changes, and what the agent reports about itself; neither is in the history."""
     phone, late = Client(), Client("late")
     async with serving(tmp_path) as server:
         project = await server.project(phone)

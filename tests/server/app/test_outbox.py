@@ -1,4 +1,6 @@
-"""What waits for a client: bounded, in order, one write a turn. Ephemeral frames are dropped first, then the client."""
+"""Frames that wait for a client: limited, in order, and sent in one write per turn of the event loop. If the client is
+too slow, ephemeral frames are dropped first, then its connection is closed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from tests.waiting import PATIENCE, until
 
 
 class Socket:
-    """A socket that keeps the pieces it is given, and is ``congested`` when the test wants it."""
+    """A socket that records what is written to it. A test sets whether it is ``congested``."""
 
     address = "192.0.2.1"
     compressed = False
@@ -51,7 +53,7 @@ class Socket:
 
     @property
     def got(self) -> list[bytes]:
-        """The messages in what was written."""
+        """The messages that were written, without the heads of their frames."""
         rest, found = b"".join(self.writes), []
         while rest:
             short = rest[1]
@@ -79,7 +81,7 @@ class Rig:
         self.writers.collect((self,), Frame(text.encode(), ephemeral=ephemeral))
 
     def release(self) -> None:
-        """The peer accepts more again."""
+        """Ends the congestion, as when the peer reads again."""
         self.socket.congested = False
         self.outbox.drained()
 
@@ -163,7 +165,7 @@ async def test_new_frames_never_overtake_waiting_ones(rig: Rig) -> None:
     rig.socket.congested = True
     rig.send("a")
     await turn()
-    rig.socket.congested = False  # and the outbox does not know yet
+    rig.socket.congested = False  # the outbox has not been notified yet
     rig.send("b")
     await turn()
     await turn()
@@ -328,7 +330,7 @@ async def test_a_stalled_client_is_closed_with_a_reason_and_nobody_else_notices(
 
 
 async def test_a_client_that_is_closed_is_removed_at_once(server: Server, client: WireClient) -> None:
-    """Even during a broadcast, to which the removal adds nothing."""
+    """The client is removed even if a frame for it was collected and has not been written yet."""
     await join_all(server)
     await server.site.connections[0].done()
     (one,) = server.clients

@@ -55,7 +55,7 @@ async def test_a_device_that_only_views_sees_files(server: Server, project: str)
 
 
 async def test_a_device_that_only_views_sees_changes(server: Server, project: str) -> None:
-    """It doesn't see changes to private files, nor their text in the last commit."""
+    """The device sees neither changes to private files nor their text in the last commit."""
     code = server.roots / "code"
     (code / ".env").write_text("secret")
     git(code, "init", "-q")
@@ -74,7 +74,7 @@ async def test_a_device_that_only_views_sees_changes(server: Server, project: st
 
 
 async def test_the_owner_chooses_what_is_private(tmp_path: Path) -> None:
-    """This runs the real program. git's own files stay private."""
+    """Uses the real server. Git's own files stay private, whatever the owner chooses."""
     (tmp_path / "code" / ".git").mkdir(parents=True)
     for name in (".env", "notes.secret", ".git/config"):
         (tmp_path / "code" / name).write_text("text")
@@ -90,7 +90,7 @@ async def test_the_owner_chooses_what_is_private(tmp_path: Path) -> None:
 
 
 async def test_a_device_of_another_project_sees_none(server: Server, owner: WireClient, project: str) -> None:
-    """Not even with the id of a blob that another client was given."""
+    """The device can't read a blob of the project either, even if it knows the id that another client was given."""
     (server.roots / "other").mkdir()
     image = (await owner.ask("file_read", {"path": "a.png"}, project))["data"]
     token = server.token("tv", "admin", projects=[str(server.roots / "other")])

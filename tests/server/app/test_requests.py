@@ -252,7 +252,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE)
 async def test_a_request_with_unreadable_text_keeps_its_id(server: Server, message: str) -> None:
-    """The client waits for an answer to exactly this request."""
+    """The client waits for an answer with this id."""
     [answer] = await raw(server, message)
     assert (answer["type"], answer["data"]["code"]) == ("error", "JSON_PARSING")
     assert answer["request_id"] == answer["data"]["request_id"] == "a"
@@ -267,7 +267,9 @@ async def test_an_id_that_can_not_be_read_is_not_repeated(server: Server, reques
 
 
 async def test_messages_of_the_specifications_client_are_understood(server: Server) -> None:
-    """Its Go structs always have ``data``, null if it is empty, and put the project where each message expects it."""
+    """The specification's client is written in Go: its structs always have ``data``, null if it is empty, and the
+    project is where each message expects it.
+    """
     await raw(
         server,
         '{"type":"project_list","data":null}',
@@ -428,7 +430,9 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
 async def test_an_unexpected_error_costs_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is outside of the handler: the reply can't be encoded. The requests sent after it are executed."""
+    """The error is not in the handler: the reply can't be encoded. The requests that were sent after it are
+    executed.
+    """
 
     def failing(answer: Any, request_id: str | None) -> bytes:
         if answer.type == "project_list":
@@ -462,7 +466,9 @@ async def test_an_unexpected_error_beside_others_costs_one_request(
 
 
 async def test_an_unexpected_error_after_the_reply_names_no_request(server: Server, client: WireClient) -> None:
-    """The request has had its answer. The client is informed nevertheless, and its next request is executed."""
+    """The request has already been answered. The client is still notified of the error, and its next request is
+    executed.
+    """
 
     def fails() -> None:
         raise RuntimeError("a defect of the run")
@@ -491,7 +497,7 @@ async def test_a_connection_closed_by_an_error_is_counted_once(server: Server, m
 
 
 async def test_requests_of_a_revoked_device_are_not_executed(server: Server) -> None:
-    """Its token was revoked while its requests waited for earlier ones."""
+    """The device's token is revoked while its requests wait for earlier ones."""
     server.core.go_on.clear()
     async with connected(server.url, TOKEN) as client:
         for _ in range(ASIDE + 1):

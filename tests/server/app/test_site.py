@@ -1,4 +1,4 @@
-"""A server without a web UI: it runs, and shows in its place why it is missing."""
+"""A server whose web UI was not built runs all the same, and shows the reason in place of the web UI."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ EDITED = [
 async def test_an_edited_answer_is_marked_for_every_client(
     tmp_path: Path, given: dict[str, object], told: dict[str, object]
 ) -> None:
-    """The client that answers, one that is connected, and one that reads the history later."""
+    """The mark reaches the client that answers, one that is connected, and one that reads the history later."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -128,7 +128,7 @@ async def test_an_edited_answer_is_marked_for_every_client(
     ("letters", "told"), [(50_000, True), (800_000, False)], ids=["both fit", "only the message fits"]
 )
 async def test_an_answer_fits_into_a_frame(tmp_path: Path, letters: int, told: bool) -> None:
-    """Each control character takes six bytes in JSON. The agent gets the complete answer."""
+    """Each control character takes six bytes in JSON. The agent gets the complete answer, even if clients do not."""
     phone, page = Client("phone"), Client("page")
     edited, message = "\x01" * 149_000, "m" * letters
     async with serving(tmp_path) as server:
@@ -176,7 +176,7 @@ async def test_a_changed_command_is_shown_as_it_runs(tmp_path: Path) -> None:
 
 
 async def test_the_target_of_a_link_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is sent for a file, for a file in a linked directory, and for a file that does not exist yet."""
+    """The target is sent for a file, for a file in a linked directory, and for a file that does not exist yet."""
     phone = Client()
     (tmp_path / "data").mkdir()
     (tmp_path / "work").mkdir()
@@ -281,7 +281,7 @@ async def test_an_invalid_edited_input_leaves_the_request_open(tmp_path: Path, g
 
 
 async def test_an_agent_that_takes_no_edits_gets_none(tmp_path: Path) -> None:
-    """The agent would do what it asked for, without the change."""
+    """An edited answer is refused: the agent would ignore the edit and act on its own input."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -358,7 +358,9 @@ async def test_no_question_outlives_its_run(end: str, tmp_path: Path) -> None:
 
 
 async def test_a_question_between_two_prompts_is_denied(tmp_path: Path) -> None:
-    """An agent may begin a turn itself when a background command has ended. Without an answer it would wait."""
+    """An agent may begin a turn by itself when a background command has ended. Without an answer, it would wait
+    forever.
+    """
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

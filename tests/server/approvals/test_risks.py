@@ -17,7 +17,7 @@ ROOT = "/home/ada/blog"
 
 
 def utf16(text: str, start: int, end: int) -> str:
-    """The part of the text between two offsets, as JavaScript counts them."""
+    """The part of the text between two offsets, which are in UTF-16 code units as in JavaScript."""
     return text.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le")
 
 

@@ -142,7 +142,7 @@ def test_a_call_of_acp_without_a_kind_is_about_a_tool() -> None:
 
 
 def test_an_input_that_looks_like_acp_is_read_by_its_fields() -> None:
-    """A model chooses the fields of an MCP tool's input."""
+    """The input of an MCP tool may have any fields, since the model chooses them."""
     evil = {"toolCallId": "t", "kind": "edit", "content": [{"path": "/etc/motd"}], "command": "sudo ls"}
     found = said("Bash", evil)
     assert (found.kind, found.title.path) == ("command", None)
@@ -228,7 +228,9 @@ def test_always_is_in_words_with_its_place(suggestion: dict[str, Any], text: str
 
 
 def test_the_projects_own_directory_is_not_offered() -> None:
-    """Claude Code suggests the project's own directory for `touch x`, and asks again the next time (2.1.329)."""
+    """Claude Code suggests this directory for `touch x`, but asks again the next time even if it was accepted
+    (2.1.329).
+    """
 
     def offered(*paths: str) -> list[str]:
         suggestion = {"type": "addDirectories", "directories": paths, "destination": "session"}
@@ -287,7 +289,7 @@ FIELDS = ["command", "file_path", "content", "locations", "toolCallId", "rawInpu
 
 
 def test_all_of_a_path_is_in_the_title() -> None:
-    """Clients show it only there."""
+    """Clients show the path only in the title."""
     path = "/p" + "/./" * 400 + "../../.ssh/authorized_keys"
     assert (said("Write", {"file_path": path, "content": ""}).title.path or "").endswith("/.ssh/authorized_keys")
 

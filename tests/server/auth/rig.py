@@ -37,7 +37,9 @@ SCOPES: tuple[Scope, ...] = ("view", "approve", "run", "admin")
 
 
 class Server:
-    """Listens on 127.0.0.1. Projects may be in ``roots``. ``devices`` uses the server's file as another process would."""
+    """A server that listens on 127.0.0.1. Projects may be in ``roots``. ``devices`` uses the server's file of devices
+    as another process would.
+    """
 
     def __init__(
         self, directory: Path, tls: ssl.SSLContext | None, crowd: ClientLimits, rows: Sequence[AnyRow], **access: Any

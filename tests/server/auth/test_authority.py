@@ -1,4 +1,6 @@
-"""A phone trusts the server's certificate authority only once: it covers renewed certificates, but no other server."""
+"""A phone has to trust the server's certificate authority only once: the authority covers renewed certificates, but no
+other server.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def authority(made: Certificate) -> Authority:
 
 
 def trusting_the_authority(made: Certificate) -> ssl.SSLContext:
-    """Trusts only the authority, as a phone on which it was installed."""
+    """A context that trusts only the authority, like a phone on which its certificate was installed."""
     return ssl.create_default_context(cadata=authority(made).pem.decode())
 
 
@@ -143,7 +145,7 @@ def test_a_damaged_authority_is_replaced_with_its_certificate(tmp_path: Path, ma
 
 
 def signs_itself(directory: Path, days: int) -> Certificate:
-    """A certificate as version 0.1.0 created it, which is valid for another ``days`` days."""
+    """Creates a self-signed certificate as version 0.1.0 did. It is valid for another ``days`` days."""
     directory.mkdir(mode=0o700)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Drawbridge")])

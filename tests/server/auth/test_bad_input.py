@@ -287,7 +287,9 @@ def at_a_server(tmp_path: Path) -> Entrance:
 
 
 def test_addresses_above_a_limit_cause_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise each attempt that is allowed in between would lead to another line about the next one that is not."""
+    """Otherwise, each attempt that is allowed in between would cause another line about the next one that is
+    refused.
+    """
     clock = Clock()
     monkeypatch.setattr(entrance, "now", clock)
     monkeypatch.setattr(entrance, "REQUESTS", (5, 1.0))

@@ -1,4 +1,6 @@
-"""Hundreds of connections a second, each from another address, and none signs in. A slow client can still connect."""
+"""A slow client can still connect while hundreds of connections a second come from thousands of addresses, and none of
+them signs in.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ RATE = 500
 """Connections a second."""
 
 RATE_OF_WEBSOCKETS = 40
-"""The server needs longer for them than for silent connections, so it has room for fewer: even a slow machine opens
-enough of them in a round trip.
+"""WebSockets a second. The server needs longer for each than for a silent connection, so the test gives it room for
+fewer: even a slow machine opens enough of them in a round trip.
 """
 
 KEPT = 4_000
@@ -58,8 +60,8 @@ def many_files() -> Iterator[None]:
 
 @contextlib.contextmanager
 def flood(server: Server, room: int, rate: int = RATE, words: bytes = b"") -> Iterator[threading.Event]:
-    """Opens ``rate`` connections a second; each sends ``words``. Yields an event, set once there were more than
-    ``room``.
+    """Opens ``rate`` connections a second; each sends ``words``. Yields an event that is set when more than 2 *
+    ``room`` connections have been opened.
     """
     is_full, is_over = threading.Event(), threading.Event()
     failures: list[BaseException] = []
@@ -100,7 +102,9 @@ def flood(server: Server, room: int, rate: int = RATE, words: bytes = b"") -> It
 
 
 async def slow_answer(server: Server, trusted: ssl.SSLContext) -> bytes:
-    """The answer to a client with a long round trip; empty if the kernel's queue is full, or if the client was cut off."""
+    """Sends a handshake as a client with a long round trip. Returns the answer, which is empty if the kernel's queue is
+    full or if the client was cut off.
+    """
     loop = asyncio.get_running_loop()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
@@ -143,7 +147,7 @@ async def test_a_slow_client_can_connect_during_a_flood(
     tmp_path: Path, whose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client retries, as all clients do. The server has room for a quarter of its usual number of handshakes, so
-    that a test's flood can fill it several times in a round trip.
+    that the flood can fill it several times in a round trip.
     """
     monkeypatch.setattr(tls_acceptor, "HANDSHAKE_LIMIT", tls_acceptor.HANDSHAKE_LIMIT // 4)
     monkeypatch.setattr(tls_acceptor, "PLACE_LIMIT", tls_acceptor.PLACE_LIMIT // 4)
@@ -159,7 +163,7 @@ async def test_a_slow_client_can_connect_during_a_flood(
                     pass
             acceptor = server.door._server
             assert isinstance(acceptor, TlsAcceptor)
-            # One network never has all of them, whatever the total limit is.
+            # One network never uses all handshakes, whatever the total limit is.
             assert whose == "many addresses" or acceptor.shaking <= tls_acceptor.HANDSHAKE_LIMIT // 2
         assert answer.startswith(b"HTTP/1.1 101")
 

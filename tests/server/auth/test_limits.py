@@ -1,4 +1,6 @@
-"""However many clients connect: each learns why it is refused, others notice nothing, and memory stays limited."""
+"""However many clients connect, each one that is refused learns why, the others notice nothing, and memory stays
+limited.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,7 @@ def pair(code: str) -> dict[str, Any]:
 
 
 async def test_wrong_pairing_codes_block_only_their_address(server: Server, clock: Clock) -> None:
-    """However long the guessing continues."""
+    """Other addresses are not blocked, however long the guessing continues."""
     code = devices.new_code(server.devices, "admin")
     said = [(await first_words(server, SOMEWHERE, pair("AAAA-0000")))[0] for _ in range(WRONG_CODES[0] + 2)]
     assert said == ["PAIRING_WRONG"] * WRONG_CODES[0] + ["RATE_LIMITED"] * 2
@@ -190,7 +192,9 @@ async def outcome(entrance: Entrance, code: str, address: str) -> str:
 
 
 async def test_pairing_codes_are_not_guessed_by_many_addresses(server: Server, clock: Clock) -> None:
-    """While a code is valid, clients can try so few of 2**40 codes that they find none."""
+    """While a code is valid, all clients together can try so few of the 2**40 codes that they practically never find
+    it.
+    """
     at_once, a_second = ALL_WRONG_CODES
     lifetime = devices.CODE_LIFETIME.total_seconds()
     assert (at_once + a_second * lifetime) / len(devices.CODE_LETTERS) ** devices.CODE_LENGTH < 1e-8
@@ -267,7 +271,7 @@ async def many(server: Server, *addresses: str) -> AsyncIterator[list[ClientConn
 
 @contextlib.asynccontextmanager
 async def many_devices(server: Server, number: int) -> AsyncIterator[list[ClientConnection]]:
-    """One client of each of ``number`` new devices, from different addresses."""
+    """Connects one client of each of ``number`` new devices, from different addresses."""
     async with contextlib.AsyncExitStack() as stack:
         clients = []
         for one in range(number):
@@ -309,8 +313,8 @@ async def test_a_whole_ipv6_network_has_the_clients_of_one_address(tmp_path: Pat
 
 @contextlib.asynccontextmanager
 async def strangers(server: Server, number: int, *, sign: bool) -> AsyncIterator[None]:
-    """``number`` WebSockets from ``SOMEWHERE`` without a token. ``sign``: whether they request a challenge for an SSH
-    key, which gives them a minute.
+    """Opens ``number`` WebSockets from ``SOMEWHERE`` without a token. ``sign``: whether they request a challenge for an
+    SSH key, which gives them a minute to sign in.
     """
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(number):
@@ -343,7 +347,7 @@ async def test_strangers_at_its_address_do_not_keep_a_device_out(
 
 
 async def test_a_full_address_refuses_first_messages_too(tmp_path: Path, clock: Clock) -> None:
-    """A pairing code stays unused."""
+    """A pairing code that is refused this way stays valid."""
     async with (
         serving(tmp_path, crowd=ClientLimits(per_address=3), proxies=["127.0.0.1"]) as server,
         many(server, *[SOMEWHERE] * 3),
@@ -419,7 +423,9 @@ async def test_a_full_server_leaves_a_pairing_code_unused(tmp_path: Path, clock:
 async def test_a_connection_is_reserved_during_a_pairing(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody takes the last place after its code is used up and before it is let in."""
+    """No other client takes the last connection between the moment the code is used up and the moment its client is let
+    in.
+    """
     paired, goes_on = threading.Event(), threading.Event()
     async with (
         serving(tmp_path, crowd=ClientLimits(clients=4), proxies=["127.0.0.1"]) as server,
@@ -616,7 +622,7 @@ def test_who_is_counted_as_one() -> None:
 
 
 async def newcomer(server: Server) -> ClientConnection:
-    """A connection of the owner, who retries if it was cut because of others that connect at the same moment."""
+    """Connects as the owner. Retries if the connection is cut off because others connect at the same moment."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -627,7 +633,7 @@ async def newcomer(server: Server) -> ClientConnection:
 
 @pytest.mark.thorough
 async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A third of them send nothing, a third complete the handshake and send nothing, and a third send a wrong token."""
+    """A third of them send nothing at all, a third send nothing after the handshake, and a third send a wrong token."""
     caplog.set_level("ERROR", "drawbridge")
     head = "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -644,9 +650,7 @@ async def test_a_thousand_connections_do_not_disturb_a_client(tmp_path: Path, ca
 
         coming = asyncio.create_task(asyncio.to_thread(come))
         waits: list[float] = []
-        while (
-            not coming.done() or len(waits) < 50
-        ):  # the crowd stays connected, and may be complete before the first answer
+        while not coming.done() or len(waits) < 50:  # all of the crowd may have connected before the first answer
             began = time.monotonic()
             assert code_of(await client.ask("project_list")) == "project_list"
             waits.append(time.monotonic() - began)
@@ -710,7 +714,9 @@ async def keeps(*open: socket.socket) -> bool:
 
 
 async def test_nobody_is_cut_off_in_the_first_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many addresses have all handshakes: another client waits until the oldest of them has had its time."""
+    """Clients at many addresses use all handshakes, and none has had its first second yet: another client waits for one
+    of them to leave.
+    """
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     monkeypatch.setattr(tls_acceptor, "GRACE_SECONDS", 3600.0)
     trusted = ssl.create_default_context(cafile=str(made.certificate))

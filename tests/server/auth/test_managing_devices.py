@@ -56,7 +56,7 @@ async def test_a_revoked_device_is_disconnected(server: Server, owner: WireClien
 
 
 async def test_only_the_id_of_a_valid_device_is_revoked(server: Server, owner: WireClient) -> None:
-    """The name of one device may be the id of another."""
+    """A name is not accepted as an id, because the name of one device may be the id of another."""
     server.token("phone")
     [device] = server.devices
     for which in ("phone", "none"):
@@ -107,7 +107,7 @@ async def test_a_name_that_is_not_printable_is_refused(owner: WireClient) -> Non
     [("device_list", {}), ("device_revoke", {"device_id": "none"}), ("pair_create", {"scope": "view"})],
 )
 async def test_a_confined_device_manages_none(server: Server, command: str, data: dict[str, str]) -> None:
-    """Otherwise it could pair a device without confinement."""
+    """Otherwise, the device could pair another one without confinement."""
     token = server.token("pad", "admin", projects=[str(server.roots)])
     async with server.client(token) as confined:
         assert code_of(await confined.ask(command, data)) == "PERMISSION_DENIED"
@@ -124,13 +124,13 @@ async def test_a_device_expires_with_the_one_that_paired_it(server: Server) -> N
 
 
 async def redeemed(server: Server, code: str, name: str = "phone") -> dict[str, object]:
-    """The reply to a new client that pairs with the code."""
+    """Pairs a new client with the code. Returns the reply."""
     async with connected(server.url) as stranger:
         return await stranger.ask("pair", {"code": code, "name": name})
 
 
 async def test_pairing_late_does_not_extend_the_lifetime(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a device that repeatedly pairs its successor at the last moment would never expire."""
+    """Otherwise, access would never expire for a device that keeps pairing a successor at the last moment."""
     async with server.client(server.token("pad", "admin", lifetime=timedelta(hours=1))) as pad:
         code = (await pad.ask("pair_create", {"scope": "admin"}))["data"]["code"]
     [pad_device] = server.devices
@@ -166,7 +166,7 @@ async def test_codes_are_revoked_with_their_maker(server: Server, owner: WireCli
 
 
 async def test_a_device_that_was_just_revoked_makes_no_code(server: Server) -> None:
-    """The device was still connected when its request arrived."""
+    """The device is still connected when its request arrives."""
     server.token("stolen", "admin")
     [device] = server.devices
     server.devices.revoke("stolen")
@@ -196,7 +196,7 @@ async def test_a_bad_origin_stores_no_code(server: Server, owner: WireClient, or
 
 
 async def test_a_loopback_address_is_replaced_by_another_of_the_server(tmp_path: Path) -> None:
-    """A person who sits at the server's machine pairs a phone."""
+    """A person pairs a phone in a browser on the server's own machine."""
     async with serving(tmp_path, addresses=lambda: ["https://192.168.1.7:8443/"]) as server, server.client() as owner:
         made = (await owner.ask("pair_create", {"scope": "view"}))["data"]
         assert made["link"].startswith("https://192.168.1.7:8443/#pair=")

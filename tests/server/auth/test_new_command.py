@@ -65,7 +65,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def asks(server: Server, token: str, type: str, data: dict[str, Any], project: str | None) -> dict[str, Any]:
-    """One request on its own connection."""
+    """Sends one request on its own connection. Returns the answer."""
     async with connect(server.url, additional_headers={"Authorization": f"Bearer {token}"}, proxy=None) as connection:
         await connection.send(json.dumps({"type": type, "data": data, "project_id": project, "request_id": "r"}))
         async for message in connection:
@@ -109,7 +109,7 @@ async def test_errors_in_a_new_command_name_its_field(server: Server) -> None:
 
 
 def test_each_row_has_unique_names() -> None:
-    """Each handler has the command's name, and no two commands share a name or a request."""
+    """Each handler has the name of its command, and no two commands share a name or a request type."""
     assert len({row.name for row in COMMANDS}) == len({row.request for row in COMMANDS}) == len(COMMANDS)
     assert [row.name for row in COMMANDS if row.handler.__name__ != row.name] == []
 

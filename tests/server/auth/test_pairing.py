@@ -1,4 +1,4 @@
-"""A one-time code becomes a device: once, within ten minutes, and nobody can guess it."""
+"""A one-time code pairs one device, is valid for ten minutes, and can't be guessed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.waiting import PATIENCE
 
 
 async def pair(server: Server, code: str, **more: str) -> tuple[dict[str, Any], int | None]:
-    """The answer to a new client that pairs with this code, and the close code if it was closed."""
+    """Pairs a new client with this code. Returns the answer, and the close code if the connection was closed."""
     async with connect(server.url, proxy=None) as stranger:
         asked = {"type": "pair", "data": {"code": code, **more}}
         check_asked(asked)
@@ -113,7 +113,7 @@ async def test_two_simultaneous_pairings_are_one_device(server: Server) -> None:
 
 @contextlib.contextmanager
 def devices_locked(server: Server) -> Iterator[None]:
-    """Holds the lock on the devices, as another process that changes them would."""
+    """Locks the file of devices, as another process does while it changes them."""
     with (server.data / "devices.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -149,7 +149,7 @@ async def test_a_pairing_waits_for_another_process_but_not_for_long(server: Serv
 
 
 async def test_requests_sent_right_after_a_code_wait_for_the_pairing(server: Server) -> None:
-    """Even a request that is larger than a client without a token may send."""
+    """One of the requests is larger than a client without a token may send."""
     code = new_code(server.devices, "approve")
     piece = base64.b64encode(bytes(4 * UNFINISHED_BYTES)).decode()
     blob = {"blob_id": "b", "offset": 0, "data": piece, "last": True}

@@ -261,7 +261,9 @@ async def confined(server: Server) -> AsyncIterator[WireClient]:
 async def test_a_project_that_has_become_a_link_is_not_reached(
     server: Server, owner: WireClient, two: tuple[str, str], confined: WireClient
 ) -> None:
-    """Nor is it seen: not in the list, by a client that joined it before, or by one that follows all projects."""
+    """The device doesn't see it either: not in the list, not if it joined the project before, and not if it follows all
+    projects.
+    """
     mine, _ = two
     for client in (owner, confined):
         await client.ask("project_join", project_id=mine)

@@ -1,4 +1,6 @@
-"""Signing in with an SSH key: the person's own tools sign a challenge for this connection and this server only."""
+"""Signing in with an SSH key: the person's own tools sign a challenge that is valid only for this connection and this
+server.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,7 @@ async def server(tmp_path: Path, file: Path) -> AsyncIterator[Server]:
 async def answered(
     client: WireClient, key: PrivateKey, *, host: str = "", certificate: str | None = None, **more: Any
 ) -> dict[str, Any]:
-    """The answer to a client that signs this host and certificate; by default those that the server has sent."""
+    """Signs in for this host and certificate; by default those that the server has sent. Returns the answer."""
     asked = (await client.ask("ssh_challenge"))["data"]
     host = host or asked["host"]
     seen = asked["certificate"] if certificate is None else certificate
@@ -169,7 +171,9 @@ async def test_a_signature_is_valid_for_one_connection_and_try(server: Server) -
 
 
 async def test_a_signature_for_another_server_is_refused(server: Server) -> None:
-    """An attacker forwards the challenge: the client signs the name that it has connected to."""
+    """An attacker's server forwards the challenge, but the client signs the name of the host that it has
+    connected to.
+    """
     for host in ("evil.example", "evil.example:8443", "localhost.evil.example"):
         async with connected(server.url) as client:
             assert await log_in(client, ADA, host=host) == "SIGNATURE_FOREIGN"
@@ -207,7 +211,7 @@ async def test_a_signature_for_another_server_is_refused(server: Server) -> None
     ],
 )
 async def test_a_signature_for_an_odd_spelling_is_refused(server: Server, host: str) -> None:
-    """On loopback, any other port and any other address may belong to somebody else."""
+    """On loopback, another port or another address may belong to somebody else."""
     async with connected(server.url) as client:
         assert await log_in(client, ADA, host=host.replace("PORT", str(server.port))) == "SIGNATURE_FOREIGN"
 
@@ -263,7 +267,7 @@ async def test_the_login_contains_the_clients_certificate(secure: Server, tmp_pa
 
 @pytest.mark.parametrize("certificate", ["ab" * 32, "-", ""])
 async def test_a_login_for_another_certificate_is_refused(secure: Server, tmp_path: Path, certificate: str) -> None:
-    """As if somebody in between had ended TLS with their own certificate."""
+    """This is what happens if somebody in between terminates TLS with their own certificate."""
     async with connected(secure.url, tls=trusting(tmp_path)) as relay:
         assert await log_in(relay, ADA, certificate=certificate) == "SIGNATURE_WRONG"
         assert await relay.close_code() == 4401
@@ -285,7 +289,7 @@ async def test_a_client_with_a_certificate_gets_a_clear_error(secure: Server, tm
 
 
 async def test_the_connections_certificate_counts(tmp_path: Path, file: Path) -> None:
-    """The certificate is renewed while a person types a passphrase."""
+    """The certificate is renewed while a client is signing in, for example while a person types a passphrase."""
     (tmp_path / "data").mkdir()
     made = own_certificate(tmp_path / "tls", ["127.0.0.1"])
     context = made.context()
@@ -394,7 +398,7 @@ async def test_a_file_that_others_can_write_lets_nobody_in(server: Server, file:
 
 
 def test_a_file_of_another_user_is_not_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's owner can change its mode, so only files of root and of the server's own user are used."""
+    """The owner of a file can change its mode, so the server uses only files of root and of its own user."""
     keys = Keys(file)
     keys.look()
     blob = base64.b64decode(line(ADA).split()[1])
@@ -460,7 +464,7 @@ def ssh_keygen() -> str:
 
 @pytest.fixture
 def agent(tmp_path: Path, ssh_keygen: str) -> Iterator[dict[str, str]]:
-    """Runs the test's own ssh-agent. Returns the environment that points to it."""
+    """Runs the test's own ssh-agent. Yields the environment variables that point to it."""
     path = str(Path(os.environ["TMPDIR"]) / "agent.sock")
     program = shutil.which("ssh-agent") or missing("ssh-agent is missing: install openssh-client")
     process = subprocess.Popen([program, "-D", "-a", path], stdout=subprocess.DEVNULL)

@@ -1,4 +1,6 @@
-"""Each device has its own token, which is shown once, not stored in readable form, and ends when the owner decides so."""
+"""Each device has its own token, which is shown only once, is not stored in readable form, and is valid until the owner
+revokes it or it expires.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository of which checkpoints are taken, with the real git."""
+"""A repository of the real git, for tests of checkpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_project(directory: Path) -> Path:
 
 
 async def a_run(project: Path) -> Checkpoints:
-    """A run that changes one file, adds one and deletes one. Returns its checkpoints."""
+    """Takes the checkpoints of a run that changes one file, adds one and deletes one. Returns them."""
     checkpoints = Checkpoints(project, "proj_1")
     assert await checkpoints.take(RUN, "before")
     text = (project / "poem.txt").read_text()

@@ -1,4 +1,6 @@
-"""A run's changes are shown and reverted; the person's own git state is never touched. With the real git."""
+"""A run's changes are shown and reverted, and the person's own git state is never touched. The tests use the
+real git.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
 
 def test_changes_can_be_requested_as_the_run_ends(project: Path) -> None:
-    """In a separate process: uvloop keeps a pipe for as long as its process lives."""
+    """This runs in a separate process, because uvloop keeps a pipe open for as long as its process lives."""
     pytest.importorskip("uvloop")
     command = [sys.executable, "-c", ASKS_AT_ONCE, str(project)]
     said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
@@ -68,7 +70,7 @@ async def test_a_runs_changed_files_are_listed(project: Path) -> None:
 
 
 async def test_a_run_has_priority_over_requests_of_clients(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many clients ask, it waits for one operation only. Equal requests are executed once."""
+    """However many clients send requests, a run waits for only one operation. Equal requests are executed once."""
     checkpoints, read, done = Checkpoints(project, "proj_1"), list[str](), list[str]()
     runs = [f"run_{number}" for number in range(5)]
     for run in runs:
@@ -150,7 +152,9 @@ async def test_changes_already_reverted_by_hand_are_accepted(project: Path) -> N
 
 
 async def test_a_change_in_the_second_in_which_git_looked_is_seen(project: Path) -> None:
-    """Length and time of the file stay the same. git compares the content if its index isn't newer than the file."""
+    """The length and time of the file stay the same. git compares the contents if its index isn't newer than
+    the file.
+    """
     poem, index = project / "poem.txt", project / ".git" / "index"
     then = 1_700_000_000
     git(project, "config", "core.trustctime", "false")
@@ -226,7 +230,7 @@ async def test_names_with_spaces_umlauts_and_line_breaks(project: Path) -> None:
 
 
 async def test_files_ignored_before_a_run_are_never_removed(project: Path) -> None:
-    """Even if the run makes git track it, the run did not create it."""
+    """A run may make git track such a file, but did not create it."""
     (project / "build").mkdir()
     (project / "build" / "result.log").write_text("mine\n")
     checkpoints = Checkpoints(project, "proj_1")
@@ -360,7 +364,7 @@ def refs(project: Path) -> list[str]:
 
 
 async def test_a_run_without_an_end_leaves_no_checkpoint(project: Path) -> None:
-    """Its server was killed, or its last checkpoint failed."""
+    """A run has no end if the server is killed, or if the checkpoint after the run fails, for example."""
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.take("run_0", "before")
     await Checkpoints(project, "proj_2").take("run_9", "before")
@@ -377,7 +381,7 @@ async def ended(checkpoints: Checkpoints, run: str) -> None:
 
 
 async def test_the_latest_runs_keep_their_checkpoints(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This includes the last run, even if the clock was set back before it."""
+    """The last run is one of them, even if the clock was set back before it."""
     monkeypatch.setattr(module, "KEPT_RUNS", 2)
     checkpoints = Checkpoints(project, "proj_1")
     for second, run in ((1, "run_a"), (3, "run_b"), (2, "run_c"), (0, "run_d")):
@@ -399,7 +403,9 @@ REFS = 5
 
 
 async def deleted_project(server: Server) -> tuple[Path, Path]:
-    """A project with the checkpoints of one run is deleted. Returns its directory, and its directory in the trash."""
+    """Deletes a project that has the checkpoints of one run. Returns its directory, and the directory of its data in
+    the trash.
+    """
     phone = Client()
     id = await server.project(phone, "one")
     project = server.root / "one"
@@ -428,7 +434,7 @@ async def test_a_deleted_project_leaves_no_checkpoints(tmp_path: Path) -> None:
 
 
 async def test_a_restored_project_keeps_its_checkpoints(tmp_path: Path) -> None:
-    """Its owner has copied the project back from the trash."""
+    """The owner has copied the project's data back from the trash."""
     async with serving(tmp_path, Limits()) as server:
         project, deleted = await deleted_project(server)
     shutil.copytree(deleted, tmp_path / "data" / "projects" / deleted.name.rpartition("-")[0])
@@ -446,7 +452,7 @@ async def test_a_repository_that_is_no_longer_allowed_is_left_alone(tmp_path: Pa
 
 
 async def test_a_repository_that_git_can_not_read_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The trash is emptied all the same."""
+    """The project's data is removed from the trash all the same."""
     async with serving(tmp_path, Limits()) as server:
         project, deleted = await deleted_project(server)
         (project / ".git" / "config").write_text("[broken")

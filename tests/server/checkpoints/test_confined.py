@@ -1,4 +1,6 @@
-"""The git of checkpoints has no more privileges than an agent, and leaves no process. Tested with a misbehaving git."""
+"""The git that takes checkpoints has no more privileges than an agent, and leaves no process behind. The tests use a
+misbehaving git.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def misbehaves(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """A function that makes git run a shell script first when it adds files. The project was created with a normal git."""
+    """Returns a function that replaces git by one that runs a shell script before it adds files. The project was
+    created with the normal git.
+    """
     real = module.program()
 
     def misbehaves(script: str) -> None:
@@ -127,7 +131,7 @@ asyncio.run(Checkpoints(pathlib.Path(sys.argv[1]), "proj_1").revert({RUN!r}))
 async def test_a_revert_completes_if_the_server_is_killed(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """git writes one file after the other. The supervisor gives it three seconds for the rest."""
+    """git writes the files one by one. If the server is killed, the supervisor gives git three seconds to finish."""
     before = everything(project)
     await a_run(project)
     program = tmp_path / "bin" / "git"
@@ -176,7 +180,7 @@ async def test_git_variables_of_the_server_are_not_inherited(
 
 
 async def test_a_git_in_the_project_is_not_run(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if PATH contains the current directory."""
+    """It is not run even if PATH contains the current directory."""
     (project / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     (project / "git").chmod(0o755)
     monkeypatch.chdir(project)

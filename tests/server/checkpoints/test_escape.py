@@ -1,4 +1,6 @@
-"""A program that a real server's agent names in the repository's configuration never runs outside its confinement."""
+"""A program that a real server's agent names in the repository's configuration never runs outside the agent's
+confinement.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from tests.server.processes import serving
 
 
 async def test_two_file_writes_run_no_program(tmp_path: Path) -> None:
-    """``.git/config`` and ``.gitattributes``. The server looks at the files after the run, and a client asks for
-    changes.
+    """The agent writes ``.git/config`` and ``.gitattributes``. The server then runs git for the checkpoint after the
+    run, and for a client that asks for the changes.
     """
     project, ran, program = make_project(tmp_path / "code"), tmp_path / "ran", tmp_path / "bad-claude"
     spy = tmp_path / "spy"

@@ -1,4 +1,4 @@
-"""Our own reader of git's index, compared with what the real git lists."""
+"""Drawbridge's own reader of git's index is compared with what the real git lists."""
 
 from __future__ import annotations
 
@@ -140,7 +140,9 @@ def index_of(version: int, *entries: bytes) -> bytes:
 
 
 def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """In version 4, an entry of 65 bytes repeats a path of a megabyte: here 65 kB would become 1 GB."""
+    """In version 4 of the format, an entry of 65 bytes can repeat a path of a megabyte: here, 65 kB would
+    become 1 GB.
+    """
     header = bytes(60) + b"\0\0"
     entries = [header + b"\0" + b"x" * 2**20 + b"\0", *[header + b"\0" + b"y\0"] * 1_000]
     (tmp_path / "index").write_bytes(index_of(4, *entries))
@@ -153,6 +155,6 @@ def test_paths_that_repeat_each_other_do_not_fill_the_memory(tmp_path: Path) -> 
 
 
 def test_directories_inside_each_other_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """One path of 40 kB in 20,000 directories has 400 MB of directory names."""
+    """The names of the 20,000 directories in a path of 40 kB have 400 MB in total."""
     with pytest.raises(ValueError, match="nested too deeply"):
         git_index.folders(["a/" * 20_000 + "b"])

@@ -1,6 +1,6 @@
-"""Nothing that an agent writes into a repository makes the server run a program. With the real git.
+"""Nothing that an agent writes into a repository makes the server run a program. The tests use the real git.
 
-Each attack names one program, the spy, in another way. The spy leaves a file behind when it runs.
+Each attack names the same program, the spy, in a different place. The spy creates a file when it runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from drawbridge.server.reviews.reviews import Decision, HunkGone, Open, Review, 
 from tests.server.checkpoints.rig import RUN, git, make_project
 
 Attack: TypeAlias = Callable[[Path, str], None]
-"""Takes the project's directory and the spy's path."""
+"""A function that prepares an attack. Its arguments are the project's directory and the spy's path."""
 
 ATTACKS: dict[str, Attack] = {}
 
@@ -172,7 +172,7 @@ async def test_no_program_of_the_repository_runs(name: str, tmp_path: Path, spy:
     await checkpoints.take(RUN, "before")
     (project / "poem.txt").write_text((project / "poem.txt").read_text().replace("line 3\n", "LINE 3\n"))
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
+    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
     await checkpoints.take(RUN, "after")
     with contextlib.suppress(GitFailed, NoCheckpoint):
         await checkpoints.changes(RUN)
@@ -193,7 +193,7 @@ async def test_no_program_of_the_repository_runs_for_a_review(name: str, tmp_pat
     )
     await checkpoints.take(RUN, "after")
     ATTACKS[name](project, str(tmp_path / "spy"))
-    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
+    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
 
     async def seen() -> Open:
         async with checkpoints.operation() as running:

@@ -1,4 +1,6 @@
-"""Checkpoints in all kinds of repositories: other layouts, formats, line endings and filters. With the real git."""
+"""Checkpoints in all kinds of repositories: other layouts, formats, line endings and filters. The tests use the real
+git.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\n"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The person's home directory, without a configuration of git."""
+    """The person's home directory, without any git configuration."""
     directory = tmp_path / "home"
     directory.mkdir()
     monkeypatch.setenv("HOME", str(directory))
@@ -35,7 +37,7 @@ def project(tmp_path: Path, home: Path) -> Path:
 
 
 async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, str]:
-    """A run writes these files. Returns its checkpoints and the diff."""
+    """Takes the checkpoints of a run that writes these files. Returns them and the diff."""
     checkpoints = Checkpoints(project, "proj_1")
     await checkpoints.take(RUN, "before")
     for name, data in files.items():
@@ -45,7 +47,9 @@ async def changed(project: Path, files: dict[str, bytes]) -> tuple[Checkpoints, 
 
 
 async def test_an_extension_that_is_not_known_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even one that git itself supports: how such a repository is read through links is unknown."""
+    """An extension is refused even if git itself supports it, because it is unknown how such a repository is read
+    through links.
+    """
     git(project, "config", "core.repositoryFormatVersion", "1")
     git(project, "config", "extensions.worktreeConfig", "true")
     assert await Checkpoints(project, "proj_1").take(RUN, "before")
@@ -237,7 +241,9 @@ async def test_a_partial_clone(project: Path, tmp_path: Path) -> None:
     ("name", "value"), [("refStorage", "reftable"), ("objectFormat", 'sha1\n[filter "x"]\nclean = true')]
 )
 async def test_a_format_that_is_not_supported(name: str, value: str, project: Path) -> None:
-    """The second case is an attack: it writes the format into the configuration that our git reads."""
+    """The second case is an attack: its value would add a filter to the configuration that the server writes
+    for git.
+    """
     checkpoints = await a_run(project)
     git(project, "config", "core.repositoryFormatVersion", "1")
     git(project, "config", f"extensions.{name}", value)
@@ -276,7 +282,7 @@ OF_OBJECTS = [
     *(".git/objects/pack/" + name for name in (f"pack-{40 * '1'}.idx", "multi-pack-index")),
     *(".git/objects/info/commit-graph", f".git/sharedindex.{40 * '1'}"),
 ]
-"""Files of git's own that may have any size."""
+"""Git's own files that may have any size."""
 
 
 @pytest.mark.parametrize(
@@ -355,7 +361,9 @@ async def test_a_pipe_among_the_data_of_git_is_waited_for_once(
 async def test_git_that_waits_for_something_unknown_is_waited_for_once(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For some minutes, git gets little time in this repository. After that, it gets all of its time again."""
+    """Once git has taken too long, it gets less time in this repository for a few minutes, and then its usual time
+    again.
+    """
     time = 1_000.0
     monkeypatch.setattr(git_module, "now", lambda: time)
     (tmp_path / "info").mkdir()
@@ -411,7 +419,7 @@ async def test_a_configuration_that_includes_a_pipe(
     os.mkfifo(tmp_path / "pipe")
     git(project, "config", "include.path", str(tmp_path / "pipe"))
     monkeypatch.setattr(git_module, "SECONDS_AFTER", 0.1)
-    for seconds in ("0.2", "0.1"):  # it is waited for once
+    for seconds in ("0.2", "0.1"):  # the second attempt gets less time
         with pytest.raises(GitFailed, match=f"git took more than {seconds} s for: config --list"):
             await Checkpoints(project, "proj_1").take(RUN, "before")
 
@@ -453,7 +461,7 @@ async def test_a_starting_server_removes_folders_of_killed_ones(
 async def test_a_directory_that_is_not_in_a_work_tree(
     place: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No process is started for it."""
+    """No process is started for such a directory."""
     git(project, "init", "-q", "--bare", "bare")
     (tmp_path / "nowhere").mkdir()
     directory = tmp_path / "nowhere" if place == "nowhere" else project / place

@@ -16,7 +16,7 @@ from tests.server.checkpoints.rig import git, make_project
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """A function that returns the calls since it was called last."""
+    """Returns a function that returns the calls of git since its own last call."""
     log, folder, real = tmp_path / "calls", tmp_path / "bin", programs.git()
     folder.mkdir()
     (folder / "git").write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {real} "$@"\n')
@@ -49,7 +49,7 @@ def checkpoints_of(project: Path, tmp_path: Path) -> Checkpoints:
 
 
 async def a_turn(checkpoints: Checkpoints, project: Path, name: str = "first") -> None:
-    """A run that changes a file."""
+    """Takes the checkpoints of a run that changes a file."""
     assert await checkpoints.begin(name)
     (project / "poem.txt").write_text(f"by {name}\n")
     assert await checkpoints.take(name, "after")
@@ -60,7 +60,7 @@ async def changes(checkpoints: Checkpoints, name: str) -> dict[str, str]:
 
 
 async def before_the_turn(checkpoints: Checkpoints, calls: Callable[[], list[str]]) -> list[str]:
-    """The calls to git that a turn has to wait for."""
+    """The calls of git that a turn has to wait for."""
     calls()
     storing = asyncio.Event()
     store = checkpoints._store
@@ -148,7 +148,7 @@ async def test_files_that_a_run_ignores_are_in_no_later_checkpoint(checkpoints: 
 
 
 async def test_ignored_files_of_a_new_directory_stay_outside(checkpoints: Checkpoints, project: Path) -> None:
-    """The directory is not among those listed while git runs: none of its files were in the last checkpoint."""
+    """The directory is new, so it is not among those whose files are listed while git runs."""
     await a_turn(checkpoints, project)
     (project / "new").mkdir()
     (project / "new" / "letter.txt").write_text("by a person\n")

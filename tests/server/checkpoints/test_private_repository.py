@@ -1,4 +1,6 @@
-"""A directory that is not in a git work tree has its checkpoints in a private repository. With the real git."""
+"""A directory that is not in a git work tree has its checkpoints in a private repository. The tests use the
+real git.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,7 @@ async def test_the_review_outlives_the_server(plain: Path) -> None:
 
 
 async def test_what_is_ignored_by_default_is_left_out(plain: Path) -> None:
-    """A ``.gitignore`` adds to the list, and re-includes what it names with an exclamation mark."""
+    """A ``.gitignore`` adds to the default list, and re-includes whatever it names after an exclamation mark."""
     (plain / ".gitignore").write_text("*.log\n!dist/\n")
     kept = Kept(plain)
 
@@ -195,7 +197,7 @@ async def test_a_directory_over_a_limit_is_refused_with_the_reason(
         await kept.checkpoints.changes("run_2")
     (plain / ".gitignore").write_text("?.txt\nold.txt\n")
     monkeypatch.setattr(private, limit, 1_000)
-    with pytest.raises(private.TooLarge):  # a run is not delayed by another look so soon
+    with pytest.raises(private.TooLarge):  # a run is not delayed by listing the files again so soon
         await kept.checkpoints.take("run_2", "before")
     assert (await kept.seen()).files, "a person who asks gets an answer"
     assert await kept.checkpoints.take("run_2", "before")
@@ -228,7 +230,9 @@ async def test_a_directory_inside_of_gits_own_has_no_checkpoints(plain: Path) ->
 
 @pytest.mark.thorough
 async def test_a_new_repository_is_used_once_everything_is_decided(plain: Path) -> None:
-    """A run that makes the directory a repository is reviewed in the private repository, where it began."""
+    """A run that makes the directory a repository is reviewed in the private repository, which has the checkpoint
+    before it.
+    """
     kept = Kept(plain)
 
     def work(directory: Path) -> None:
@@ -275,7 +279,7 @@ async def test_a_pointer_to_another_repository_is_not_followed(kind: str, plain:
 
 @pytest.mark.thorough
 async def test_files_are_restored_byte_for_byte(plain: Path, own_home: Path) -> None:
-    """Whatever attributes and the person's settings say about line endings and encodings."""
+    """Line endings and encodings that are set in attributes and in the person's configuration are not applied."""
     (own_home / ".gitconfig").write_text("[core]\n\tautocrlf = true\n")
     (plain / ".gitattributes").write_text(
         "* text=auto eol=crlf ident\n*.rc working-tree-encoding=UTF-16\nold.txt binary\n"
@@ -356,7 +360,7 @@ async def test_old_checkpoints_are_removed_with_their_contents(plain: Path, monk
 
 @pytest.mark.thorough
 async def test_a_disk_that_can_not_be_written_is_an_error_of_git(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not stop the run, and leaves no partial repository."""
+    """The error does not stop the run, and no partial repository is left."""
 
     def fails(path: str, data: bytes) -> None:
         raise DrawbridgeError("the disk is full")
@@ -388,7 +392,7 @@ async def test_a_warm_turn_does_not_read_unchanged_files_again(plain: Path) -> N
     kept = Kept(plain)
     await kept.run(three_files)
     assert (await kept.checkpoints.begin("run_2")) is True
-    assert kept.checkpoints._left is None  # it is being stored
+    assert kept.checkpoints._left is None  # the checkpoint is still being stored
     await kept.checkpoints._storing.wait()
     assert kept.checkpoints._left is not None
 
@@ -441,7 +445,7 @@ async def test_no_program_of_the_directory_runs(attack: Attack, spy: Path, plain
     await kept.run(three_files)
     attack(plain, program)
     (plain / "poem.txt").write_text(POEM.upper())
-    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
+    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
     await kept.run(lambda directory: (directory / "poem.txt").write_text(POEM), "run_2")
     with contextlib.suppress(Changed, GitFailed, NoCheckpoint):
         await kept.checkpoints.revert("run_2")

@@ -1,4 +1,4 @@
-"""A client sees what a run changed and reverts it."""
+"""A client sees what a run changed, and can revert it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_repository(directory: Path) -> None:
 
 
 async def a_run(server: Server, phone: Client, *, line: str) -> tuple[str, str]:
-    """A run in which the agent adds a line to poem.txt. Returns the ids of the project and the run."""
+    """Runs an agent that adds a line to poem.txt. Returns the ids of the project and the run."""
     directory = server.root / "one"
     if not directory.exists():
         make_repository(directory)
@@ -129,7 +129,7 @@ async def test_a_run_ended_by_the_server_can_be_reverted_later(tmp_path: Path) -
 
 
 async def test_the_server_does_not_stop_during_a_revert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise git would be ended with it, and only some files would be reverted."""
+    """Otherwise, git would be killed together with the server, and only some of the files would be reverted."""
     phone, begun, run_git = Client(), asyncio.Event(), Git.run
 
     async def slowly(git: Git, *words: str, **more: Any) -> Any:
@@ -205,7 +205,7 @@ async def test_a_large_file_with_a_filter_is_named_to_the_client(
 
 
 async def test_a_run_in_another_work_tree_is_marked(tmp_path: Path) -> None:
-    """Its changes are not in the project. Without this, the run would appear to have made none."""
+    """The changes of such a run are not in the project. Without the mark, the run would appear to have made none."""
     phone = Client()
     async with serving(tmp_path, Limits()) as server:
         project, before = await a_run(server, phone, line="two\n")

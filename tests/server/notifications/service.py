@@ -16,7 +16,7 @@ class Service:
         self.answers = list(answers) or [200]
         self.posted: list[tuple[dict[str, str], bytes]] = []
         self.fetched: list[str] = []
-        """The paths of GET requests: a client that follows a redirect sends one."""
+        """The paths of GET requests. A client that follows a redirect sends one."""
         service = self
 
         class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,6 @@
-"""People who don't look at the web UI are notified that an agent waits or has finished, without anything that it said."""
+"""People who don't look at the web UI are notified that an agent waits or has finished, without any of the agent's
+text.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import json
 import socket
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from email.header import decode_header, make_header
 from pathlib import Path
@@ -16,6 +19,8 @@ import http_ece
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import asdict, replace
 
@@ -243,7 +248,7 @@ async def test_a_service_that_hangs_delays_nobody(
 # the review after a run
 
 LONG = 600.0
-"""Seconds that no test waits."""
+"""Longer than any test waits, in seconds."""
 
 
 def titles(service: Service) -> list[str]:
@@ -251,13 +256,13 @@ def titles(service: Service) -> list[str]:
 
 
 async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sender) -> None:
-    """There is one notification for both. The review of another project doesn't count."""
+    """There is one notification for the end and the review. The review of another project doesn't count."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=LONG)
         told.published(run_finished("completed"))
         told.published(Announced("proj_2", BLOG, review(3)))
         told.published(at_blog(review(7)))
-        told.published(at_blog(review(8)))  # a later look at the files
+        told.published(at_blog(review(8)))  # the files were compared again
         told.published(question())
         await until(lambda: len(ntfy.posted) == 2)
     assert titles(ntfy) == ["blog: 7 files to review", "blog needs you"]
@@ -265,7 +270,7 @@ async def test_the_end_of_a_run_waits_for_the_review(tmp_path: Path, sender: Sen
 
 
 async def test_a_run_without_a_review_is_notified_after_a_moment(tmp_path: Path, sender: Sender) -> None:
-    """For example without git, or if the checkpoint takes too long."""
+    """There may be no review without git, or if the checkpoint takes too long."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
         told.published(run_finished("completed"))
@@ -288,7 +293,7 @@ async def test_a_review_that_the_run_has_not_changed_is_notified(tmp_path: Path,
 
 
 async def test_a_review_that_is_decided_meanwhile_is_not_notified(tmp_path: Path, sender: Sender) -> None:
-    """A decision does not end the wait: the run may have left more changes."""
+    """A decision does not end the wait for the review, since the run may have left more changes."""
     with Service().up() as ntfy:
         told = notifier(tmp_path, sender, ntfy.url, review_seconds=0.05)
         told.published(at_blog(review(7)))
@@ -341,7 +346,7 @@ async def test_only_devices_that_see_the_project_get_its_review(tmp_path: Path, 
 
 
 class Browser:
-    """The keys that a browser has of a subscription."""
+    """A browser's keys for its subscription."""
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -358,7 +363,9 @@ class Browser:
 def subscribed(
     told: Notifier, browser: Browser, url: str, device_id: str | None = None, *, actions: bool = False
 ) -> None:
-    """Adds a subscription without the check of its address: the service is a plain HTTP service on this machine."""
+    """Adds a subscription without checking its address, since the tests' service is a plain HTTP service on this
+    machine.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(told.subscriptions, "_checked", lambda new: new)
         told.subscriptions.add(replace(browser.subscription(url, device_id), actions=actions))
@@ -416,7 +423,9 @@ async def test_pushes_work_where_the_host_name_has_no_dot(tmp_path: Path, sender
 
 
 async def test_a_service_that_refuses_pushes_is_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
-    """Apple's may refuse a private name, for example. An expired subscription or a failing service is not a problem."""
+    """Apple's service may refuse a private host name, for example. An expired subscription or a failing service is not
+    a problem.
+    """
     told = notifier(tmp_path, sender)
     with Service(403, 410, 201).up() as service:
         subscribed(told, Browser(), service.url)
@@ -442,7 +451,7 @@ async def test_a_push_is_not_redirected(tmp_path: Path, sender: Sender, caplog: 
 
 
 async def test_a_silent_push_service_does_not_delay_the_webhook(tmp_path: Path) -> None:
-    """There are ten of them. Each accepts the connection and never responds."""
+    """Ten subscriptions use a service that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as deaf, Service().up() as ntfy:
         told = Notifier(
             Subscriptions(tmp_path), Devices(tmp_path), ntfy.url, [], "vm", patience=0.0, review_seconds=0.0
@@ -694,8 +703,38 @@ def test_a_command_not_shown_completely_has_no_actions(asked: Announced) -> None
     assert json.loads(push_payload(found)).keys() == {"title", "body", "project"}
 
 
+STRANGE = st.sampled_from(list("\u202e\u200b\u0301\ufe0f\u2800\u3164\ufffc\u05d0\u0663\x1b\n\r\t\xa0\x85\u2028\ud800"))
+TEXTS = st.text(st.sampled_from("ab /&-~") | STRANGE | st.characters(), max_size=130)
+VALUES = TEXTS | st.lists(TEXTS, max_size=2) | st.booleans() | st.none()
+FIELDS = st.sampled_from(["command", "description", "timeout", "run_in_background"]) | TEXTS
+
+
+@given(
+    given=st.fixed_dictionaries({"command": TEXTS}) | st.dictionaries(FIELDS, VALUES, max_size=4) | VALUES,
+    tool=st.sampled_from(["Bash", "Bash", "Bash", "Edit", "mcp__x__run"]),
+    blocked_path=st.none() | TEXTS,
+    proposal=st.none() | st.just(Proposal("/a", "", "evil")),
+)
+@example({"command": "npm test", "description": "Runs it"}, "Bash", None, None)
+@settings(max_examples=500)
+def test_whatever_is_asked_the_actions_of_a_notification_cover_only_what_it_shows(
+    given: Any, tool: str, blocked_path: str | None, proposal: Proposal | None
+) -> None:
+    found = notice_of(shell(given, tool, blocked_path=blocked_path, proposal=proposal))
+    assert found is not None
+    payload = json.loads(push_payload(found, "token" if found.command else None))
+    if "token" in payload:
+        body = payload["body"]
+        assert (tool, blocked_path or None, proposal) == ("Bash", None, None)
+        assert [value for field, value in given.items() if field != "description"] == [body]
+        assert 0 < len(body) <= 120
+        assert "  " not in f" {body} "  # nothing is moved out of sight
+        assert {unicodedata.category(one)[0] for one in body} <= set("LNPSZ")
+        assert {unicodedata.bidirectional(one) for one in body}.isdisjoint({"R", "AL", "AN"})
+
+
 async def test_only_a_device_that_may_decide_gets_actions(tmp_path: Path, sender: Sender) -> None:
-    """The device's scope may be lower than when it subscribed. The webhook never gets the command."""
+    """A device that may only view gets no actions, even if it asked for them. The webhook never gets the command."""
     told = notifier(tmp_path, sender)
     tv, _ = Devices(tmp_path).add("tv", "view")
     phone, _ = Devices(tmp_path).add("phone", "approve")
@@ -718,7 +757,7 @@ def identity_of(told: Notifier, token: str) -> tuple[str, tuple[str, str] | None
 
 
 async def token_of_push(told: Notifier, device_id: str | None) -> str:
-    """The token in the notification that the device receives."""
+    """Sends a notification to the device. Returns the token that it contains."""
     browser = Browser()
     with Service(201).up() as service:
         subscribed(told, browser, service.url, device_id, actions=True)
@@ -801,7 +840,9 @@ async def test_a_test_notification_reports_what_the_service_answers(
 
 
 async def test_a_failed_test_is_not_a_problem_of_the_server(tmp_path: Path, sender: Sender) -> None:
-    """Any device with the `view` scope can subscribe with an address that its push service refuses, and test it."""
+    """Otherwise, any device with the `view` scope could cause a problem: it can subscribe with an address that a push
+    service refuses, and test it.
+    """
     told = notifier(tmp_path, sender)
     with Service(403).up() as service:
         subscribed(told, Browser(), service.url, "tv")
@@ -844,7 +885,9 @@ async def test_a_device_sends_one_test_at_a_time(
 async def test_tests_use_no_thread_of_the_server(
     tmp_path: Path, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server's threads are shared by everything that reads files, and a push service may take many seconds."""
+    """Tests run in the thread for notifications: the server's other threads are shared by everything that reads files,
+    and a push service may take many seconds.
+    """
     told, names = notifier(tmp_path, sender), []
     monkeypatch.setattr(send, "post", lambda *_: names.append(threading.current_thread().name))
     subscribed(told, Browser(), "http://127.0.0.1:1/a-topic")

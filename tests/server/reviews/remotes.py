@@ -35,8 +35,8 @@ def tip(remote: Path, branch: str = "work") -> str:
 
 
 def stand_in(folder: Path, name: str, script: str) -> Path:
-    """Creates a program in ``folder / "programs"``. Returns the file with the arguments of its calls, a JSON list a
-    line.
+    """Creates a program in ``folder / "programs"``. Returns the file to which it appends the arguments of each call, as
+    one line with a JSON list.
     """
     place, calls = folder / "programs", folder / f"{name}.calls"
     place.mkdir(exist_ok=True)
@@ -51,7 +51,7 @@ def stand_in(folder: Path, name: str, script: str) -> Path:
 
 
 def path_with(folder: Path) -> str:
-    """PATH with the stand-ins first."""
+    """A PATH on which the stand-ins come first."""
     return f"{folder / 'programs'}{os.pathsep}{os.environ['PATH']}"
 
 

@@ -1,4 +1,4 @@
-"""A project in a repository of the real git, whose runs a test scripts, and its review as a client sees it."""
+"""A project in a repository of the real git whose runs are controlled by a test, and its review as a client sees it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ class Reviewed:
         await session._worker.tasks.wait()
 
     async def run(self, work: Callable[[Path], object]) -> str:
-        """A whole run in which the agent does ``work`` in the directory. Returns its id."""
+        """Runs an agent that does ``work`` in the directory, from its prompt to the checkpoint after the run. Returns
+        the run's id.
+        """
         run = await self.begin()
         work(self.directory)
         await self.end()
@@ -86,7 +88,7 @@ class Reviewed:
         return refused.value
 
     async def comment(self, client: Client | None = None, **data: Any) -> dict[str, Any]:
-        """The data of the update that answers ``review_comment``."""
+        """Sends ``review_comment``. Returns the data of the update that answers it."""
         answer = await self.server.does(client or self.phone, "review_comment", self.project, **data)
         found: dict[str, Any] = answer["data"]["data"]
         return found
@@ -97,12 +99,12 @@ class Reviewed:
         return str((await self.comment(**(given | more)))["comment_id"])
 
     async def submit(self, client: Client | None = None, **data: Any) -> dict[str, Any]:
-        """The whole reply to ``review_submit``."""
+        """Sends ``review_submit``, by default with all drafts. Returns the whole reply."""
         drafts = data.pop("drafts", None) or (await self.get(client))["drafts"]
         return await self.server.does(client or self.phone, "review_submit", self.project, drafts=drafts, **data)
 
     async def commit(self, message: str = "Kept", **data: Any) -> dict[str, Any]:
-        """The data of the update that answers ``review_commit``."""
+        """Sends ``review_commit``. Returns the data of the update that answers it."""
         answer = await self.server.does(self.phone, "review_commit", self.project, message=message, **data)
         found: dict[str, Any] = answer["data"]["data"]
         return found
@@ -113,7 +115,7 @@ class Reviewed:
         return refused.value
 
     async def comments(self) -> dict[str, dict[str, Any]]:
-        """The comments by their ids."""
+        """The comments by id."""
         return {one["comment_id"]: one for one in (await self.get())["comments"]}
 
     def text(self, name: str = "poem.txt") -> str:

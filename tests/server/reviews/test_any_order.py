@@ -1,4 +1,5 @@
-"""An agent, a person and decisions in any order, with the real git: after each step the files and the review are exact.
+"""Edits by an agent and by a person, and decisions, in any order, with real git: after each step the files and the
+review match the model.
 
 The files consist of slots between lines that nobody changes. What a slot contains is never repeated, so a simple model
 can predict the review. A file's name is one more slot, which the agent changes by renaming the file.
@@ -21,7 +22,7 @@ FILES = ("a.txt", "b.txt")
 SLOTS = 5
 STEPS = 14
 NAME = -1
-"""The number of the slot that contains the name."""
+"""The number of the slot that contains the file's name."""
 
 
 class World:
@@ -44,7 +45,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Another server knows only what the repository contains."""
+        """Continues as another server would, which knows only what is in the repository."""
         self.review = Review("proj_1")
         self.checkpoints = Checkpoints(self.directory, "proj_1", folder=self.folder, stored=self.review.extend)
 
@@ -87,7 +88,7 @@ class World:
             await self.seen()
 
     async def step_person(self) -> None:
-        """A change in a slot without a hunk is not part of the review."""
+        """Changes slots as a person would. A change in a slot without a hunk is not part of the review."""
         open_slots = self.open_slots()
         before = dict(self.disk)
         self.change()

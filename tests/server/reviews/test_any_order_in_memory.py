@@ -1,4 +1,5 @@
-"""An agent, a person, decisions and reverted runs in any order, in memory: thousands of sequences in seconds.
+"""Edits by an agent and by a person, decisions and reverted runs in any order, in memory: thousands of sequences in
+seconds.
 
 ``test_any_order`` does the same with the real git and the whole review, for a few hundred sequences. Here the
 operations on two versions of a file are combined as the review combines them. A simple model predicts the file and its
@@ -51,7 +52,7 @@ class World:
     def __init__(self, seed: int, directory: Path | None = None) -> None:
         self.chance = random.Random(seed)
         self.directory = directory
-        """Where git merges the same texts, for comparison; None if it doesn't."""
+        """The directory in which git merges the same texts for comparison; None if they are not compared with git."""
         self.base: Slots = {number: f"{number}\n" for number in range(SLOTS)}
         self.disk = dict(self.base)
         self.old = self.new = version(self.base)
@@ -65,7 +66,7 @@ class World:
         self.change = changed("file", self.old, self.new, self.decided)
 
     def value(self, slot: int) -> str:
-        """A text for the slot. It is often an earlier one, so that a change is made again after its decision."""
+        """A text for the slot. It is often an earlier one, so that changes that were already decided are made again."""
         if self.runs and self.chance.random() < 0.3:
             return self.chance.choice(self.runs)[self.chance.randint(0, 1)][slot]
         self.values += 1
@@ -88,7 +89,7 @@ class World:
         self.absorb(before)
 
     def step_revert(self) -> None:
-        """Reverts a run in the current file: completely, or not at all if the same lines have changed since."""
+        """Reverts a run in the current file completely, or not at all if the same lines have changed since."""
         if not self.runs:
             return
         before, after = self.chance.choice(self.runs)
@@ -113,7 +114,7 @@ class World:
         self.absorb(there)
 
     def by_git(self, *sides: Slots) -> str | None:
-        """The text that git merges; None if it reports a conflict."""
+        """The result of the merge by git; None if git reports a conflict."""
         assert self.directory is not None
         names = [self.directory / name for name in ("ours", "old", "theirs")]
         for name, side in zip(names, sides, strict=True):
@@ -123,7 +124,9 @@ class World:
         return done.stdout if done.returncode == 0 else None
 
     def absorb(self, before: Slots) -> None:
-        """The file was changed, but not by an agent: a change outside of hunks is not part of the review."""
+        """Takes over changes that no agent made since ``before``. Those outside of hunks do not become part of the
+        review.
+        """
         for slot, text in self.disk.items():
             if before[slot] == self.base[slot]:
                 self.base[slot] = text
@@ -159,7 +162,7 @@ class World:
         self.change = msgspec.structs.replace(self.change, old=self.old, new=self.new)
 
     def step_restart(self) -> None:
-        """Another server knows only the versions."""
+        """Continues as another server would, which knows only the versions."""
         self.compare()
 
     def hunks(self) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Deciding hunks one by one: the files then match the decisions exactly, in whatever order they were made."""
+"""Hunks are decided one by one. The files then match the decisions exactly, whatever their order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from drawbridge.server.reviews.change_set import (
 )
 from tests import programs
 
-# Few different lines, so that lines often repeat, move and slide.
+# There are only a few different lines, so that lines often repeat, move and slide.
 texts = st.builds(
     lambda lines, last: "".join(line + "\n" for line in lines) + last,
     st.lists(st.sampled_from(["", "a", "b", "  c", "}", "d\r", "e\u2028"]), max_size=20),
@@ -207,7 +207,7 @@ def test_git_undoes_a_hunk_in_the_same_way(tmp_path: Path, old: str, new: str, d
 
 
 def patch_of(change: FileChange, id: str) -> bytes:
-    """A patch of one hunk to the new version, with all other lines as context, so that git can't apply it elsewhere."""
+    """A patch that makes one hunk's change. All other lines are its context, so that git can't apply it elsewhere."""
     [(hunk, removed, added)] = [part for part in change.parts() if part.hunk.id == id]
     new = change.new.lines  # type: ignore[union-attr]
     before, after = new[: hunk.span.new_start], new[hunk.span.new_end :]
@@ -264,7 +264,7 @@ def test_the_same_lines_show_the_whole_change() -> None:
 
 @pytest.mark.parametrize("now", ["1\nme\nagent\n3\n", "1\nagent\nme\n3\n"])
 def test_a_line_right_beside_a_hunk_is_part_of_it(now: str) -> None:
-    """The order of the two lines would be a guess."""
+    """The hunk then contains both lines, because their order in the old text would be a guess."""
     base, head = version("1\n2\n3\n"), version("1\nagent\n3\n")
     assert absorbed(base, head, version(now)) == base
 
@@ -304,7 +304,7 @@ def test_a_file_that_was_added_is_edited_as_a_whole() -> None:
 
 
 def test_a_large_file_with_many_equal_hunks_is_decided_quickly() -> None:
-    """The time must not grow with the square of their number, and stays below a few seconds."""
+    """The time must not grow with the square of the number of hunks, and stays below five seconds."""
     count = 20_000
     old, new = "".join(f"{n}\nx\n" for n in range(count)), "".join(f"{n}\ny\n" for n in range(count))
     begun = time.process_time()

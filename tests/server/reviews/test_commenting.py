@@ -40,7 +40,7 @@ def prompts(one: Reviewed) -> list[dict[str, Any]]:
 
 
 async def sent(one: Reviewed, **data: Any) -> str:
-    """Submits the drafts to an idle agent. Returns the id of the run, which has begun."""
+    """Submits the drafts to an idle agent. Returns the id of the run once the agent has the prompt."""
     before = len(prompts_of_agent(one))
     run = str((await one.submit(**data))["data"]["run_id"])
     await until(lambda: len(prompts_of_agent(one)) > before, "the prompt")
@@ -92,7 +92,9 @@ async def test_only_the_author_and_the_owner_change_a_draft(tmp_path: Path) -> N
 
 
 async def test_a_repeated_request_writes_no_second_draft(tmp_path: Path) -> None:
-    """Whether it arrives at the same moment, after its lines have changed, or after a restart of the server."""
+    """The request is repeated at the same moment, after the commented lines have changed, and after a restart of the
+    server.
+    """
     given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "7"}
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)
@@ -111,7 +113,7 @@ async def test_a_repeated_request_writes_no_second_draft(tmp_path: Path) -> None
 
 
 async def test_a_reused_request_id_with_another_comment_is_new(tmp_path: Path) -> None:
-    """A client that numbers its requests begins at 1 again after it has reconnected, and so does another client."""
+    """A client that numbers its requests begins at 1 again after a reconnect, and other clients begin at 1, too."""
     given: dict[str, Any] = {"path": "poem.txt", "line": 3, "quote": "LINE 3\n", "text": "Why?", "request_id": "1"}
     async with reviewing(tmp_path) as one:
         await one.run(lines_3_and_17)

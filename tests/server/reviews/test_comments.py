@@ -50,7 +50,7 @@ def test_an_equal_line_of_other_code_is_not_the_commented_one() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_followed_comment_is_always_on_equal_lines(seed: int) -> None:
-    """This holds for any changes, and for repeated lines. Text that is only added below never matters."""
+    """The changes are random, and some lines are repeated. Text that is only added below never moves a comment."""
     chance = random.Random(seed)
     followed_ones = 0
     for _ in range(200):
@@ -123,11 +123,13 @@ def test_a_prompt_names_path_line_code_and_words() -> None:
 HEADING = re.compile(r"### \d+\. (`[^`]+`|\".*\"), lines? (\d+)(?:-(\d+))?( before your changes)?( \(.*\))?", re.DOTALL)
 
 Read = tuple[str, int, int, str, str, str | None]
-"""A parsed comment: path, first and last line, quoted code, words, and suggestion."""
+"""A parsed comment: path, first and last line, quoted code, text, and suggestion."""
 
 
 def parsed(prompt: str) -> list[Read]:
-    """The comments in the prompt, parsed line by line. The longest fence is the prompt's own."""
+    """The comments in the prompt, parsed line by line. The longest fence is that of the prompt, not part of quoted
+    code.
+    """
     lines = prompt.split("\n")
     fence = max((line for line in lines if re.fullmatch("`{3,}", line)), key=len)
     found: list[Read] = []
@@ -143,7 +145,7 @@ def parsed(prompt: str) -> list[Read]:
         return "".join(line + "\n" for line in inner)
 
     def closed(suggestion: str | None = None) -> None:
-        """Completes the words of the last comment."""
+        """Completes the last comment with its text, and with ``suggestion`` unless it is None."""
         if found:
             said = words[:-1] if suggestion is not None else words
             found[-1] = (*found[-1][:4], found[-1][4] or "\n".join(said).strip("\n"), suggestion or found[-1][5])

@@ -458,7 +458,7 @@ class Slots:
         self.index = dict(self.head)
         self.disk = dict(self.head)
         self.base = dict(self.head)
-        """The text as of the last decision: the disk without the open hunks."""
+        """The text as of the last decision: the file without the open hunks."""
         self.kept: dict[int, str] = {}
         self.values = 0
 
@@ -481,7 +481,7 @@ class Slots:
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 150))])
 async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp_path: Path) -> None:
-    """A person stages and changes other lines as well, and there are several commits."""
+    """Meanwhile, a person stages and changes other lines. There are several commits."""
     chance = random.Random(seed)
     slots = Slots(chance)
     async with committing_to(tmp_path) as one:

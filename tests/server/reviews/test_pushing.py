@@ -50,7 +50,7 @@ async def offer(one: Reviewed) -> Any:
 
 
 async def push(one: Reviewed, **data: Any) -> dict[str, Any]:
-    """The data of the update that answers ``review_push``."""
+    """Sends ``review_push``. Returns the data of the update that answers it."""
     version = data.pop("version", None) or (await offer(one))["version"]
     answer = await one.server.does(one.phone, "review_push", one.project, version=version, **data)
     found: dict[str, Any] = answer["data"]["data"]
@@ -71,7 +71,7 @@ def reason(error: ClientError) -> str:
 
 @pytest.fixture(autouse=True)
 def _neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Hides this machine's own ``gh`` and ``glab``, and their settings."""
+    """Hides this machine's own ``gh`` and ``glab`` and their settings."""
     real = pushing._installed
 
     def installed() -> dict[pushing.Program, str]:

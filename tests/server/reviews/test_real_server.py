@@ -24,7 +24,7 @@ from tests.waiting import until
 
 
 async def a_run(client: WireClient, project: str) -> None:
-    """The demo agent asks, is allowed, and changes a file."""
+    """Runs the demo agent, which asks, is allowed to, and changes a file. Returns once the review is open."""
     await client.send("execute", {"prompt": "hello"}, project)
     asked = await client.receive("permission_request")
     answer = {"approval_id": asked["data"]["approval_id"], "decision": "allow"}
@@ -101,7 +101,7 @@ async def a_draft(client: WireClient, project: str) -> str:
 
 
 async def begun_with_comments(client: WireClient, project: str) -> int:
-    """The number of runs that have begun from comments."""
+    """The number of runs that were started by sending comments."""
     records = await history(client, project)
     given = {one["run_id"] for one in records if one.get("review")}
     return sum(1 for one in records if one.get("subtype") == "run_started" and one["message"]["run_id"] in given)
@@ -147,7 +147,9 @@ async def test_waiting_comments_are_drafts_after_a_kill(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("milliseconds", [0, 2, 20, 60, 150])
 async def test_comments_are_sent_at_most_once_despite_a_kill(milliseconds: int, tmp_path: Path) -> None:
-    """Whenever that happens, the comments are either drafts, or belong to the one run that began with them."""
+    """Whenever the server is killed, the comments are either drafts again or belong to the one run that they
+    started.
+    """
     directory = make_project(tmp_path / "code")
     options = ("--allow", directory, "--no-tls")
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
@@ -157,7 +159,7 @@ async def test_comments_are_sent_at_most_once_despite_a_kill(milliseconds: int, 
         await a_draft(client, project)
         drafts = await drafts_of(client, project)
         await client.send("review_submit", {"drafts": drafts}, project, "submit-1")
-        await asyncio.sleep(milliseconds / 1000)  # any moment will do: the checks hold for each
+        await asyncio.sleep(milliseconds / 1000)  # the checks are the same for any moment
         await killed(server, client)
     async with serving(tmp_path / "data", *options) as server, server.client() as client:
         comment = await comment_of(client, project)

@@ -1,4 +1,4 @@
-"""The changes of runs are decided hunk by hunk: the files then match the decisions exactly."""
+"""The changes of runs are decided hunk by hunk, and the files then match the decisions exactly."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def test_the_review_outlives_the_server(tmp_path: Path) -> None:
 
 
 async def test_a_run_interrupted_by_a_kill_is_reviewed(tmp_path: Path) -> None:
-    """For example after ``kill -9``: there is no checkpoint after the run."""
+    """After ``kill -9``, for example, there is no checkpoint after the run."""
     async with reviewing(tmp_path) as one:
         await one.begin()
         one.replace("line 3\n", "LINE 3\n")
@@ -327,7 +327,7 @@ async def test_a_hunk_that_changed_on_disk_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_file_with_unsaved_changes_is_not_written(tmp_path: Path) -> None:
-    """Neither a decision nor a reverted run writes it. Decisions that need no writing are possible."""
+    """Neither a decision nor reverting a run writes the file."""
     async with reviewing(tmp_path) as one:
         run = await one.run(lambda directory: (directory / "poem.txt").write_text(POEM.replace("line 3", "LINE 3")))
         unsaved = {str(one.directory / "poem.txt"): "Neovim"}
@@ -437,7 +437,7 @@ async def test_binary_files_and_modes_are_decided_as_a_whole(tmp_path: Path) -> 
 
 
 def image_of(review: dict[str, Any], path: str, side: str) -> str:
-    """git's id of the content, taken from the id of the blob."""
+    """Git's id of the content, taken from the id of the blob."""
     file = next(file for file in review["files"] if file["path"] == path)
     project, _, blob = file[side]["blob_id"].partition(":review_")
     assert project.startswith("proj_")
@@ -537,7 +537,7 @@ async def test_undoing_a_file_does_not_remove_a_directory(tmp_path: Path) -> Non
 
 
 async def test_a_persons_directory_where_the_agent_deleted_a_file(tmp_path: Path) -> None:
-    """Restoring the file would destroy the directory, so the deletion can no longer be decided."""
+    """Restoring the file would destroy the directory, so the deletion is no longer in the review."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         (one.directory / "old.txt").mkdir()
@@ -624,7 +624,7 @@ async def test_the_private_repository_of_a_deleted_project_is_removed(tmp_path: 
 
 
 async def test_a_project_that_is_deleted_while_its_review_is_shown(tmp_path: Path) -> None:
-    """Its private repository is moved to the trash meanwhile."""
+    """The project's private repository is moved to the trash while git is being used in it."""
     async with reviewing(tmp_path) as one:
         shutil.rmtree(one.directory / ".git")
         await one.run(three_files)
@@ -640,7 +640,7 @@ async def test_a_project_that_is_deleted_while_its_review_is_shown(tmp_path: Pat
 
 
 async def test_a_directory_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run itself is not affected."""
+    """The review is refused; the run itself is not affected."""
     monkeypatch.setattr("drawbridge.server.checkpoints.private.MOST_FILES", 1)
     async with reviewing(tmp_path) as one:
         shutil.rmtree(one.directory / ".git")
@@ -688,7 +688,7 @@ async def test_a_review_that_is_too_large_for_a_message(tmp_path: Path) -> None:
 
 
 async def test_a_link_in_place_of_a_ref_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    """An agent can write any ref, but a branch does not become a tree of the review."""
+    """An agent can make a ref of the review point to a branch, but the server does not change that branch."""
     async with reviewing(tmp_path) as one:
         await one.run(three_files)
         branch = git(one.directory, "rev-parse", "HEAD")
@@ -832,7 +832,7 @@ async def test_a_turn_that_the_agent_begins_by_itself_is_reviewed(tmp_path: Path
 
 
 async def test_a_turn_that_the_agent_begins_by_itself_may_end_at_once(tmp_path: Path) -> None:
-    """The second checkpoint is still taken after the first one."""
+    """The checkpoint after the turn is still taken after the one before it."""
     async with reviewing(tmp_path) as one:
         await one.run(lambda directory: one.replace("line 3\n", "LINE 3\n"))
         one.server.agent.latest.heard(base.TurnBegun())
@@ -850,7 +850,7 @@ async def test_a_reverted_run_is_no_longer_in_the_review(tmp_path: Path) -> None
 
 
 async def test_a_list_of_projects_has_the_numbers_of_each_review(tmp_path: Path) -> None:
-    """They are the result of the last comparison, and known after a restart."""
+    """The numbers are those of the last comparison, and are still known after a restart."""
 
     async def listed(one: Reviewed) -> dict[str, int] | None:
         [project] = (await one.server.does(one.phone, "project_list"))["data"]["projects"]

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Sets the time zone to five hours behind UTC, as it is in New York in November."""
+    """Sets the time zone to UTC−5, as in New York in November."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     yield

@@ -1,4 +1,4 @@
-"""The rules that hold for every project, run and approval request, in whatever order things happen."""
+"""Rules for every project, run and approval request that are kept in whatever order things happen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS = Limits(runs_at_once=1, queue=3, checkpoints=False)
 
 
 class Model:
-    """The facts that must hold at the end, gathered on the way."""
+    """What must be true at the end, collected step by step."""
 
     def __init__(self) -> None:
         self.accepted: list[str] = []
@@ -38,11 +38,11 @@ class Model:
         self.allowed = Counter[str]()
         self.questions = 0
         self.answered: list[str] = []
-        """Questions that agents of earlier servers got answers to."""
+        """Questions whose answers were sent to agents of earlier servers."""
 
 
 class World:
-    """One data directory, one server after the other, and two people who reconnect to each."""
+    """One data directory, the servers that use it one after the other, and two people who reconnect to each of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folders = [folder]
@@ -90,7 +90,7 @@ class World:
             await until(lambda person=person: max(person.seqs, default=0) == self.project.history.last_seq)  # type: ignore[misc]
 
     def busy_elsewhere(self) -> None:
-        """Another project takes the only slot, or returns it."""
+        """Lets another project take the only slot, or return it."""
         slots = self.server.core.context.slots
         if self._slot_back is None:
             granted: list[bool] = []
@@ -101,7 +101,7 @@ class World:
             self._slot_back = None
 
     async def bring_to_an_end(self) -> None:
-        """Frees the slot and lets the agent finish its turns: no run may hang."""
+        """Frees the slot and lets the agent finish its turns. Fails if a run never ends."""
         self.server.agent.may_start.set()
         if self._slot_back is not None:
             self.busy_elsewhere()
@@ -145,7 +145,7 @@ async def person_does(what: str, world: World) -> None:
         case "kill" | "interrupt" | "new session":
             await server.does(page, f"agent_{what.replace(' ', '_')}", project)
         case "mode":
-            # It waits for an agent that is being started; the test doesn't.
+            # This request waits for an agent that is being started; the test doesn't wait for it.
             world.choosing.append(asyncio.create_task(server.does(page, "set_mode", project, mode="plan")))
         case "delete" if world.project.busy:
             await server.does(page, "project_delete", project)
@@ -249,14 +249,14 @@ def assert_states(person: Client) -> None:
                     state = "EXECUTING"
             case "run_finished":
                 open_runs -= 1
-                if message.get("seq", snapshot + 1) > snapshot:  # otherwise it is history: a restart clears an error
+                if message.get("seq", snapshot + 1) > snapshot:  # an older record is history: a restart clears an error
                     state = "ERROR" if fields["outcome"] in ("failed", "timeout") else "IDLE"
             case "session_reset":
                 state = "IDLE"
             case "project_joined":
                 state, snapshot = fields["state"], fields["last_seq"]
             case "project_state":
-                waits = fields["state"] == "EXECUTING" and open_runs > 0  # for its slot
+                waits = fields["state"] == "EXECUTING" and open_runs > 0  # the run waits for its slot
                 assert fields["state"] == state or waits, (fields["state"], state)
 
 

@@ -1,4 +1,6 @@
-"""What runs may cost together: counted from the agents' reports, known after a restart, and never exceeded silently."""
+"""The total cost of runs is limited. It is counted from the agents' reports, known after a restart, and never exceeded
+silently.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def test_a_clock_that_is_set_back_gives_no_budget_twice() -> None:
 def test_runs_together_never_cost_more_than_is_allowed(
     runs: list[tuple[str, float]], project: float, day: float
 ) -> None:
-    """As long as no run costs more than it was given."""
+    """The test's runs cost at most the budget that each was given."""
     budgets, spent = Budgets(project, day), dict.fromkeys("abc", 0.0)
     for which, wanted in runs:
         try:
@@ -203,7 +205,7 @@ async def test_costs_of_deleted_projects_are_known_after_a_restart(tmp_path: Pat
 
 
 async def test_projects_deleted_long_ago_do_not_count(tmp_path: Path) -> None:
-    """Even if it is still in the trash when the server starts."""
+    """They do not count even if they are still in the trash when the server starts."""
     async with serving(tmp_path) as server:
         phone = Client()
         project = await server.project(phone)
@@ -217,7 +219,7 @@ async def test_projects_deleted_long_ago_do_not_count(tmp_path: Path) -> None:
 
 
 async def test_each_run_with_a_budget_has_its_own_process(tmp_path: Path) -> None:
-    """Claude Code counts its budget from the start of its process."""
+    """Claude Code counts the cost from the start of its process, so a warm process can't be reused."""
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(max_budget_usd=2.0)
         phone = Client()

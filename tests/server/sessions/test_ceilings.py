@@ -1,4 +1,4 @@
-"""A client can ask for less than the owner allows, never for more."""
+"""A client can request less than the owner allows, but never more."""
 
 from __future__ import annotations
 
@@ -151,7 +151,9 @@ def test_an_answer_never_remembers_more_than_is_allowed(
 
 
 def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
-    """If it accompanies a rule, the agent gets only the rule. A mode alone would be remembered, and is refused."""
+    """If a suggested mode accompanies a rule, the agent gets only the rule. A mode alone would be remembered, and is
+    refused.
+    """
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash"}]}
     beside, alone = (Raw(json.dumps(suggestions).encode()) for suggestions in ([rule, mode], [mode]))
@@ -207,7 +209,7 @@ some_models = st.lists(st.text("ab*?", min_size=1, max_size=4), max_size=3).map(
 
 
 def covers(pattern: str, text: str) -> bool:
-    """The meaning of ``*``, implemented differently from the code under test."""
+    """Whether the pattern matches. ``*`` is implemented differently from the code under test."""
     return fnmatch.fnmatchcase(text, re.sub(r"[?\[]", lambda found: f"[{found[0]}]", pattern))
 
 
@@ -293,7 +295,7 @@ async def test_a_mode_that_the_agent_sets_itself_is_reset(
 
 async def test_an_agent_that_does_not_leave_its_mode_is_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses that one
+        server.core.context.ceilings = Ceilings(modes=("dontAsk",))  # the fake agent refuses this mode
         phone = Client()
         process = await server.running(phone, await server.project(phone))
         process.heard(ModeChanged("acceptEdits"))

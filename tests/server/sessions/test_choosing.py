@@ -1,4 +1,4 @@
-"""What a project's runs start with: the agent, its mode and model, and the conversation that they continue."""
+"""What a project's runs start with: the agent, its mode and model, and the conversation that is continued."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.server.core_rig import Agent, Client, Process, Server, records, servi
 
 
 async def ran(server: Server, phone: Client, project: str, agent: Agent, prompt: str) -> Process:
-    """The process that was given the prompt, once that run has completed."""
+    """Runs the prompt. Returns the process that was given it, once the run has completed."""
     await settled(lambda: bool(agent.processes) and agent.latest.prompts[-1:] == [prompt])
     agent.latest.ends()
     await settled(lambda: not server.core.projects.get(project).busy)
@@ -72,7 +72,7 @@ async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None
         assert told() == ["plan", "plan"], "what the next run starts with"
         process = await server.running(phone, project)
         process.heard(ModeChanged("plan"))
-        process.heard(ModeChanged("acceptEdits"))  # an answer did that
+        process.heard(ModeChanged("acceptEdits"))  # the agent did so because of an answer
         assert told() == ["acceptEdits", "acceptEdits"]
         joined = await server.does(page, "project_join", project)
         assert joined["data"]["data"]["permission_mode"] == "acceptEdits"
@@ -89,7 +89,9 @@ async def test_all_clients_see_a_mode_whoever_changes_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("chosen", ["for all prompts", "for one prompt"])
 async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chosen: str) -> None:
-    """For example, a plan is accepted together with all edits. The mode applies to the next prompt and after a restart."""
+    """The agent may do so when a plan is accepted together with all edits, for example. The mode applies to the next
+    prompt, and after a restart.
+    """
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -115,7 +117,7 @@ async def test_a_mode_that_the_agent_has_changed_to_is_kept(tmp_path: Path, chos
 
 
 async def test_a_persons_mode_replaces_the_agents(tmp_path: Path) -> None:
-    """After a restart of the server, too."""
+    """The person's mode is also used after a restart of the server."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -132,7 +134,7 @@ async def test_a_persons_mode_replaces_the_agents(tmp_path: Path) -> None:
 
 
 async def test_a_mode_for_one_session_is_not_used_in_the_next(tmp_path: Path) -> None:
-    """For example, a person has accepted all edits for this session."""
+    """Such a mode is set when a person accepts all edits for this session, for example."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -171,7 +173,9 @@ async def test_the_mode_of_another_agent_does_not_change_the_project(tmp_path: P
 
 @pytest.mark.parametrize("allowed", [("plan", "acceptEdits"), ("acceptEdits", "plan")])
 async def test_a_mode_that_clients_may_not_choose_is_not_kept(tmp_path: Path, allowed: tuple[str, ...]) -> None:
-    """The agent may switch to a mode that asks more than an allowed one, but a prompt in that mode would be refused."""
+    """The agent may switch to a mode that asks more often than an allowed one, but a prompt in that mode would be
+    refused.
+    """
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(modes=allowed)
@@ -274,7 +278,7 @@ async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
         await server.does(phone, "set_model", project, model="opus")
         assert first.modes == ["plan", "opus"]
         first.ends()
-        await settled(lambda: first.prompts[-1] == "one")  # the same process, which has mode and model by now
+        await settled(lambda: first.prompts[-1] == "one")  # the same process, in which mode and model were set
         first.ends()
         second = await ran(server, phone, project, server.agent, "two")
         assert (second.launch.options.permission_mode, second.launch.options.model) == ("acceptEdits", "opus")
@@ -282,7 +286,9 @@ async def test_waiting_prompts_get_a_persons_choice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["--x", "-p", "two words", "a\nb", "opus\n", "x" * 200 + "\u00e9"])
 async def test_an_invalid_model_name_is_refused_at_once(tmp_path: Path, model: str) -> None:
-    """Not only by the next run: a command line would parse some of these names as options."""
+    """The name is refused at once and not by the next run: the agent's command line would parse some of these names as
+    options.
+    """
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -346,7 +352,7 @@ async def test_an_agents_own_modes_have_its_titles(tmp_path: Path) -> None:
 
 
 async def test_no_mode_is_offered_that_is_refused(tmp_path: Path) -> None:
-    """The agent may report a mode that asks more than the allowed one, but a person can't choose it."""
+    """The agent may switch to a mode that asks more often than the allowed one, but a person can't choose that mode."""
     phone = Client()
     async with serving(tmp_path) as server:
         server.core.context.ceilings = Ceilings(modes=("acceptEdits",))

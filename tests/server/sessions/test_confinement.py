@@ -1,4 +1,4 @@
-"""The owner's limits on an agent and everything that it starts: memory, files, CPU priority, privileges."""
+"""The owner's limits on an agent and everything that it starts: memory, open files, CPU priority and privileges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only there")
 
 
 async def test_an_agent_that_takes_too_much_memory_is_ended_and_no_other(tmp_path: Path) -> None:
-    """The process that takes it has its own session and ignores signals."""
+    """The process that takes the memory has its own process session and ignores signals."""
     async with (
         serving(tmp_path / "data", *bad_claude(tmp_path), "--max-memory", "400") as server,
         server.client() as client,
@@ -53,7 +53,7 @@ async def test_an_idle_agent_that_takes_memory_is_ended_too(tmp_path: Path) -> N
         id = await project(server, client)
         await client.ask("execute", {"prompt": "eat-and-end 200"}, id)
         eater = int(await words(client))
-        await client.receive("update", "run_finished")  # completed, unless the watch has looked before that
+        await client.receive("update", "run_finished")  # the run completes, unless the memory is checked before that
         await until(lambda: (tmp_path / "data" / FILE).read_bytes() == b"[]\n", "the end of the agent")
         assert not lives(eater)
         assert "150 MB is allowed" in server.errors

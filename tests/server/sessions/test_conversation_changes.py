@@ -1,4 +1,4 @@
-"""One conversation of the agent ends and another begins: each has its own prompts, title, state and records."""
+"""When one conversation of the agent ends and another begins, each has its own prompts, title, state and records."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_the_first_line_of_a_resumed_agent_keeps_its_todo_list() -> None:
 async def test_an_agent_has_ended_before_its_conversation_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it could write to the files that are removed."""
+    """Otherwise, the agent could write to the files that are being removed."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -363,7 +363,7 @@ async def test_a_previous_session_is_known_without_its_older_records(tmp_path: P
 
 @pytest.mark.usefixtures("small_files")
 async def test_the_current_session_is_known_by_the_end_of_its_run(tmp_path: Path) -> None:
-    """Its only run began before the records that are left."""
+    """The session's only run began before the first record that is left."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

@@ -49,7 +49,7 @@ async def test_an_invalid_name_creates_nothing(server: Server, owner: WireClient
 
 
 def test_no_directory_is_created_in_the_servers_data(tmp_path: Path) -> None:
-    """Even if it is inside the roots."""
+    """The request is refused even if the server's data is inside the roots."""
     (tmp_path / "data").mkdir()
     places = Places([tmp_path.resolve()], tmp_path / "data")
     with pytest.raises(ClientError) as refused:
@@ -59,7 +59,7 @@ def test_no_directory_is_created_in_the_servers_data(tmp_path: Path) -> None:
 
 
 async def test_no_directory_is_created_elsewhere(server: Server, owner: WireClient, tmp_path: Path) -> None:
-    """Outside of the roots, through a link, in the server's own data, or inside a project."""
+    """The request is refused outside of the roots, through a link, in the server's own data, and inside a project."""
     await server.project(owner, "site")
     (server.roots / "link").symlink_to(tmp_path)
     for path in (

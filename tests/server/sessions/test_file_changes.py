@@ -1,4 +1,4 @@
-"""A file compared with the last commit: each kind of change, each refusal, and nothing that clients may not see."""
+"""A file is compared with the last commit: all kinds of changes and refusals, and nothing that clients may not see."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_new_file_has_no_old_text(folder: Path, comparisons: Comparisons
 
 @pytest.mark.parametrize("staged", [False, True])
 async def test_a_deleted_file_has_its_old_text(folder: Path, comparisons: Comparisons, staged: bool) -> None:
-    """Its directory is deleted, too."""
+    """The file's directory is deleted, too."""
     (folder / "src" / "bridge.py").unlink()
     (folder / "src").rmdir()
     if staged:
@@ -132,7 +132,7 @@ async def test_line_ends_that_git_converts_are_no_change(folder: Path, compariso
 
 async def test_the_index_of_the_person_is_not_changed(folder: Path, comparisons: Comparisons) -> None:
     index = folder / ".git" / "index"
-    os.utime(folder / "old.txt")  # git would refresh its index
+    os.utime(folder / "old.txt")  # git would now refresh its index
     before = index.read_bytes(), index.stat().st_mtime_ns
     for path in ("old.txt", "staged.txt"):
         await comparisons.of(project_of(folder), path)
@@ -169,7 +169,7 @@ async def test_large_texts_come_as_a_diff(folder: Path, comparisons: Comparisons
 async def test_an_old_text_that_is_too_large_is_refused(
     folder: Path, comparisons: Comparisons, now: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not even read."""
+    """The text is refused without being read."""
     (folder / "large.txt").write_text("x" * (LARGEST_TEXT + 1))
     assert await refusal(comparisons, folder, "large.txt") == "FILE_TOO_LARGE"
     git(folder, "add", "large.txt")
@@ -235,7 +235,7 @@ async def test_what_the_viewer_refuses_is_refused(folder: Path, comparisons: Com
 
 @pytest.mark.parametrize("path", ["../old.txt", ":/old.txt", ":(top)old.txt", ":/", "*.py", ":(glob)**", "-r"])
 async def test_nothing_above_the_project_is_shown(folder: Path, comparisons: Comparisons, path: str) -> None:
-    """The project is a directory inside the work tree, and git gives the path a special meaning."""
+    """The project is a directory inside the work tree, and the paths have a special meaning to git."""
     (folder / "old.txt").unlink()
     (folder / "src" / "bridge.py").unlink()
     refused = await refusal(comparisons, folder / "src", path)
@@ -316,7 +316,7 @@ async def test_a_missing_object_is_reported(
 async def test_a_git_that_hangs_is_ended(
     folder: Path, comparisons: Comparisons, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its index is a pipe that nobody writes to, so git waits."""
+    """Git waits, because its index is a pipe that nobody writes to."""
     monkeypatch.setattr(file_changes, "GIT_SECONDS", 0.3)
     (folder / ".git" / "index").unlink()
     os.mkfifo(folder / ".git" / "index")
@@ -334,7 +334,7 @@ async def test_no_program_of_the_repository_runs(
     git(folder, "update-ref", f"refs/drawbridge/{RUN}", "HEAD")  # one of the attacks removes the objects of this commit
     (folder / "poem.txt").write_text("another\r\n")
     ATTACKS[name](folder, str(folder.parent / "spy"))
-    spy.unlink(missing_ok=True)  # git has run it while the attack was prepared
+    spy.unlink(missing_ok=True)  # git ran it while the attack was being prepared
     for path in ("poem.txt", "mine.txt", "inside/text"):
         with contextlib.suppress(ClientError):
             await comparisons.of(project_of(folder), path)

@@ -1,4 +1,6 @@
-"""The list of a project's files: their state in git, the search in it, and its limits of time and age."""
+"""The list of a project's files: the state of each in git, how the list is searched, how long it takes, and how old it
+may be.
+"""
 
 from __future__ import annotations
 
@@ -161,14 +163,14 @@ async def test_a_search_leaves_out_private_files(repository: Path, indexes: File
 
 async def test_the_index_of_the_person_is_not_changed(repository: Path, indexes: FileIndexes) -> None:
     index = repository / ".git" / "index"
-    os.utime(repository / "a.txt")  # git would refresh its index
+    os.utime(repository / "a.txt")  # git would now refresh its index
     before = index.read_bytes(), index.stat().st_mtime_ns
     await listed(project_of(repository), "", indexes)
     assert (index.read_bytes(), index.stat().st_mtime_ns) == before
 
 
 async def test_no_program_of_the_repository_runs(repository: Path, indexes: FileIndexes, tmp_path: Path) -> None:
-    """The agent could have written the configuration."""
+    """The agent could have written the repository's configuration."""
     run = tmp_path / "run"
     run.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
     run.chmod(0o755)
@@ -193,7 +195,7 @@ async def test_a_failing_git_is_replaced_by_a_walk(
 async def test_a_slow_git_is_replaced_by_a_walk(
     repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its index is a pipe that nobody writes to, so git waits."""
+    """Git waits, because its index is a pipe that nobody writes to."""
     monkeypatch.setattr(file_index, "GIT_SECONDS", 0.3)
     (repository / ".git" / "index").unlink()
     os.mkfifo(repository / ".git" / "index")
@@ -245,7 +247,7 @@ async def test_changes_are_bounded(repository: Path, indexes: FileIndexes, monke
 async def test_a_list_without_all_changes_is_not_complete(
     repository: Path, indexes: FileIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Removed files are changes, but not in the list of files."""
+    """Removed files are changes, but are not in the list of files."""
     git(repository, "rm", "-rq", ".")
     monkeypatch.setattr(file_index, "MOST_FILES", 2)
     assert not (await indexes.of(project_of(repository))).complete

@@ -1,4 +1,6 @@
-"""The project's files that clients see. Whatever path is sent: nothing private, and nothing outside of the project."""
+"""The project's files that clients can see. Whatever path is sent, nothing private and nothing outside of the project
+is shown.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def test_no_link_leads_out(project: Project, target: str) -> None:
 
 
 def test_a_part_that_becomes_a_link_is_not_followed(project: Project) -> None:
-    """The link is created between the check of the path and its opening."""
+    """The link is created after the path is checked and before it is opened."""
     parts = project.parts("src/bridge.py")
     (project.root / "src").rename(project.root / "moved")
     (project.root / "src").symlink_to(project.root.parent / "outside")
@@ -133,7 +135,7 @@ def test_a_part_that_becomes_a_link_is_not_followed(project: Project) -> None:
 
 
 def test_a_file_that_becomes_a_link_is_not_opened(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link is created between the check of the file's kind and its opening."""
+    """The link is created after the kind of the file is checked and before the file is opened."""
     really = files._check_regular
 
     def swap(status: os.stat_result) -> None:
@@ -166,7 +168,7 @@ def test_only_regular_files_are_read(project: Project, monkeypatch: pytest.Monke
 
 
 def test_no_device_is_opened(project: Project) -> None:
-    """Even if the project is a directory of devices."""
+    """No device file is opened, even if the project is a directory of device files."""
     assert code(Project(Path("/dev"), project.data, Privacy()), "zero") == "FILE_UNSUPPORTED"
     assert listed(Project(Path("/dev"), project.data, Privacy()))["zero"].kind == "other"
 
@@ -237,7 +239,7 @@ def test_a_text_that_begins_like_a_bitmap_is_text(project: Project, text: str) -
 
 
 def test_an_svg_is_text(project: Project) -> None:
-    """It may contain a script."""
+    """An SVG is not served as an image, since it may contain a script."""
     (project.root / "a.svg").write_text("<svg onload='alert(1)'/>")
     assert read(project, "a.svg").kind == "text"
 
@@ -292,7 +294,7 @@ SECRETS = [".env", ".ENV", ".env.local", "id_ed25519", "server.key", "Server.PEM
 @pytest.mark.parametrize("name", [*SECRETS, ".git", ".GIT"])
 @pytest.mark.parametrize("folder", ["", "src/"])
 def test_private_files_are_neither_listed_nor_read(project: Project, folder: str, name: str) -> None:
-    """A missing private file has the same error as an existing one."""
+    """The error is the same whether or not the private file exists."""
     assert code(project, f"{folder}{name}") == "FILE_PRIVATE"
     (project.root / folder / name).write_text("secret")
     assert code(project, f"{folder}{name}") == "FILE_PRIVATE"

@@ -38,7 +38,7 @@ async def offered(server: Server, project: str) -> dict[str, Any] | None:
 
 
 async def has_run(server: Server, project: str, offers: base.AgentOffers = OFFERS, **more: Any) -> None:
-    """Lets a process of the project's agent, or of another one, report what it offers and end."""
+    """Lets a process of the project's agent report what it offers, and end."""
     process = await server.running(Client(), project, **more)
     process.heard(base.OffersReported(offers))
     process.ends()
@@ -74,7 +74,7 @@ async def test_a_new_project_has_models_but_no_commands_of_others(tmp_path: Path
 
 
 async def test_a_process_reports_the_same_to_a_client_that_knew_less(tmp_path: Path) -> None:
-    """The process of another project has reported the models after the client joined."""
+    """After the client has joined, a process of another project reports the models."""
     phone, page = Client(), Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -127,7 +127,7 @@ async def test_each_agent_has_its_own_offers(tmp_path: Path) -> None:
 
 
 def test_offers_of_removed_agents_are_dropped(tmp_path: Path) -> None:
-    """Otherwise the file would contain every agent that the server ever had."""
+    """Otherwise, the file would contain every agent that the server ever had."""
     KnownOffers(tmp_path, ["claude", "other"]).store("other", OFFERS)
     known = KnownOffers(tmp_path, ["claude"])
     assert known.of("other") == base.AgentOffers()
@@ -185,7 +185,7 @@ async def test_a_file_that_cannot_be_written_does_not_stop_a_run(
 
 
 async def test_a_new_session_shows_its_model_and_effort(tmp_path: Path) -> None:
-    """They are chosen before any process of the project has run, and known after a restart."""
+    """Model and effort are chosen before any process of the project has run, and are still known after a restart."""
     phone = Client()
     async with serving(tmp_path) as server:
         await has_run(server, await server.project(phone))

@@ -1,4 +1,6 @@
-"""A run that is stopped by a limit of the agent's account: clients see when it ends, and the run resumes on request."""
+"""A run is stopped by a limit of the agent's account: clients see when the limit ends, and the run resumes if that was
+requested.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def limited(agent: Process, seconds: float) -> None:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """One item: the number of seconds by which the clock is ahead for runs that wait for the end of a limit."""
+    """A list with one item: by how many seconds the clock is ahead for runs that wait for the end of a limit."""
     later = [0.0]
     monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
@@ -42,7 +44,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def given(server: Server, prompts: int) -> str:
-    """The prompt number ``prompts`` that agents were given, counted from 1, once they have it."""
+    """Waits until agents were given ``prompts`` prompts. Returns the last one of these."""
 
     def all_of_them() -> list[str]:
         return [prompt for process in server.agent.processes for prompt in map(str, process.prompts)]
@@ -102,7 +104,7 @@ async def test_a_run_resumes_after_a_restart(tmp_path: Path, passed: list[float]
 
 
 async def test_a_server_that_does_not_continue_runs_announces_none(tmp_path: Path) -> None:
-    """The server was restarted without the option."""
+    """The server was restarted without the option that lets runs continue."""
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)

@@ -1,4 +1,4 @@
-"""A request takes a while, and other things happen meanwhile: other requests, other runs, the end of the server."""
+"""While one request takes a while, other things happen: other requests, other runs, and the end of the server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def at_rest(server: Server, phone: Client, project: str) -> Process:
 
 
 def answers_late(process: Process, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """The agent confirms a change only once the returned event is set."""
+    """Makes the agent confirm a change only once the returned event is set."""
     answer = asyncio.Event()
 
     def slow(name: str) -> None:
@@ -77,7 +77,7 @@ async def test_a_mode_and_a_model_chosen_at_once_both_apply(tmp_path: Path, monk
 
 
 async def test_a_process_that_ends_is_sent_no_further_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice applies to the next process all the same."""
+    """The choice still applies to the next process."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -145,7 +145,7 @@ async def test_the_servers_end_handles_waiting_and_active_runs(
 async def test_a_process_that_is_ending_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The process was idle, and takes a while to end."""
+    """An idle process is being ended, which takes a while."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -200,7 +200,9 @@ async def test_a_resumed_run_that_is_not_stored_is_tried_later(tmp_path: Path, m
 async def read_again(
     tmp_path: Path, meanwhile: Callable[[Server], object] = lambda server: None, **waiting: Any
 ) -> AsyncIterator[tuple[Server, str]]:
-    """A server that was killed during a run. At the next start its project can't be read, and a while later it can."""
+    """A server after one that was killed during a run. It could not read the project at its start, and has read it a
+    while later.
+    """
     data, phone = tmp_path / "data", Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -211,7 +213,7 @@ async def read_again(
     path = data / "projects" / project / metadata.NAME
     path.write_text(json.dumps({**json.loads(path.read_text()), **waiting}))
 
-    # As in a real server, whose sockets belong to the event loop.
+    # It has the writers of a real server, because real sockets may only be used in the event loop's thread.
     later = Server(tmp_path, Limits(checkpoints=False, continue_limited=True), broadcast=Writers().broadcast)
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(metadata, "load", unreadable)

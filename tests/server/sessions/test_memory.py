@@ -1,4 +1,4 @@
-"""An agent that writes as fast as it can, for as long as it likes, does not make the server's memory grow."""
+"""An agent that writes as fast as it can does not make the server's memory grow, however long it writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ FLAT = 24 * MB
 
 
 async def grown(server: Server, seconds: float) -> int:
-    """The largest growth of the server's resident memory in bytes, from one second after the call."""
+    """The largest growth of the server's resident memory in bytes during ``seconds``, which begin one second after the
+    call.
+    """
     process = psutil.Process(server.process.pid)
     await asyncio.sleep(1)
     first = largest = process.memory_info().rss

@@ -1,4 +1,4 @@
-"""The watch over the agents' memory continues after an internal error."""
+"""The server continues to watch the agents' memory after an internal error."""
 
 from __future__ import annotations
 

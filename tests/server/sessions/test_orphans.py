@@ -1,4 +1,6 @@
-"""The next start ends the processes that a crashed server and its supervisors have left, and never any other process."""
+"""The next start of a server ends the processes that a crashed one and its supervisors have left, and never any other
+process.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ SLEEP = [sys.executable, "-I", "-S", "-c", "print(flush=True); import time; time
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a process that does nothing, with a mark if one is given; returns its process id."""
+    """Yields a function that starts a process that does nothing, with a mark if one is given, and returns its process
+    id.
+    """
     started: list[subprocess.Popen[bytes]] = []
 
     def one(mark: str | None = None) -> int:
@@ -72,7 +76,7 @@ def test_leftovers_are_ended_and_logged(
 
 
 def test_children_of_an_ended_agent_are_ended(tmp_path: Path, start: Start, mark: str) -> None:
-    """Even if the server had no time to store the process id."""
+    """The children are found by their mark, even if the agent's own process has ended."""
     gone, child = start(), start(mark)
     os.kill(gone, signal.SIGKILL)
     write(tmp_path, Entry(mark, gone, 5.0))
@@ -88,7 +92,9 @@ def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, 
 
 
 def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark: str) -> None:
-    """Process id and start time are right, but the process is not an agent's; and a process of another server's agent."""
+    """The file has the right process id and start time of a process without the mark, and of a process of another
+    server's agent.
+    """
     stranger, others = start(), start(uuid.uuid4().hex)
     write(
         tmp_path, entry(mark, stranger), entry("", others), Entry("", os.getpid()), Entry("", 1), Entry("", -5, -1e300)
@@ -115,7 +121,7 @@ def test_a_hidden_environment_is_replaced_by_the_start_time(
 
 
 def test_a_server_that_an_agent_has_started_does_not_end_itself(tmp_path: Path, mark: str) -> None:
-    """Nor does it end the agent."""
+    """The server ends neither itself nor the agent."""
     code = (
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"
@@ -159,7 +165,7 @@ def test_leftovers_that_can_not_be_ended_are_logged_and_kept(
 
 
 async def test_a_crash_of_server_and_supervisor_is_made_up_for_at_the_next_start(tmp_path: Path) -> None:
-    """The child has its own session and ignores signals; only the file knows of it."""
+    """The agent's child has its own process session and ignores signals, so it can only be found through the file."""
     data, flags = tmp_path / "data", bad_claude(tmp_path)
     async with serving(data, *flags) as server:
         async with server.client() as client:

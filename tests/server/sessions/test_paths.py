@@ -1,4 +1,6 @@
-"""Whatever path a client sends: a project's directory, or an added one, is a real directory inside the allowed ones."""
+"""Whatever path a client sends, a project's directory, or one that is added to it, is a real directory inside the
+allowed ones.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,12 @@ paths = st.one_of(
     st.lists(st.sampled_from(NAMES + ODD), max_size=4).map("/".join),
     st.text(st.characters(), max_size=30),
 )
-"""``HERE`` stands for the directory of the tree."""
+"""Paths that clients might send. ``HERE`` stands for the directory of the tree."""
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home directory with code in it, something outside, and links that lead in, out and in circles."""
+    """A home directory that contains code, a directory outside of it, and links that lead in, out and in circles."""
     here = tmp_path_factory.mktemp("paths").resolve()
     for name in ("home/code/app/inner", "home/.ssh", "home/code/.ssh", "home/code-beside", "outside/secret"):
         (here / name).mkdir(parents=True)
@@ -60,7 +62,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def may_be(path: str, roots: list[str], home: str) -> bool:
-    """The same rule implemented differently: on the real paths that the operating system reports, as text."""
+    """Whether a project may have this path. The rule is implemented differently from the code under test: as text, on
+    the real paths that the operating system reports.
+    """
     if not path.startswith("/") or ".." in path.split("/") or not os.path.isdir(path):
         return False
     real = os.path.realpath(path)

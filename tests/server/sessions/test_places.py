@@ -43,7 +43,7 @@ async def test_a_project_outside_of_the_allowed_directories_runs_nothing(tmp_pat
 
 
 async def test_a_project_that_is_not_allowed_lists_its_problem(tmp_path: Path) -> None:
-    """Clients see it in the list, when they join, and in the server's health. The history stays readable."""
+    """Clients see the problem in the list, when they join, and in the server's health. The history stays readable."""
     async with narrowed(tmp_path) as (server, project):
         assert "outside" in (await problem_of(server) or "")
         joined = await server.does(Client(), "project_join", project)
@@ -85,7 +85,7 @@ async def test_nothing_is_read_or_changed_outside_of_the_roots(
 
 
 async def test_a_directory_that_becomes_a_link_runs_nothing(tmp_path: Path) -> None:
-    """Even if a process of the previous run is still warm."""
+    """No prompt is sent, even if the process of the previous run is still warm."""
     phone = Client()
     (tmp_path / "elsewhere").mkdir()
     async with serving(tmp_path) as server:
@@ -130,7 +130,7 @@ async def test_a_swapped_directory_stops_a_starting_agent(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("as_what", ["nothing", "a file"])
 async def test_a_deleted_directory_is_reported_at_the_next_run(tmp_path: Path, as_what: str) -> None:
-    """The process of the previous run is still warm, in a directory that does not exist."""
+    """The process of the previous run is still warm, in a directory that no longer exists."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -164,7 +164,7 @@ async def test_a_recreated_directory_gets_a_new_process(tmp_path: Path) -> None:
 
 
 async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> None:
-    """Retargeting the link to another allowed directory while the run is queued has no effect."""
+    """Pointing the link to another allowed directory while the run is queued has no effect."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -184,7 +184,7 @@ async def test_a_link_in_add_dirs_is_followed_at_the_request(tmp_path: Path) -> 
 
 
 async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) -> None:
-    """This runs the real program, and checks its messages for the owner and for a client."""
+    """Uses the real server, and checks its messages to the owner and to a client."""
     (tmp_path / "work" / "inside").mkdir(parents=True)
     (tmp_path / "work" / "outside").mkdir()
     data = tmp_path / "data"
@@ -205,6 +205,6 @@ async def test_a_restart_with_less_allowed_runs_nothing_outside(tmp_path: Path) 
 
 
 def test_a_directory_with_a_name_that_is_too_long_is_in_the_project(tmp_path: Path) -> None:
-    """An agent may report any directory as its working directory."""
+    """The check must not fail for such a name, because an agent may report any directory as its working directory."""
     assert not places.is_elsewhere(str(tmp_path / ("x" * 300)), tmp_path)
     assert places.is_elsewhere(str(tmp_path.parent / ("x" * 300)), tmp_path)

@@ -150,7 +150,9 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
 
 
 async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list, and a page, are sent before any large log has been read. The rest is read in the background."""
+    """The list of projects and the pages are sent before any large log has been read completely. The rest is read in
+    the background.
+    """
     phone = Client()
     async with serving(tmp_path) as server:
         made = [await server.project(phone, f"p{number}") for number in range(3)]
@@ -332,7 +334,7 @@ WHILE_DELETED: dict[str, dict[str, Any]] = {
 async def test_a_request_during_a_deletion_is_executed_or_refused(
     what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However the two overlap: no internal error, and no message about the deleted project afterwards."""
+    """However the two overlap, there is no internal error, and no message about the project after its deletion."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         server.core.follow(["projects"], page)
@@ -349,7 +351,8 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
             for said in await asyncio.gather(*tasks, return_exceptions=True):
                 assert isinstance(said, dict | ClientError), said
             heard = [one["data"]["update_type"] for one in page.heard if one.get("project_id") == project]
-            if any(one.id == project for one in server.core.projects):  # the project was at work
+            # A project that was at work has not been deleted yet.
+            if any(one.id == project for one in server.core.projects):
                 with contextlib.suppress(ClientError):
                     await server.does(phone, "agent_kill", project)
                 await server.does(phone, "project_delete", project)
@@ -468,7 +471,7 @@ async def test_metadata_of_another_project_is_not_taken_for_this_one(tmp_path: P
 
 
 async def test_of_two_projects_with_one_path_one_is_quarantined(tmp_path: Path) -> None:
-    """For example, a person has copied a project's data."""
+    """This can happen if a person has copied a project's data, for example."""
     async with serving(tmp_path) as server:
         project = await server.project(Client())
     original = tmp_path / "data" / "projects" / project

@@ -1,4 +1,4 @@
-"""Files that an agent can't read in a prompt are stored beside the history, and the prompt contains their paths."""
+"""Files that can't be part of the agent's prompt are stored beside the history, and the prompt contains their paths."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def of_last_prompt(server: Server, project: str) -> dict[str, Any]:
 
 
 async def with_a_file(server: Server, phone: Client, project: str) -> str:
-    """The id of a file that was attached to a run that has ended."""
+    """Attaches a file to a prompt whose run then ends. Returns the file's id."""
     (await server.running(phone, project, "Look", attachments=zipped(server))).ends()
     await settled()
     id: str = of_last_prompt(server, project)["files"][0]["id"]
@@ -78,7 +78,7 @@ async def test_a_file_is_stored_and_given_to_the_agent_by_its_path(tmp_path: Pat
 
 
 async def test_the_record_has_the_name_and_size_but_no_path(tmp_path: Path) -> None:
-    """Nor does the answer to the sender contain one."""
+    """The reply to the sender doesn't contain a path either."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -119,7 +119,7 @@ def test_what_claude_cannot_read_in_a_prompt_is_stored(
 
 
 def test_images_that_are_too_large_together_are_stored(tmp_path: Path) -> None:
-    """Together, six images of 10 MB would exceed the limit of bytes that may wait for the agent to read them."""
+    """An image is stored if it would exceed the limit for one prompt together with the embedded ones before it."""
     images = [Attachment("image/png", bytes(size * 1_000_000), "a") for size in (10, 8, 10, 1, 2)]
     given, files = PromptFiles(tmp_path / "files").store(images, prompts.embeds, ())
     assert [one.path is not None for one in given] == [False, False, True, False, True]
@@ -164,7 +164,9 @@ def test_a_second_file_of_the_same_name_replaces_nothing(tmp_path: Path) -> None
 
 
 async def test_on_a_full_disk_the_prompt_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is full at the second file: nothing remains of the first one, and nothing reaches the agent."""
+    """The disk is full when the second file is stored: nothing remains of the first one, and nothing reaches
+    the agent.
+    """
     phone = Client()
     written: list[str] = []
     mkdir = Path.mkdir
@@ -249,7 +251,9 @@ async def test_a_file_goes_into_a_running_turn(tmp_path: Path) -> None:
 
 
 async def test_the_first_file_reaches_a_process_that_may_read_it(tmp_path: Path) -> None:
-    """Some agents get directories only when they start. A process that works in the background is not replaced for it."""
+    """Some agents get directories only when they start, so the process is replaced, unless it works in the
+    background.
+    """
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -327,7 +331,7 @@ async def test_files_are_kept_over_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_new_file_removes_the_oldest_above_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file whose prompt waits or runs is not removed: then the new prompt is refused."""
+    """A file of a queued or running prompt is not removed: the new prompt is refused instead."""
     monkeypatch.setattr(prompt_files, "ALTOGETHER", 2 * len(ZIP))
     phone = Client()
     async with serving(tmp_path) as server:

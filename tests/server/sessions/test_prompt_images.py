@@ -43,7 +43,7 @@ def stored(server: Server, project: str) -> list[str]:
 
 
 async def with_an_image(server: Server, phone: Client, project: str) -> str:
-    """The id of an image that was attached to a run that has ended."""
+    """Attaches an image to a prompt whose run then ends. Returns the image's id."""
     (await server.running(phone, project, "Look", attachments=attached(server, ("image/png", PNG)))).ends()
     await settled()
     id: str = prompts(server, project)[-1]["images"][0]["id"]
@@ -142,14 +142,14 @@ async def test_a_request_that_arrives_twice_leaves_no_second_image(tmp_path: Pat
 
 
 async def test_a_request_that_is_cancelled_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its prompt waits for a conversation that is being deleted."""
+    """The request is cancelled while its prompt waits, for example for a conversation that is being deleted."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
         calls, waits = itertools.count(), asyncio.Event()
 
         async def forever(_: ManagedSession) -> None:
-            if next(calls):  # not before the image is stored
+            if next(calls):  # the first call comes before the image is stored
                 waits.set()
                 await asyncio.Event().wait()
 
@@ -165,7 +165,7 @@ async def test_a_request_that_is_cancelled_leaves_no_image(tmp_path: Path, monke
 
 
 async def test_on_a_full_disk_the_images_of_deleted_projects_are_removed(tmp_path: Path) -> None:
-    """The project's cost stays known."""
+    """The project's metadata, which contains its cost, is kept."""
     phone = Client()
     async with serving(tmp_path) as server:
         project, other = await server.project(phone), await server.project(phone, "other")

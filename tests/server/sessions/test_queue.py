@@ -1,4 +1,4 @@
-"""The queue of a project: every client sees it, and can change it."""
+"""Every client sees the queue of a project, and can change it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.server.core_rig import Client, Process, Server, records, serving, set
 
 
 class Queued(NamedTuple):
-    """The phone has sent "first", which runs, and "second" and "third", which are queued. The page has joined."""
+    """The phone has sent "first", which runs, and "second" and "third", which are queued. The page has joined the
+    project.
+    """
 
     server: Server
     project: str
@@ -156,7 +158,7 @@ async def test_a_prompt_that_is_sent_now_interrupts_the_run(tmp_path: Path) -> N
 
 
 async def test_a_prompt_sent_now_replaces_one_that_waits_for_a_slot(tmp_path: Path) -> None:
-    """The other prompt has not begun, and is not lost."""
+    """The other prompt has not begun, and runs later."""
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         busy = await server.project(phone, "busy")
@@ -237,7 +239,7 @@ def test_moves_lose_no_prompt(moves: list[tuple[str, str | None]]) -> None:
 
 
 async def test_a_turn_without_a_prompt_puts_the_next_one_back(tmp_path: Path) -> None:
-    """The next prompt was no longer in the queue, since it waited for its slot."""
+    """The next prompt had already left the queue and was waiting for its slot."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False, runs_at_once=1)) as server:
         project, other = await server.project(phone, "one"), await server.project(phone, "two")

@@ -1,4 +1,4 @@
-"""A run from the accepted prompt to its only end, as the clients of a project see it."""
+"""A run from its accepted prompt to its end, which comes exactly once, as the clients of a project see it."""
 
 from __future__ import annotations
 
@@ -537,7 +537,9 @@ async def test_an_agent_that_dies_before_its_conversation_exists(tmp_path: Path)
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_path: Path) -> None:
-    """The agent reported the id of the conversation and was killed. A conversation that was stored is resumed."""
+    """The agent reported the id of the conversation and was killed before it stored it: the next prompt begins another
+    conversation. One that was stored is resumed.
+    """
     phone = Client()
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(tmp_path))
@@ -563,7 +565,7 @@ async def test_a_conversation_that_was_never_written_down(restarted: bool, tmp_p
 
 
 async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> None:
-    """A conversation is never silently replaced by a new one."""
+    """A conversation that was once stored is never silently replaced by a new one."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -582,7 +584,7 @@ async def test_a_conversation_that_is_lost_later_is_reported(tmp_path: Path) -> 
 
 
 async def test_an_agent_without_a_list_of_conversations(tmp_path: Path) -> None:
-    """The agent refuses the conversation that it began before it died. The prompt after that begins another one."""
+    """The agent refuses to resume the conversation that it began before it died. The next prompt begins another one."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -689,7 +691,7 @@ async def test_the_next_start_interrupts_unfinished_runs(tmp_path: Path) -> None
     await server.does(phone, "execute", project, prompt="waiting")
     process.asks("q1")
     runs = open_runs(server, project)
-    server.core.projects.get(project).history.close()  # as if the server had died: nothing else is done
+    server.core.projects.get(project).history.close()  # nothing else is closed, as if the server had died
     async with serving(tmp_path) as after:
         found = [one for one in records(after, project) if one["direction"] == "server"]
         finished = [one["message"]["message"] for one in found if one["message"]["subtype"] == "run_finished"]
@@ -700,7 +702,9 @@ async def test_the_next_start_interrupts_unfinished_runs(tmp_path: Path) -> None
 
 
 async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
-    """People can follow, answer and interrupt it. Prompts wait for its end, and it takes no slot from another run."""
+    """People can follow and interrupt such a run and answer its questions. Prompts wait for its end, and it takes no
+    slot.
+    """
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         project = await server.project(phone)
@@ -724,7 +728,7 @@ async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_is_not_ended_by_the_agents_own_turn(tmp_path: Path) -> None:
-    """The agent begins and ends its own turn after the prompt was accepted, and before the agent gets it."""
+    """The agent begins and ends its own turn after a prompt was accepted, and before it gets that prompt."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)
@@ -742,7 +746,7 @@ async def test_a_prompt_is_not_ended_by_the_agents_own_turn(tmp_path: Path) -> N
 
 
 async def test_a_turn_without_a_prompt_may_ask_while_a_prompt_waits(tmp_path: Path) -> None:
-    """The project's next prompt waits for a slot meanwhile. It runs once, after the turn, as soon as there is a slot."""
+    """The project's next prompt waits for a slot. It runs once, after the turn and as soon as there is a slot."""
     phone = Client()
     async with serving(tmp_path, Limits(runs_at_once=1, checkpoints=False)) as server:
         one, two = await server.project(phone, "one"), await server.project(phone, "two")

@@ -31,7 +31,7 @@ def test_a_process_is_kept_until_just_after_the_time() -> None:
 
 
 def test_a_run_at_the_scheduled_time_delays_the_turn() -> None:
-    """Claude Code begins a scheduled turn only while it is idle."""
+    """Claude Code begins a scheduled turn only while it is idle, so it is due right after the run."""
     schedule = Scheduled()
     schedule.changed(AT)
     schedule.run_ended(began=AT - 600, now=AT + 600)
@@ -90,7 +90,7 @@ async def test_a_person_cancels_what_an_idle_agent_has_scheduled(tmp_path: Path,
         project, process = await idle(server, phone, seconds)
         process.heard(StateReported(AgentState(model="opus", tasks=(Task("t1", "a build", background=True),))))
         await server.does(phone, "agent_interrupt", project, schedule=True)
-        process.heard(TurnBegun())  # at the same time
+        process.heard(TurnBegun())  # the scheduled turn begins at the same time
         await until(lambda: process.ended, "the end of the process")
         shown = phone.updates("project_state")[-1]
         assert (shown["state"], shown.get("scheduled_until")) == ("IDLE", None)

@@ -58,7 +58,7 @@ async def test_a_deleted_session_of_either_kind_leaves_the_list(tmp_path: Path) 
 
 
 async def test_a_thread_can_read_the_list_while_it_changes(tmp_path: Path) -> None:
-    """A thread reads those projects again that could not be read before."""
+    """The server uses a thread to read projects again that could not be read at its start."""
     async with serving(tmp_path) as server:
         first = begun(server)
         reading = iter(server.core.all_sessions)

@@ -107,7 +107,7 @@ async def test_a_client_that_joins_late_knows_the_agents_state(tmp_path: Path) -
 
 
 def answered(session_id: str, model: str = "opus") -> base.AgentLine:
-    """The agent's line for a message with a to-do list."""
+    """The agent's line with a message that contains a to-do list."""
     todos = {"todos": [{"content": "Fix it", "status": "pending"}]}
     content = [{"type": "tool_use", "id": "t", "name": "TodoWrite", "input": todos}]
     message = {"model": model, "content": content, "usage": {"input_tokens": 5_000}}
@@ -116,7 +116,7 @@ def answered(session_id: str, model: str = "opus") -> base.AgentLine:
 
 
 async def after_an_answer(server: Server, phone: Client) -> tuple[str, Process]:
-    """A project and its process. The turn is open; the agent has written a message with a to-do list."""
+    """A project and its process, whose agent has written a message with a to-do list in a turn that is still open."""
     project = await server.project(phone)
     process = await server.running(phone, project)
     process.heard(answered(process.launch.session_id))
@@ -124,7 +124,7 @@ async def after_an_answer(server: Server, phone: Client) -> tuple[str, Process]:
 
 
 async def after_a_restart(folder: Path, project: str) -> dict[str, Any]:
-    """The agent's state in the snapshot of the next server, which must be the same for a second client."""
+    """The agent's state in the snapshot that the next server sends. It must be the same for a second client."""
     phone = Client()
     async with serving(folder) as server:
         first, second = [
@@ -149,7 +149,7 @@ async def test_the_next_server_knows_the_agents_state(tmp_path: Path) -> None:
 async def test_a_report_since_the_restart_counts_more_than_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent reports its state while its history is being read."""
+    """The agent reports its state while the server is reading it from the history."""
     phone = Client("phone")
     async with serving(tmp_path) as server:
         project, process = await after_an_answer(server, phone)

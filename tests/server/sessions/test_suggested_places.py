@@ -22,7 +22,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("a/.git", "work/b/.git", "work/b/inner/.git", "work/deep/er/.git", ".hidden/c/.git", "empty"):
         (root / name).mkdir(parents=True)
     (root / "linked").mkdir()
-    (root / "linked" / ".git").write_text("gitdir: ../a/.git/worktrees/linked\n")  # like a linked work tree
+    (root / "linked" / ".git").write_text("gitdir: ../a/.git/worktrees/linked\n")  # as in a linked work tree
     (root / "link").symlink_to(root / "a")
     monkeypatch.setenv("HOME", str(root))
     return root
@@ -62,8 +62,8 @@ def test_recent_directories_come_first_and_once(root: Path, tmp_path: Path) -> N
 
 
 def test_only_free_and_allowed_directories_are_suggested(root: Path, tmp_path: Path) -> None:
-    """Projects, directories inside or around one, missing ones, those outside of the roots, and those that the client
-    may not see are left out.
+    """Left out are projects, directories inside or around one, missing directories, those outside of the roots, and
+    those that the client may not see.
     """
     used = [(root / "gone", "1"), (tmp_path, "1"), (root / ".hidden" / "c", "1"), (root / "a" / ".git", "1")]
     hidden = root / "linked"

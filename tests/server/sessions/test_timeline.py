@@ -32,7 +32,7 @@ def in_a_terminal(path: Path, *words: str, session_id: str = SESSION) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as opened:
         for number, text in enumerate(words):
-            stamp = datetime.now(UTC).isoformat()  # never before what is already recorded
+            stamp = datetime.now(UTC).isoformat()  # not before the time of any record so far
             shared = {"uuid": f"u-{text}", "timestamp": stamp, "cwd": str(path), "promptId": f"p-{text}"}
             content: Any = text if number % 2 == 0 else [{"type": "text", "text": text}]
             type = "user" if number % 2 == 0 else "assistant"
@@ -72,7 +72,7 @@ async def conversation(server: Server, client: Client, project: str, session_id:
 
 
 async def exported(server: Server, client: Client, project: str, session_id: str) -> list[str]:
-    """The prompts and answers in the session's export as JSON Lines."""
+    """The prompts and answers in the session's export in the JSON Lines format."""
     text = await core_rig.exported(server, client, project, session_id=session_id, format="jsonl")
     return said([json.loads(line) for line in text.splitlines()])
 
@@ -115,7 +115,7 @@ async def test_a_fork_begins_with_its_original(tmp_path: Path) -> None:
         await run(server, phone, project, "Otherwise", "Yes")
         fork = server.core.projects.get(project).memory.session_id
         copied = sessions.directory_of(path) / f"{SESSION}.jsonl"
-        shutil.copy(copied, copied.with_name(f"{fork}.jsonl"))  # as the CLI does
+        shutil.copy(copied, copied.with_name(f"{fork}.jsonl"))  # the CLI copies it, too
         in_a_terminal(path, "Later", "In the terminal")
         whole = ["Hello", "Hi", "Otherwise", "Yes"]
         assert await conversation(server, phone, project, fork) == whole
@@ -131,7 +131,7 @@ async def test_a_fork_begins_with_its_original(tmp_path: Path) -> None:
 async def test_a_session_from_a_terminal_is_exported_from_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """The pieces divide messages. The export works before the session's first run in Drawbridge, too."""
+    """Pieces may be smaller than a message. The export also works before the session's first run in Drawbridge."""
     monkeypatch.setattr(exporting, "PIECE", size)
     phone = Client()
     async with serving(tmp_path) as server:
@@ -210,7 +210,9 @@ async def test_an_invalid_position_is_an_error(tmp_path: Path, before: str) -> N
 
 
 async def test_a_terminal_session_has_each_message_once(tmp_path: Path) -> None:
-    """Its history is a copy of the agent's own."""
+    """The history of a terminal session is a copy of the agent's own file, so its messages must not be shown
+    from both.
+    """
     phone = Client()
     async with serving(tmp_path) as server:
         server.agent.sessions = ClaudeSessions()

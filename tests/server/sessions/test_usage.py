@@ -75,7 +75,9 @@ async def test_the_usage_survives_lost_metadata(tmp_path: Path) -> None:
 
 
 async def test_runs_of_an_earlier_version_are_counted(tmp_path: Path) -> None:
-    """Its metadata covers the history, but contains no usage. A run that takes place meanwhile is counted once."""
+    """The metadata of that version contains no usage, so it is counted from the history. A run that takes place
+    meanwhile is counted once.
+    """
     async with serving(tmp_path) as server:
         project = await server.project(Client())
         await run(server, project, cost=0.5, tokens=Tokens(1000, 10))

@@ -1,4 +1,6 @@
-"""Agent processes between two prompts: their number and time are limited, and they are kept while memory is available."""
+"""Agent processes between two prompts: their number and idle time are limited, and they are kept only while memory is
+available.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ async def test_the_least_recently_used_process_is_ended(tmp_path: Path) -> None:
 
 
 async def test_a_process_that_works_in_the_background_is_kept(tmp_path: Path) -> None:
-    """For example, a command of the agent runs in the background."""
+    """A process is busy in the background while a command of its agent still runs, for example."""
     async with serving(tmp_path, Limits(warm_processes=1, checkpoints=False)) as server:
         one = await ran(server, "one")
         one.busy = True
@@ -52,7 +54,7 @@ async def test_a_process_that_begins_a_turn_just_before_its_end_is_kept_for_it(t
         one = await server.running(phone, project)
         one.ends()
         other = await server.running(phone, await server.project(phone, "two"))
-        other.ends()  # too many are idle: one has to end
+        other.ends()  # too many processes are idle: one has to end
         one.heard(TurnBegun())
         await settled()
         assert not one.ended
@@ -75,7 +77,7 @@ async def test_a_turn_right_after_a_new_session_is_ignored(tmp_path: Path) -> No
 
 
 async def test_background_work_may_exceed_the_kept_processes(tmp_path: Path) -> None:
-    """Each run ends all the same: while all processes are at work, none can be ended for another."""
+    """The limit does not apply to a process that works in the background, and its run ends all the same."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         process = await server.running(phone, await server.project(phone))
@@ -97,7 +99,9 @@ async def scheduled(server: Server, name: str, seconds: float = 600.0) -> Proces
 
 
 async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None:
-    """Neither the number of idle processes nor their time ends it: the agent has reported when it continues."""
+    """Neither the limit on idle processes nor the one on their idle time ends the process, since the agent has reported
+    when it continues.
+    """
     limits = Limits(warm_processes=1, warm_seconds=0.02, checkpoints=False)
     async with serving(tmp_path, limits) as server:
         alarm = await scheduled(server, "alarm")
@@ -112,7 +116,7 @@ async def test_an_agent_with_an_alarm_is_kept_until_then(tmp_path: Path) -> None
 
 
 async def test_an_alarm_during_a_run_is_kept_for_the_moment_after_it(tmp_path: Path) -> None:
-    """Claude Code begins a scheduled turn only while it is idle."""
+    """Claude Code begins a scheduled turn only while it is idle, so the process is kept until the turn can begin."""
     phone = Client()
     async with serving(tmp_path, Limits(warm_processes=0, checkpoints=False)) as server:
         process = await server.running(phone, await server.project(phone))
@@ -173,7 +177,7 @@ async def test_a_failing_check_of_the_memory_is_repeated(monkeypatch: pytest.Mon
 
 
 async def test_a_conversation_that_a_terminal_has_opened_is_not_continued(tmp_path: Path) -> None:
-    """Both processes would write to one file, and neither would notice the other's messages."""
+    """Otherwise, both processes would write to one file, and neither would notice the other's messages."""
     phone = Client()
     async with serving(tmp_path, Limits(checkpoints=False)) as server:
         project = await server.project(phone)
@@ -200,7 +204,7 @@ async def test_after_a_while_another_process_continues_the_session(tmp_path: Pat
 
 
 class Kept:
-    """The owner of an idle process."""
+    """The owner of an idle process, as the pool knows it."""
 
     def __init__(self, id: str, *, is_scheduled: bool = False) -> None:
         self.id = id

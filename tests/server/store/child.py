@@ -1,7 +1,8 @@
-"""A process that appends to a history until it is killed, or on a faulty disk. Run as a module.
+"""A process that appends to a history, either until it is killed or on a faulty disk. Run as a module.
 
-``child.py forever DIRECTORY`` writes each number to stdout once ``append`` has returned. ``child.py full DIRECTORY``
-and ``child.py read_only DIRECTORY`` first mount a small disk there that no other process sees. All others print "ok".
+With the arguments ``forever DIRECTORY``, it writes each record's number to stdout once ``append`` has returned. All
+other commands print "ok" at the end. ``full``, ``full_at_a_new_day`` and ``read_only`` first mount a small disk on the
+directory.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def goes_on(history: module.History, logs: Path) -> None:
 
 
 def full_at_a_new_day(directory: Path) -> None:
-    """There is no room for the first line of a new file, so the file is not kept."""
+    """The disk has no space for the first line of a new file, so the file is not kept."""
     mount(directory, "size=256k")
     logs = directory / "logs"
     history = open_history(logs)
@@ -95,7 +96,7 @@ def full_at_a_new_day(directory: Path) -> None:
 
 
 def read_only(directory: Path) -> None:
-    """The disk becomes read-only between two records, with a torn end."""
+    """The disk becomes read-only between two records, after a torn line."""
     mount(directory, "size=1m")
     logs = directory / "logs"
     history = open_history(logs)
@@ -120,7 +121,7 @@ def read_only(directory: Path) -> None:
 
 
 def limited(directory: Path) -> None:
-    """No file may exceed 100 kB: the system cuts the write at the limit short, and the next one fails."""
+    """No file may exceed 100 kB: the system writes only a part of the record at the limit, and the next write fails."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_500, resource.RLIM_INFINITY))
     logs = directory / "logs"
     history = open_history(logs)

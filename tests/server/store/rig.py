@@ -13,7 +13,7 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
 def at(seconds: float) -> datetime:
-    """The time, in seconds after noon of the day on which the tests take place."""
+    """The time that is ``seconds`` after noon of the day on which the tests take place."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -45,7 +45,9 @@ def all_seqs(history: History) -> list[int]:
 
 
 def read_independently(directory: Path, *, torn_end: bool = False) -> list[dict[str, Any]]:
-    """Every line of every file, by number. Every line must be JSON, except a last one without a break if ``torn_end``."""
+    """The lines of all files, sorted by record number. Each must be JSON, except for a last one without a line break if
+    ``torn_end``.
+    """
     found = []
     for path in directory.glob("messages_*.jsonl"):
         *lines, rest = path.read_bytes().split(b"\n")

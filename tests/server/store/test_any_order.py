@@ -1,4 +1,4 @@
-"""Whatever happens to a history, in whatever order: it returns what a plain list of the messages would."""
+"""Whatever happens to a history, and in whatever order, it returns what a plain list of the messages would."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AnyOrder(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
     def kill(self) -> None:
-        """The kernel closes the files, and nothing else happens."""
+        """Closes the files as the kernel does for a killed process, and does nothing else."""
         self.history._let_go()
 
     def keep(self, record: Kept) -> None:
@@ -109,7 +109,9 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1), size=st.sampled_from([0, 500]))
     def kill_while_it_writes(self, share: float, size: int) -> None:
-        """The last record is written up to any of its bytes; the index, which is written later, is not updated."""
+        """The last record is written only up to some byte, or completely; the index, which is written later, is not
+        updated.
+        """
         before = {path.name: path.stat().st_size for path in self.logs.glob("messages_*")}
         index = self.index.read_bytes() if self.index.exists() else None
         data = message("torn", size)
@@ -137,7 +139,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["missing", "empty", "torn", "old"]))
     def damage_the_index(self, how: str) -> None:
         self.history.close()
-        if self.damaged:  # nobody knows now which numbers the damaged lines had
+        if self.damaged:  # without the index, it is unknown which numbers the damaged lines had
             self.given = max((kept.seq for kept in self.kept), default=0)
         if self.index.exists():
             data = self.index.read_bytes()

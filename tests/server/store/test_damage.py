@@ -1,4 +1,6 @@
-"""Files damaged by a crash, a disk or a person: intact records are read, damaged ones are reported and left."""
+"""Files damaged by a crash, a disk or a person: intact records are read; damaged ones are reported and left as they
+are.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from tests.server.store.rig import NOON, all_seqs, at, files, fill, message, ope
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Thirty records in three files, in blocks of four, closed."""
+    """The directory of a closed history of thirty records in three files, in blocks of four."""
     monkeypatch.setattr(module, "MOST_RECORDS", 10)
     monkeypatch.setattr(history_index, "BLOCK_RECORDS", 4)
     history = open_history(tmp_path)
@@ -423,7 +425,7 @@ def test_links_and_pipes_in_place_of_files_are_left_alone(
 def test_a_file_that_becomes_a_link_is_not_followed(
     logs: Path, already_open: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_RECORDS", 20)  # so that it would be written to
+    monkeypatch.setattr(module, "MOST_RECORDS", 20)  # so that the newest file would be written to
     history = open_history(logs)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "secret"
     newest = logs / files(logs)[-1]

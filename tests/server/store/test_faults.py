@@ -69,7 +69,7 @@ Writer = Callable[[int, bytes], int]
 
 
 def failing_write(monkeypatch: pytest.MonkeyPatch, after: int, error: BaseException) -> None:
-    """Lets ``os.write`` write the first ``after`` bytes, and then raise ``error`` once."""
+    """Makes ``os.write`` write the first ``after`` bytes, and then raise ``error`` once."""
     write = os.write
     left = [after]
 
@@ -304,7 +304,7 @@ def test_records_appended_before_a_kill_have_no_gap(tmp_path: Path) -> None:
             assert first == seen + 1 or first == seen + 2, (
                 "the next number, or the one after a record that was written but not printed"
             )
-            time.sleep(random.uniform(0.02, 0.2))  # any moment will do
+            time.sleep(random.uniform(0.02, 0.2))  # the process may be killed at any moment
             process.kill()
             said = [first, *map(int, process.stdout.read().splitlines())]
         assert said == list(range(first, said[-1] + 1))

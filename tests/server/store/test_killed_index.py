@@ -1,4 +1,4 @@
-"""A process that is killed while it fills an index leaves one that the next process continues."""
+"""A process that is killed while it fills a search index leaves an index that the next process completes."""
 
 from __future__ import annotations
 

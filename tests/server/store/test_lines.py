@@ -12,7 +12,7 @@ LENGTH = 100
 
 
 def good(numbers: list[int], before: int | None = None) -> list[int]:
-    """The numbers that are believed in lines of equal length; 0 in ``numbers`` is a line that can't be read."""
+    """The numbers that are believed, for lines of equal length. A 0 in ``numbers`` is a line that can't be read."""
     heads = [Head(place, seq, 0, place * LENGTH, LENGTH) for place, seq in enumerate(numbers) if seq]
     return [head.seq for head in believed(heads, before, 0)]
 
@@ -27,7 +27,7 @@ def good(numbers: list[int], before: int | None = None) -> list[int]:
         ([0, 8, 9], [8, 9]),
         ([97, 8, 9, 10], [8, 9, 10]),  # one additional digit
         ([7, 98, 9, 10], [7, 9, 10]),
-        ([7, 8, 9, 910], [7, 8, 9]),  # the last number, where none is missing
+        ([7, 8, 9, 910], [7, 8, 9]),  # the last number, although none is missing before it
         ([7, 8, 3, 10, 11], [7, 8, 10, 11]),  # a number that occurred before
         ([7, 8, 8, 9, 10], [7, 8, 9, 10]),  # a repeated line
         ([7, 8, 21, 22, 23], [7, 8, 21, 22, 23]),  # lines that a person has deleted
@@ -46,7 +46,7 @@ def test_a_later_file_continues_the_numbers_before_it() -> None:
     assert good([8, 9], before=7) == [8, 9]
     assert good([7, 9], before=7) == [9]
     assert good([912], before=7) == []
-    assert good([8, 0, 11], before=7) == [8]  # one damaged line can't have had two numbers
+    assert good([8, 0, 11], before=7) == [8]  # the damaged line can't have been two records
 
 
 @given(st.integers(5, 40), st.data())

@@ -1,4 +1,6 @@
-"""A history whose index is lost: large files are known by their ends at once, and read when their content is needed."""
+"""A history whose index is lost: of large files, only the first and last lines are read at once, and the rest when it
+is needed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """The directory of a history without its index."""
+    """The directory of a closed history whose index was deleted."""
     history = open_history(tmp_path / "logs")
     fill(history, RECORDS)
     history.close()
@@ -100,7 +102,7 @@ def test_a_rebuilt_index_is_used_by_the_next_start(directory: Path, history: His
 def test_a_start_that_was_killed_in_the_middle_loses_nothing(directory: Path, history: History) -> None:
     for _ in range(3):
         history.scan_next()
-    fill(history, 5)  # it is not closed, as after a kill of the server
+    fill(history, 5)  # the history is not closed, as after a kill of the server
     again = open_history(shutil.copytree(directory, directory.with_name("left"), symlinks=True))
     fill(again, 1)
     assert all_seqs(again) == list(range(1, RECORDS + 7))
@@ -164,7 +166,7 @@ def test_reading_writing_and_rebuilding_at_once(history: History) -> None:
             for _ in range(60):
                 first = chance.randrange(RECORDS - 50)
                 assert seqs(history.read(after_seq=first, limit=50)) == list(range(first + 1, first + 51))
-        except BaseException as error:  # raised below
+        except BaseException as error:  # checked below
             failed.append(error)
 
     readers = [threading.Thread(target=read) for _ in range(3)]

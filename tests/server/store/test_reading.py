@@ -1,4 +1,4 @@
-"""Pages of a history, by every kind of cursor."""
+"""Pages of a history are read with every kind of cursor."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_page_needs_a_positive_limit_and_a_time_zone(history: History) -> None
 
 
 def test_a_clock_set_back_hides_no_record_from_a_time_cursor(tmp_path: Path) -> None:
-    """Record n is written at noon plus its offset. The clock is set back by an hour, and later within one block."""
+    """Each record is written at noon plus its offset. The clock is set back by an hour, and later within one block."""
     history = open_history(tmp_path)
     offsets = [*range(300), *range(-3_600, -3_300), 500, 200, 501]
     for offset in offsets:
@@ -133,7 +133,7 @@ def test_a_reader_in_a_thread_sees_a_history_that_grows_without_gaps(
         try:
             while len(seen) < 5_000:
                 seen.extend(seqs(history.read(after_seq=seen[-1] if seen else 0, limit=100)))
-        except BaseException as error:  # raised in the test's own thread
+        except BaseException as error:  # checked in the test's own thread
             failed.append(error)
 
     reader = threading.Thread(target=read)

@@ -44,7 +44,7 @@ def server(subtype: str, **given: Any) -> bytes:
 
 
 class Store:
-    """A history with its index."""
+    """A history with its search index."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
@@ -199,7 +199,7 @@ def test_histories_share_one_deadline(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_invalid_query_does_not_remove_the_index(store: Store) -> None:
-    """SQLite refuses so many parameters, which means nothing for the file."""
+    """SQLite refuses so many parameters, which does not mean that the file is damaged."""
     store.prompts("walnuts")
     store.update()
     before = store.file.stat().st_ino
@@ -218,7 +218,7 @@ def test_without_a_query_the_beginning_of_a_text_is_shown(store: Store) -> None:
 
 
 def test_text_that_is_not_unicode_is_damage(store: Store) -> None:
-    """Python's own errors have no SQLite error code."""
+    """The error for such text is Python's own, without an SQLite error code."""
     store.prompts("walnuts")
     store.update()
     with sqlite3.connect(store.file) as db:
@@ -283,7 +283,7 @@ def test_a_prompt_that_was_edited_is_found_by_its_last_text(store: Store) -> Non
 
 
 def test_an_edit_of_a_prompt_without_a_text_is_found(store: Store) -> None:
-    """A prompt may consist only of images."""
+    """A prompt without a text may consist only of images."""
     store.history.append("client", prompt("", "r1"))
     store.reports("prompt_edited", run_id="r1", prompt="figs")
     assert store.seqs("figs") == [2]
@@ -404,7 +404,7 @@ def test_an_index_of_another_history_is_built_again(store: Store, tmp_path: Path
 
 
 def test_an_index_that_stays_damaged_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise it would be rebuilt forever."""
+    """Otherwise, the index would be rebuilt forever."""
     store.prompts("walnuts")
     monkeypatch.setattr(search, "_TABLES", search._TABLES.replace("created INTEGER", "other INTEGER"))
     with pytest.raises(sqlite3.OperationalError):
@@ -447,7 +447,7 @@ def test_without_full_text_everything_but_words_works(store: Store, monkeypatch:
 
 @pytest.mark.slow
 def test_the_index_of_many_records_is_built_in_little_memory(store: Store) -> None:
-    """RSS in kB is the highest value that the process has ever had."""
+    """``ru_maxrss`` is the highest resident memory that the process has ever had, in kB."""
     for number in range(100_000):
         store.history.append("claude", line(text(f"Record {number} is about walnuts and other things.")))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -555,7 +555,7 @@ def test_records_are_written_and_read_while_others_are_removed(
         written += 1
         page = store.history.read(after_seq=1_990, limit=20)
         assert [record.seq for record in page.records] == list(range(1_991, 2_011))
-        if written > 3:  # nothing waits until the files are written
+        if written > 3:  # neither prompts nor reads wait for the files to be written
             may_end.set()
     removal.join()
     assert all_seqs(store.history) == list(range(1, 3_001 + written))

@@ -256,7 +256,7 @@ def test_each_history_keeps_one_file_open_and_readers_none(tmp_path: Path) -> No
     for history in histories:
         fill(history, 2)
         history.read(limit=1)
-    waiting = 2 * len(histories)  # files that wait to be synced: the file and its directory
+    waiting = 2 * len(histories)  # files that wait to be synced: each history's file and its directory
     assert open_files() <= before + len(histories) + waiting
     for history in histories:
         history.close()

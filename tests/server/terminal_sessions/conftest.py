@@ -1,4 +1,6 @@
-"""A workstation with a plain ``claude``, and the same person's agent server, whose clients answer its questions."""
+"""A workstation with a plain ``claude``, and the same person's agent server, whose clients answer the questions of
+``claude``.
+"""
 
 from __future__ import annotations
 

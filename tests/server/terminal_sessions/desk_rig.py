@@ -11,7 +11,7 @@ from tests.server.processes import Server
 from tests.server.terminal_sessions.socket_rig import Line
 
 CLAUDE = os.getpid()
-"""Stands in for the agent's process, which has to be a running one."""
+"""The id of a running process, which stands in for the agent's."""
 
 
 class Desk:
@@ -33,7 +33,7 @@ class Desk:
                 pass
 
     async def runs(self, turn: str, words: str, text: str) -> None:
-        """A run that writes ``text`` to the poem. Returns once its review is known."""
+        """Reports a run that writes ``text`` to the poem. Returns once a client is notified of its review."""
         async with self.server.client() as client:
             await client.ask("subscribe", {"topics": ["projects"]})
             await self.begins(turn, words)

@@ -19,7 +19,7 @@ Message = dict[str, Any]
 
 
 class Models(MessagesStub):
-    """A model whose subagents have their own scripts, chosen by words of their task."""
+    """A model whose subagents have their own scripts, which are chosen by words in their tasks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,9 @@ class Models(MessagesStub):
         self._of_subagents[task] = list(turns)
 
     def will_plan(self, plan: str, *turns: Block) -> None:
-        """Writes a plan to the file that the CLI names, presents it, and continues with ``turns`` once it is decided."""
+        """Scripts the model to write a plan to the file that the CLI names, to present it, and to continue with
+        ``turns`` once the plan is decided.
+        """
         self._plan = plan
         self.will_say(tool_use("ExitPlanMode"), *turns)
 
@@ -47,12 +49,12 @@ class Models(MessagesStub):
 
 
 class ServedWorkstation(GuardedWorkstation):
-    """A workstation on which ``drawbridge setup claude`` was run."""
+    """A workstation on which ``drawbridge setup claude`` is run before the first ``claude`` starts."""
 
     model: Models
 
     def plain_claude(self, *flags: str) -> Claude:
-        """Starts the CLI in a terminal, as a person does; it asks before it acts."""
+        """Starts the CLI in a terminal, as a person does."""
         if "claude" not in self.guards:
             self.set_up()
         return self.lonely_claude(*flags)
@@ -78,7 +80,7 @@ class Phone:
         return info
 
     async def question(self, tool: str) -> Message:
-        """The next approval request about this tool."""
+        """Waits for the next approval request about this tool. Returns its data."""
         heard = await self.client.receive("permission_request", tool_name=tool)
         data: Message = heard["data"]
         return data
@@ -88,13 +90,13 @@ class Phone:
         return await self.client.ask("permission_response", given, self.project)
 
     async def withdrawn(self, question: Message) -> str:
-        """The reason why the request was withdrawn."""
+        """Waits until the request is withdrawn. Returns the reason."""
         heard = await self.client.receive("update", "permission_withdrawn", approval_id=question["approval_id"])
         reason: str = heard["data"]["data"]["reason"]
         return reason
 
     async def state(self, state: str) -> Message:
-        """The session's description, once it is in that state."""
+        """Waits until the session is in that state. Returns its description."""
         while True:
             heard = await self.client.receive("update", "project_state")
             info: Message = heard["data"]["data"]

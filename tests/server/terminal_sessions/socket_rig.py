@@ -1,4 +1,4 @@
-"""A server's core with its private socket, and the messages of hooks and bridges, sent by the test."""
+"""A server's core with its private socket. The test sends the messages of hooks and bridges."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ class Session:
     async def asks(
         self, tool: str = "Bash", *, more: Message | None = None, **given: Any
     ) -> AsyncIterator[tuple[Line, Message]]:
-        """A hook that waits, and its request as the client received it. ``more``: further fields of the hook's report."""
+        """Opens a hook that waits. Yields its connection, and its request as the client received it. ``more``: further
+        fields of the hook's report.
+        """
         before = len(self._rig.questions)
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name=tool, tool_input=given, **(more or {}))
@@ -112,7 +114,9 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def question_of(self, agent: Message, **given: Any) -> AsyncIterator[Line]:
-        """The hook of a subagent that asks about a command; clients may be connected or not."""
+        """Opens the hook of a subagent that asks about a command. Yields its connection, without waiting for a client
+        to receive the request.
+        """
         async with Line.open() as line:
             payload = self.payload("PermissionRequest", tool_name="Bash", tool_input=given, **agent)
             line.send(type="hook", pid=self.pid, payload=payload)
@@ -125,7 +129,7 @@ class Session:
         (sessions / f"{self.pid}.json").write_text(json.dumps({"pid": self.pid, "sessionId": self.id, **facts}))
 
     def writes(self, *lines: Message) -> None:
-        """Appends lines to the file of its conversation."""
+        """Appends lines to the file of the session's conversation."""
         self.transcript.parent.mkdir(parents=True, exist_ok=True)
         with self.transcript.open("a") as file:
             for line in lines:
@@ -160,7 +164,7 @@ class SocketRig:
         return any(one.approvals.find(question["approval_id"]) for one in self.server.core.terminal_sessions)
 
     def withdrawn(self, question: Message) -> list[str]:
-        """The reasons for which the request was withdrawn."""
+        """The reasons that clients were given for the request's withdrawal."""
         updates = self.client.updates("permission_withdrawn")
         return [one["reason"] for one in updates if one["approval_id"] == question["approval_id"]]
 

@@ -1,4 +1,4 @@
-"""What an agent in a terminal reports about itself, in its conversation's file and its hooks."""
+"""What an agent in a terminal reports about itself, in its conversation's file and through its hooks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_background_tasks_are_described(rig: SocketRig) -> None:
 
 
 async def test_clients_are_shown_a_limited_number_of_tasks(rig: SocketRig) -> None:
-    """The count includes all of them."""
+    """The number of tasks still includes all of them."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     ids = [f"b{number}" for number in range(MOST_TASKS + 1)]
@@ -101,7 +101,7 @@ async def test_the_next_server_knows_the_reported_state(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_joins_a_run_sees_when_it_began(rig: SocketRig) -> None:
-    """A run without a start time is one that waits."""
+    """To clients, a run without a start time is one that has not begun yet."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     snapshot = (await rig.does("project_join", session.project))["data"]["data"]
@@ -123,7 +123,7 @@ async def test_lines_of_any_form_do_no_harm(rig: SocketRig) -> None:
 
 
 async def test_lines_that_the_agent_has_changed_are_counted(rig: SocketRig) -> None:
-    """They are counted as in a session that the server runs. Other content of a tool's result is not read."""
+    """Lines are counted as in a managed session. Other content of a tool's result is not read."""
     session = Session(rig)
     patch = {"structuredPatch": [{"oldStart": 4, "lines": [" a", "-b", "+c", "+d"]}], "originalFile": "secret"}
     created: Message = {"type": "create", "content": "x\ny\n", "structuredPatch": [], "originalFile": None}

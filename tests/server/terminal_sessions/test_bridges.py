@@ -18,7 +18,7 @@ from .socket_rig import Line, Message, Session, SocketRig, in_editors, socket_ri
 
 OLD, NEW, MINE = "one\ntwo\n", "one\nTWO\n", "one\nzwei\n"
 CLAUDE = os.getpid()
-"""Stands in for the agent's process, which has to be a running one."""
+"""The id of a running process, which stands in for the agent's."""
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ def full_disk(patch: pytest.MonkeyPatch) -> None:
 async def test_an_editors_answer_that_can_not_be_written(
     rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent does not get the answer. The editor shows the proposal again, since nobody has decided."""
+    """The agent does not get the answer. The editor shows the proposal again, since there is no decision yet."""
     async with bridge(rig) as neovim, Session(rig).asks("Edit", **edit(file)) as (hook, question):
         await offered(neovim)
         with monkeypatch.context() as patch:
@@ -274,7 +274,7 @@ async def test_an_editors_answer_that_can_not_be_written(
 async def test_the_agents_own_editor_decides_on_a_full_disk(
     agent: str, rig: SocketRig, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As without a server: its full disk must not keep a person from working."""
+    """The decision counts as it would without a server, whose full disk must not keep a person from working."""
     async with bridge(rig, pids=(CLAUDE,)) as neovim, contextlib.AsyncExitStack() as stack:
         if agent == "claude":
             proposed(neovim, file, pid=CLAUDE)

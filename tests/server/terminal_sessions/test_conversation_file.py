@@ -1,4 +1,4 @@
-"""The file of a conversation: where the agent stores it, and where it moves it."""
+"""The file of a conversation is read where the agent stores it, and where it moves it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def texts(rig: SocketRig, session: Session) -> list[str]:
 
 
 async def test_a_file_that_is_moved_is_read_further(rig: SocketRig) -> None:
-    """The EnterWorktree tool moves it to the folder of the worktree (2.1.329)."""
+    """Claude Code's EnterWorktree tool moves the file to the folder of the worktree (2.1.329)."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(said("one"))
@@ -82,7 +82,7 @@ async def test_a_file_that_is_moved_while_it_is_read_is_read_once(
 
 
 async def test_a_file_of_another_account_is_read(rig: SocketRig, tmp_path: Path) -> None:
-    """The hook reports the directory in CLAUDE_CONFIG_DIR."""
+    """The hook reports the account's directory, which is in CLAUDE_CONFIG_DIR."""
     session = Session(rig)
     session.config = str(tmp_path / "work account")
     session.transcript = Path(session.config) / "projects" / "-ws" / f"{session.id}.jsonl"

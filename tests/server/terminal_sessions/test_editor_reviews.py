@@ -1,4 +1,4 @@
-"""Reviews for bridges at the private socket: which review an editor is shown, what it may decide, and what it is sent."""
+"""Reviews for bridges at the private socket: which review an editor shows, what it may decide, and what it is sent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def receives(line: Line, type: str) -> Message:
 
 
 async def asks(line: Line, type: str = "review_get", /, **fields: Any) -> Message:
-    """The answer to this request."""
+    """Sends this request. Returns the answer."""
     id = str(next(NUMBERS))
     line.send(type=type, id=id, **fields)
     answer = await receives(line, "review")
@@ -51,7 +51,7 @@ async def asks(line: Line, type: str = "review_get", /, **fields: Any) -> Messag
 
 
 async def changed(rig: SocketRig, name: str) -> At:
-    """A terminal session in a directory of this name, whose agent has changed the first line of the poem."""
+    """A terminal session in a new directory with this name. Its agent has changed the first line of the poem."""
     make_repository(rig.folder / name)
     at = At(rig, rig.folder / name)
     await at.begins()

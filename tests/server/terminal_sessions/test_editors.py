@@ -27,7 +27,7 @@ SHOUTED = "one\nTWO\nthree\n"
 
 
 async def resolved(client: WireClient, question: Message) -> tuple[str, str]:
-    """Who answered, and with which decision."""
+    """Waits until the question is resolved. Returns who answered, and with which decision."""
     heard = await client.receive("update", "permission_resolved", approval_id=question["approval_id"])
     data = heard["data"]["data"]
     return data["by"], data["decision"]
@@ -79,7 +79,7 @@ async def test_an_answer_of_a_client_closes_the_view_in_neovim(rig: ServedWorkst
         assert (rig.project / "poem.txt").read_text() == POEM
 
 
-# a claude in a terminal that is connected to Neovim: its hook and its diff are one question
+# a claude in a terminal that is connected to Neovim: its hook and its diff are one approval request
 
 
 @asynccontextmanager

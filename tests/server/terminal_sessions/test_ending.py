@@ -50,7 +50,7 @@ async def history(rig: SocketRig, session: Session) -> list[int]:
 async def test_a_hook_during_a_removal_begins_a_new_session(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Its data is stored where the first one's was; only the history of the first one is removed."""
+    """The new session's data is stored in the same directory; only the history of the removed session is deleted."""
     session, withdraw_all = Session(rig), TerminalSession.withdraw_all
     event = hook_events.READERS["claude"](Raw(json.dumps(session.payload("SessionStart", source="resume")).encode()))
     begun = rig.server.core.terminal_sessions.report
@@ -128,7 +128,9 @@ async def test_a_removed_session_answers_a_waiting_question(rig: SocketRig, monk
 async def test_a_hook_that_has_ended_before_its_turn_asks_nothing(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, asked_by: dict[str, str]
 ) -> None:
-    """The server may have been suspended for a while, for example. The report that the agent was working still counts."""
+    """The server processes the hook late, for example because it was suspended. The report that the agent was working
+    still counts.
+    """
     session, may_read, read_until = Session(rig), asyncio.Event(), Reports._read_until
 
     async def later(reports: Reports, *until: Any) -> None:
@@ -162,7 +164,7 @@ async def test_a_decision_in_an_editor_counts_after_a_removal(rig: SocketRig, fi
 
 @contextlib.asynccontextmanager
 async def ended(rig: SocketRig) -> AsyncIterator[None]:
-    """The sessions are closed and the socket is still open, as while agents are being ended."""
+    """Closes the sessions but not the socket, as at a server's end while its agents are being ended."""
     await rig.server.core.terminal_sessions.close("the server is ending")
     yield
 

@@ -1,4 +1,6 @@
-"""The files of a terminal session are shown only in the allowed directories: an agent in a terminal may run anywhere."""
+"""The files of a terminal session are shown only in the allowed directories, because an agent in a terminal may run
+anywhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Comments on a review for an agent whose terminal nobody can type into: one of its hooks hands them over, once."""
+"""Comments on a review for an agent into whose terminal no editor can type: one of its hooks hands them over, exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any) -> str:
-    """A hook that waits for comments. Returns their text, empty if there are none, and confirms that it was received."""
+    """Opens a hook that asks for comments. Returns their text, which is empty if there are none. ``receives``: whether
+    it confirms that it has received them.
+    """
     async with Line.open() as line:
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload(event, **more), takes=True)
         answer = await line.receive()
@@ -42,13 +46,13 @@ async def takes(at: Commented, event: str, *, receives: bool = True, **more: Any
 
 
 def has(at: Commented, event: str, text: str) -> None:
-    """Adds to the agent's file that a hook has handed over this text."""
+    """Adds a line to the agent's file that shows that a hook has handed over this text."""
     attachment = {"type": "hook_additional_context", "content": [text], "hookEvent": event}
     at.session.writes({"type": "attachment", "attachment": attachment})
 
 
 def is_marked(at: Commented) -> bool:
-    """Whether the session's hooks wait for an answer."""
+    """Whether there is a file that makes the session's hooks wait for comments."""
     return (Path(private_socket.directory()) / f"{at.session.id}.waiting").exists()
 
 
@@ -75,7 +79,7 @@ async def at_work(rig: SocketRig) -> Commented:
 
 
 async def test_an_agent_at_work_gets_the_comments_when_it_stops(rig: SocketRig) -> None:
-    """They begin a run of their own, which answers them."""
+    """The comments begin a new run, which answers them."""
     at = await at_work(rig)
     third = await at.write(3, "LINE 3\n")
     other = await at.write(17, "LINE 17\n", "Shorter.", suggestion="17")
@@ -131,7 +135,7 @@ async def test_a_waiting_agent_gets_the_comments_when_it_stops(rig: SocketRig) -
 
 
 async def test_a_queued_prompt_does_not_take_the_comments(rig: SocketRig) -> None:
-    """The notification about a background task does not take them either."""
+    """A notification about a background task does not take the comments either."""
     at = await at_work(rig)
     await leaves(at)
     assert await takes(at, "UserPromptSubmit", prompt="And then that") == ""
@@ -193,7 +197,9 @@ async def test_a_hook_that_ends_too_early_loses_no_comments(rig: SocketRig) -> N
 
 
 async def test_unconfirmed_comments_are_marked_as_unsure(rig: SocketRig) -> None:
-    """They are drafts again, and a person decides whether to send them, unless the agent's file shows them later."""
+    """The comments become drafts again, and a person decides whether to send them, unless the agent's file shows them
+    later.
+    """
     at = await at_work(rig)
     (id,) = await leaves(at)
     text = await takes(at, "Stop")
@@ -250,7 +256,9 @@ async def test_waiting_comments_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_restart_never_hands_comments_over_twice(tmp_path: Path) -> None:
-    """The server stores that they are handed over before the hook gets them, so it can't know whether the hook did."""
+    """The server stores that comments are handed over before the hook gets them. After a restart, it can't know whether
+    the hook got them.
+    """
     async with serving(tmp_path) as rig:
         at = await at_work(rig)
         (id,) = await leaves(at)

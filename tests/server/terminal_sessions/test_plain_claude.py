@@ -1,4 +1,6 @@
-"""A plain ``claude`` in a terminal: a client of the server answers its questions, or the person at its terminal does."""
+"""A plain ``claude`` runs in a terminal: a client of the server answers its questions, or the person at the terminal
+does.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def touch(name: str) -> Block:
 
 @asynccontextmanager
 async def asked(rig: ServedWorkstation, server: Server, *turns: Block) -> AsyncIterator[tuple[Claude, Phone]]:
-    """A session whose first prompt was typed in the terminal, and a client that follows it."""
+    """Starts a session and types its first prompt in the terminal. Yields the session and a client that follows it."""
     rig.model.will_say(*turns)
     async with following(server) as phone:
         claude = rig.plain_claude()
@@ -113,7 +115,7 @@ async def test_an_answer_in_the_terminal_is_withdrawn_for_clients(rig: ServedWor
 
 @pytest.mark.thorough
 async def test_the_dialog_in_the_terminal_waits_for_nobody(rig: ServedWorkstation, server: Server) -> None:
-    """A hook that waits up to a day for an answer does not block the dialog, and ends with its session."""
+    """A hook, which may wait up to a day for an answer, does not block the dialog, and ends with its session."""
     async with asked(rig, server, touch("made"), touch("unwanted")) as (claude, phone):
         await phone.question("Bash")
         claude.answer_dialog(TOOL_DIALOG, YES)

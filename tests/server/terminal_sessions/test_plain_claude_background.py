@@ -28,7 +28,7 @@ def touch(name: str) -> Block:
 
 
 def run_claude(rig: ServedWorkstation, *words: str) -> str:
-    """The output of a CLI command that does not need a terminal."""
+    """Runs a CLI command that does not need a terminal. Returns its output."""
     return subprocess.run(
         [str(programs.claude()), *words],
         cwd=rig.project,
@@ -42,20 +42,22 @@ def run_claude(rig: ServedWorkstation, *words: str) -> str:
 
 @pytest.fixture
 def daemon(rig: ServedWorkstation) -> Iterator[None]:
-    """Ends the daemon that hosts background sessions: the CLI starts it, and it outlives them."""
+    """Ends the daemon that runs background sessions after the test: the CLI starts it, and it outlives its sessions."""
     rig.set_up()
     yield
     run_claude(rig, "daemon", "stop", "--any")
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: None if processes() else True)
-    for process in processes():  # on a busy machine the daemon may ignore the command
+    for process in processes():  # on a busy machine, the daemon may ignore the command
         with contextlib.suppress(psutil.Error):
             process.kill()
     wait_until(lambda: None if processes() else True)
 
 
 def processes() -> list[psutil.Process]:
-    """The daemon of this home directory, the processes that run its sessions, and those it has started in advance."""
+    """The daemon of this home directory, the processes that run its sessions, and those that it has started in
+    advance.
+    """
     home = os.environ["HOME"]
     found = []
     for process in psutil.process_iter():

@@ -47,12 +47,14 @@ async def stopped(phone: Phone) -> None:
 
 
 def heard(rig: ServedWorkstation) -> int:
-    """How many requests of the comment the model has received."""
+    """How often the comment is in the new text of the requests that the model has received."""
     return sum(request.told.count("additional context: I have reviewed") for request in rig.model.requests)
 
 
 async def test_a_comment_reaches_the_agent_when_it_stops(rig: ServedWorkstation, server: Server) -> None:
-    """The agent is at work when the comment is sent. It continues after its stop, and its next changes are the answer."""
+    """The agent is at work when the comment is sent. When it stops, it gets the comment and continues; its next changes
+    are the answer.
+    """
     project(rig, "git")
     poem = rig.project / "poem.txt"
     rig.model.will_say(

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.thorough
 
 
 async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) -> None:
-    """A choice reaches a client. If the model checks nothing, the CLI asks only in the terminal, and clients see that."""
+    """A question with choices reaches a client. About a call that the model does not report as checked, the CLI asks
+    only in the terminal, and clients see that it does.
+    """
     rig.model.will_say(tool_use("AskUserQuestion", questions=[QUESTION]), FETCH, text("Done."))
     async with following(server) as phone:
         claude = rig.plain_claude("--permission-mode", "auto")
@@ -38,7 +40,9 @@ async def test_auto_mode_sometimes_asks(rig: ServedWorkstation, server: Server) 
 
 
 async def test_the_mode_survives_the_next_start(rig: ServedWorkstation) -> None:
-    """Without ``disableAutoMode`` the CLI asks whether to make auto mode the default, and Enter accepts."""
+    """Without ``disableAutoMode``, the CLI would ask whether to make auto mode the default, and Enter would accept
+    that.
+    """
     settings = Path(os.environ["CLAUDE_CONFIG_DIR"], "settings.json")
     settings.write_text('{"model": "opus"}\n')
     rig.set_up("claude", "--ask-mode")

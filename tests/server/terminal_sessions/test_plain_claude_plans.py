@@ -1,4 +1,4 @@
-"""A plan of a plain ``claude`` that a client accepts is accepted in the terminal, too, with the chosen mode."""
+"""If a client accepts a plan of a plain ``claude``, it is accepted in the terminal, too, with the chosen mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ PLAN = "# Plan\n\n1. Write it.\n"
 async def test_an_accepted_plan_reaches_the_agent(
     rig: ServedWorkstation, server: Server, before: str, change: str
 ) -> None:
-    """Unless edits are accepted with the plan, the agent asks about them, even if it did not before the plan."""
+    """Unless edits are accepted together with the plan, the agent asks about them, even if it did not ask before the
+    plan.
+    """
     notes = rig.file("notes.txt", "one\n")
     rig.model.will_plan(PLAN, read(notes), edit(notes, "one", "two"), text("It is carried out."))
     async with following(server) as phone:

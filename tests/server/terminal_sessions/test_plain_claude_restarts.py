@@ -18,7 +18,9 @@ from .test_plain_claude import asked, touch
 
 @asynccontextmanager
 async def started_again(home: Path, project: str) -> AsyncIterator[tuple[Phone, list[Message]]]:
-    """The same person's phone at the next server, and the requests that are open there."""
+    """Starts the next server. Yields the same person's phone, which is connected to it, and the requests that
+    are open.
+    """
     async with serving(home / "data", "--no-tls") as server, server.client() as client:
         phone = Phone(client)
         await phone.follow()
@@ -36,7 +38,9 @@ async def killed(server: Server) -> None:
 
 @pytest.mark.thorough
 async def test_a_question_of_claude_survives_its_server(rig: ServedWorkstation, server: Server, home: Path) -> None:
-    """It is answered from the phone after a restart. The next one is answered in the terminal, while no server runs."""
+    """The question is answered from the phone after a restart. The next one is answered in the terminal while no server
+    runs.
+    """
     made, another = rig.project / "made", rig.project / "another"
     async with asked(rig, server, touch("made"), touch("another"), text("All done.")) as (claude, phone):
         question = await phone.question("Bash")
@@ -53,7 +57,7 @@ async def test_a_question_of_claude_survives_its_server(rig: ServedWorkstation, 
     claude.pane.wait_for("All done.")
     assert another.exists()
     async with started_again(home, phone.project) as (phone, still_open):
-        if still_open:  # as when the server was killed, until the conversation has been read
+        if still_open:  # the question is open, as when the server was killed, until the conversation has been read
             assert [one["approval_id"] for one in still_open] == [question["approval_id"]]
             assert await phone.withdrawn(question) == "answered elsewhere"
 
@@ -61,7 +65,7 @@ async def test_a_question_of_claude_survives_its_server(rig: ServedWorkstation, 
             found: Message = (await phone.client.ask("project_list"))["data"]["projects"][0]
             return found
 
-        while (await info())["desk"]["state"] != "finished":  # its Stop hook found no server
+        while (await info())["desk"]["state"] != "finished":  # the agent's Stop hook found no server
             await phone.state("finished")
         assert (await info())["approvals"] == []
         records = (await phone.client.ask("get_messages", {"after_seq": 0}, phone.project))["data"]["messages"]

@@ -59,7 +59,7 @@ async def finished(phone: Phone, outcome: str = "completed") -> None:
 async def test_all_changes_of_a_run_in_auto_mode_are_reviewed(
     kind: str, rig: ServedWorkstation, server: Server
 ) -> None:
-    """It uses tools, commands, and a subagent in the background; the model answers at once."""
+    """The run uses tools, commands, and a subagent in the background. The model answers at once."""
     project(rig, kind)
     poem = rig.project / "poem.txt"
     rig.model.subagent_will_say(TASK, write(rig.project / "sub.txt", "by the subagent\n"))
@@ -100,7 +100,7 @@ async def test_all_changes_of_a_run_in_auto_mode_are_reviewed(
 
 
 async def test_an_interrupted_run_is_reviewed(rig: ServedWorkstation, server: Server) -> None:
-    """The person's changes afterwards are not reviewed; a second run extends the review."""
+    """Changes that the person makes afterwards are not reviewed. A second run extends the review."""
     project(rig, "git")
     rig.model.will_say(write(rig.project / "new.txt", "new\n"), [text("Let me see"), HOLD, text("…")])
     async with following(server) as phone:

@@ -1,4 +1,4 @@
-"""When the runs of a plain ``claude`` begin and end, according to its hooks and its conversation's file."""
+"""When runs of a plain ``claude`` begin and end, according to its hooks and its conversation's file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 
 async def finished(phone: Phone, outcome: str = "completed") -> dict[str, Any]:
-    """The data of the next run that ends with this outcome."""
+    """Waits for the next run that ends with this outcome. Returns the data of the update."""
     heard = await phone.client.receive("update", "run_finished", outcome=outcome)
     data: dict[str, Any] = heard["data"]["data"]
     return data
@@ -59,7 +59,9 @@ async def queued(prompt: str) -> None:
 
 
 async def test_a_prompt_typed_during_a_run_is_in_the_history(rig: ServedWorkstation, server: Server) -> None:
-    """Taken together with a tool's result, it belongs to the run. Taken later, it begins another run."""
+    """A prompt that the CLI sends together with a tool's result belongs to the run. One that it sends later begins
+    another run.
+    """
     notes = rig.file("notes.txt", "words\n")
     rig.model.will_say([HOLD, read(notes)], [HOLD, text("Both are done.")], text("So is the third."))
     async with following(server) as phone:
@@ -151,7 +153,7 @@ async def test_a_run_lasts_as_long_as_its_background_tasks(rig: ServedWorkstatio
 
 
 async def test_records_of_another_process_are_left_out(rig: ServedWorkstation, server: Server) -> None:
-    """The conversation is continued outside of the terminal, which does not notice."""
+    """Another process continues the conversation, and the one in the terminal does not notice."""
     async with following(server) as phone:
         claude = rig.plain_claude()
         session = await phone.session()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 
 async def state(phone: Phone, wanted: Callable[[int], bool]) -> Message:
-    """The agent's next state in which the number of tokens in its context is ``wanted``."""
+    """The agent's next state for whose number of tokens in the context ``wanted`` is true."""
     while True:
         heard = await phone.client.receive("update", "agent_state")
         found: Message = heard["data"]["data"]
@@ -54,7 +54,9 @@ async def test_the_lines_changed_by_claude_are_counted(rig: ServedWorkstation, s
 async def test_a_session_with_another_config_directory_is_shown(
     rig: ServedWorkstation, server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One person has two accounts. Only the CLI's files show that Esc withdraws the prompt."""
+    """A person with two accounts has a second directory. Only the CLI's files in it show that Esc withdraws the
+    prompt.
+    """
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "second"))
     claude_rig.prepare_home(rig.project)
     rig.model.will_say(text("It rhymes."), [HOLD, text("Too late.")])

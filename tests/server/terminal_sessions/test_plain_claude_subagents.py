@@ -25,7 +25,7 @@ def script(rig: ServedWorkstation, *subagents: Block) -> None:
 
 @pytest.mark.thorough
 async def test_a_client_answers_a_subagent(rig: ServedWorkstation, server: Server) -> None:
-    """The request stays open after the main agent's turn; the run ends with the subagent."""
+    """The request stays open after the main agent's turn. The run ends with the subagent."""
     new = rig.project / "sub.txt"
     script(rig, write(new, "theirs\n"))
     async with following(server) as phone:
@@ -35,7 +35,7 @@ async def test_a_client_answers_a_subagent(rig: ServedWorkstation, server: Serve
         question = await phone.question("Write")
         assert question["asked_by"]["agent_type"] == "general-purpose"
         claude.pane.wait_for(WAITS)
-        claude.prompt("What is going on?")  # a separate turn, which ends
+        claude.prompt("What is going on?")  # a separate turn, which ends before the answer
         rig.model.wait_for_request(3)
         await phone.answer(question, "allow", updated_input=question["input"] | {"content": "mine\n"})
         await phone.state("finished")
@@ -64,7 +64,7 @@ async def test_the_dialog_appears_when_no_client_is_connected(rig: ServedWorksta
 
 @pytest.mark.slow
 async def test_the_dialog_appears_when_nobody_answers(rig: ServedWorkstation, server: Server) -> None:
-    """It appears after ``HOLD_SECONDS``, with a connected client that does not answer."""
+    """The dialog appears after ``HOLD_SECONDS`` if a client is connected but does not answer."""
     new = rig.project / "sub.txt"
     script(rig, write(new, "theirs\n"))
     async with following(server) as phone:

@@ -23,10 +23,10 @@ from tests.waiting import until
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
 
 CLAUDE = os.getpid()
-"""Stands in for the agent's process, which has to be a running one."""
+"""The id of a running process, which stands in for the agent's."""
 
 NOBODY = 2**22
-"""No process has this id."""
+"""An id that no process has."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 class Neovim:
-    """A bridge whose editor has terminals. The test decides whether it types a prompt."""
+    """A bridge whose editor has terminals. The test decides whether the bridge types a prompt."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -45,7 +45,7 @@ class Neovim:
         self.line.send(type="bridge", editor="Neovim", folders=[], pids=[], terminals=terminals)
 
     async def asked(self) -> Message:
-        """The next prompt that the bridge has to type."""
+        """Waits for the next prompt that the bridge has to type. Returns the server's message."""
         said = await self.line.receive()
         assert said is not None
         assert said["type"] == "prompt"
@@ -64,7 +64,7 @@ async def neovim(rig: SocketRig, *terminals: int) -> AsyncIterator[Neovim]:
 
 @contextlib.asynccontextmanager
 async def at_work(rig: SocketRig) -> AsyncIterator[tuple[Session, Neovim]]:
-    """A session in a terminal of that editor, ready for a prompt."""
+    """A session that is ready for a prompt, and the editor in whose terminal it runs."""
     session = Session(rig, pid=CLAUDE)
     async with neovim(rig, CLAUDE) as editor:
         await session.reports("SessionStart", source="startup")
@@ -76,7 +76,7 @@ def sends(rig: SocketRig, session: Session, prompt: str = "Do it", **more: Any) 
 
 
 async def begins(session: Session, editor: Neovim, turn: str = "t1") -> Message:
-    """The bridge types the prompt, and the agent begins with it. Returns the bridge's message."""
+    """The bridge types the prompt, and the agent begins with it. Returns the message that the bridge was sent."""
     asked = await editor.asked()
     session.turn = turn
     editor.line.send(type="typed", id=asked["id"])
@@ -292,7 +292,7 @@ async def test_an_editors_reason_for_typing_nothing_is_reported(rig: SocketRig) 
             True,
             "Somebody has started typing there.",
         )
-        sending = sends(rig, session, request_id="r1")  # it may be sent again
+        sending = sends(rig, session, request_id="r1")  # the same request may be sent again
         await begins(session, editor)
         await sending
 
@@ -325,7 +325,7 @@ async def test_a_prompt_without_a_confirmation_is_reported(
         assert (error.code, error.retryable) == ("EXECUTION_FAILED", False)
         assert "terminal" in error.text
         assert (await refused(sends(rig, session, request_id="r1"))).code == "EXECUTION_FAILED"
-        await session.reports("UserPromptSubmit", prompt="Do it")  # it had arrived
+        await session.reports("UserPromptSubmit", prompt="Do it")  # the prompt had arrived
         assert (await sends(rig, session, request_id="r1"))["data"]["run_id"] == session.turn
         assert await editor.line.receives_nothing()
 
@@ -397,12 +397,11 @@ async def test_an_unknown_mode_gets_no_prompt(rig: SocketRig) -> None:
 async def test_a_new_agent_has_the_mode_it_was_started_in(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch, started_in: str | None, typed: bool
 ) -> None:
-    """Even if the same session had another mode in an earlier process."""
+    """The mode that the session had in an earlier process is not used."""
     session = Session(rig, pid=os.getppid())
     await session.reports("SessionStart", source="startup")
-    session.writes(
-        {"type": "permission-mode", "permissionMode": "default"}
-    )  # the earlier process, read with the next report
+    # This line of the earlier process is read with the next report.
+    session.writes({"type": "permission-mode", "permissionMode": "default"})
     session.pid = CLAUDE
     monkeypatch.setattr(start_mode, "of_process", lambda pid, directory: started_in if pid == CLAUDE else "default")
     async with neovim(rig, CLAUDE) as editor:
@@ -421,7 +420,7 @@ async def test_a_new_agent_has_the_mode_it_was_started_in(
 
 @contextlib.asynccontextmanager
 async def second_terminal(session: Session, mode: str) -> AsyncIterator[None]:
-    """A process in that mode opens the conversation, and ends afterwards without a report."""
+    """Starts a process in that mode that opens the conversation. Ends it afterwards without a report."""
     first = session.pid
     process = await asyncio.create_subprocess_exec("sleep", "600")
     session.pid = process.pid
@@ -473,7 +472,9 @@ async def test_a_record_of_the_other_terminal_does_not_change_the_mode(rig: Sock
 
 
 async def test_a_mode_of_an_unknown_terminal_is_not_used(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The person changes the mode in one terminal, which reports it only with its next prompt, and closes the other."""
+    """The person changes the mode in one terminal, which reports it only with its next prompt, and then closes the
+    other terminal.
+    """
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.05)
     async with at_work(rig) as (session, editor):
         await session.reports("Stop", permission_mode="default")

@@ -54,7 +54,9 @@ async def server(home: Path, rig: ServedWorkstation) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def claude_in_neovim(rig: ServedWorkstation, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Path]]:
-    """Neovim with a ``claude``, the phone, and the file beside it, in which the person is in the middle of a line."""
+    """Starts ``claude`` in a terminal of Neovim. Yields Neovim, the phone, and the file in the other window, in which
+    the person is typing a line.
+    """
     rig.set_up()
     poem = rig.file("poem.txt", "one\ntwo\n")
     neovim = rig.neovim(poem, options=f"{{ terminal = {{ command = '{programs.claude()}', size = 60 }} }}")
@@ -141,7 +143,7 @@ async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWork
 
 
 def to_terminal(neovim: Neovim, keys: str) -> None:
-    """The person presses these keys in the terminal."""
+    """Sends keys to the terminal, as if the person pressed them."""
     neovim.lua(f"local terminal = {function(TERMINAL)} vim.api.nvim_chan_send(vim.bo[terminal].channel, ...)", keys)
 
 
@@ -150,7 +152,9 @@ def wait_for_box(neovim: Neovim, words: str) -> None:
 
 
 def at_rest(neovim: Neovim) -> None:
-    """Waits until the CLI accepts prompts: it does not while its Stop hook runs, which has already reported the end."""
+    """Waits until the CLI accepts prompts. It does not while its Stop hook runs, although the hook has already reported
+    the end.
+    """
     neovim.wait_for(f"return ({function(SCREEN)}):find('esc to interrupt', 1, true) == nil", what="is still at work")
 
 
@@ -179,7 +183,7 @@ async def test_what_the_person_does_in_the_terminal_comes_first(rig: ServedWorks
         neovim.wait_for(f"return ({function(SCREEN)}):find('Do you want') ~= nil", what="was not asked")
         refused = await execute(phone, "1")
         assert refused["data"]["code"] == "PROCESS_ACTIVE"
-        for method in ("paste", "submit"):  # even if the server did not know of the question
+        for method in ("paste", "submit"):  # the editor refuses even if the server does not know of the request
             answer = neovim.lua(BRIDGE_ASKS, method)
             assert answer["value"] is False if answer["ok"] else answer["code"] == "REFUSED"
         assert not (rig.project / "made").exists()

@@ -1,7 +1,7 @@
-"""Neovim, two browsers and the terminal answer at the same time. One of them wins, one text is written, and all see
-which.
+"""Neovim, two browsers and the terminal answer at the same time. One of them wins, its text is written, and all see who
+won.
 
-Each of them wants another text in the file, so the file shows who won.
+Each of them would write a different text, so the file shows who won.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.waiting import PATIENCE, until
 from .rig import Message, Phone, ServedWorkstation
 
 DEAF_SECONDS = 0.6
-"""Seconds in which the CLI's dialog ignores keys."""
+"""Seconds to wait, because a new dialog of the CLI ignores keys at first."""
 
 MANY = 100
-"""Rounds, which are enough for different winners."""
+"""The number of rounds, which is enough for different winners."""
 
 AHEAD = 0.3
-"""Seconds until the first answer, so that both browsers know in time when to answer."""
+"""Seconds until the first answer, so that both browsers get their command to answer in time."""
 
 SPREAD = 0.12
 """Seconds within which all of them answer."""
@@ -46,10 +46,10 @@ SETTLED = {
     "first": "/^Accepted with edits by first/",
     "second": "/^Rejected by second/",
 }
-"""What a page shows when another one has won."""
+"""What the page of a browser shows if this one has won and the browser has not."""
 
 OWN = {"first": "/^Accepted with your edits/", "second": "/^Rejected by you/"}
-"""What the winner's page shows."""
+"""What the page of the browser that has won shows."""
 
 LAST_WORDS = "[...document.querySelectorAll('.settled-words')].at(-1)?.innerText"
 
@@ -86,7 +86,7 @@ class Race:
         await asyncio.to_thread(self.neovim.wait_until_closed, number)
 
     def _prepare(self, number: int, card: str, mine: str) -> None:
-        """Waits until everybody sees the question, and prepares their answers."""
+        """Waits until all of them show the question, and prepares their answers."""
         self.neovim.wait_for_proposal(number)
         self.claude.pane.wait_for(EDIT_DIALOG)
         self.neovim.command(f"%s/agent/neovim/ | echo 'changed {number}'")
@@ -113,7 +113,7 @@ class Race:
         await asyncio.gather(*map(after_a_moment, answers))
 
     def _see_who_won(self, winner: str, card: str) -> None:
-        """Checks that both pages name the winner, and that a page keeps text that was not used."""
+        """Checks that both pages name the winner, and that the first one keeps its text if it was not used."""
         first = self.people["first"]
         if winner != "first" and first("visible", css=card):
             first.sees(f"{card} .notice", "What you entered wasn’t used")
@@ -124,7 +124,7 @@ class Race:
             person.until(f"{words}.test({LAST_WORDS})")
 
     async def _verdict(self, id: str) -> str:
-        """The winner, as the witness sees it; the agent's own dialog has the last word."""
+        """Who has won, as the witness sees it. The agent's own dialog overrules all other answers."""
         heard = self.witness.client.received
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -142,7 +142,7 @@ def card(id: str) -> str:
 
 
 def _went_on(heard: list[Message], id: str) -> bool:
-    """Whether the agent has continued after the answer: only then is it certain that nothing overrules it."""
+    """Whether the agent has continued after the answer. Only then is it certain that nothing overrules the answer."""
     at = next(index for index, one in enumerate(heard) if one["data"].get("data", {}).get("approval_id") == id)
     return any(one["type"] == "permission_request" or _is_result(one) for one in heard[at:])
 

@@ -1,4 +1,4 @@
-"""Servers are killed at any moment while real hooks wait: each question is asked once and answered once."""
+"""Servers are killed at any moment while real hooks wait. Each question is asked once and answered once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROJECT = f"desk_{SESSION}"
 
 @contextlib.asynccontextmanager
 async def asking(home: Path, command: str) -> AsyncIterator[Process]:
-    """A hook that asks about ``command``, and does not wait for a server."""
+    """Starts a hook that asks about ``command``."""
     payload = recorded("claude", "PermissionRequest", "Bash")
     payload |= {"session_id": SESSION, "tool_input": {"command": command}, "transcript_path": ""}
     words = processes.fast_form(home, for_guard(HookSettings()))
@@ -53,7 +53,7 @@ async def asking(home: Path, command: str) -> AsyncIterator[Process]:
 
 
 async def answer_it(client: WireClient, given: str) -> None:
-    """Denies the open request, if there is one. ``given``: the message that distinguishes this attempt from others."""
+    """Denies the open request, if there is one. ``given``: the message of the answer, by which it is recognized."""
     projects = (await client.ask("project_list"))["data"]["projects"]
     waiting = [one for project in projects for one in project["approvals"]]
     if not waiting:
@@ -117,7 +117,7 @@ def check(logs: Path, heard: dict[str, Message]) -> None:
 
 
 class Asked:
-    """What the agent has received in one round, and the answers that clients were told had won."""
+    """The question of one round, what the agent has received, and the clients that were informed that they won."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -126,7 +126,9 @@ class Asked:
         self.won: list[str] = []
 
     def answer(self, name: str) -> Message:
-        """The answer of the client with this name. An editor gets the text, but not the reason of a denial."""
+        """The answer of the client with this name. It allows an editor's question with a text that contains the name,
+        because an editor does not get the message of a denial.
+        """
         if self.number % 2:
             return {"decision": "deny", "message": name}
         return {"decision": "allow", "updated_input": {"file_path": "/ws/a.py", "content": name}}
@@ -138,7 +140,7 @@ async def hears_by_hook(asked: Asked, hook: Process) -> None:
 
 
 async def hears_by_bridge(asked: Asked) -> None:
-    """Reconnects whenever its server is gone, with the same question, as a bridge does."""
+    """Sends the question as a bridge does, and reconnects with the same question whenever the server is gone."""
     while asked.heard is None:
         with contextlib.suppress(OSError):
             async with Line.open() as line:
@@ -151,7 +153,9 @@ async def hears_by_bridge(asked: Asked) -> None:
 
 
 async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
-    """A client answers after ``later`` seconds. Nothing is known about the answer if its server is killed meanwhile."""
+    """Answers as a client after ``later`` seconds. If the server is killed meanwhile, it is unknown whether the answer
+    won.
+    """
     with contextlib.suppress(OSError, WebSocketException, AssertionError):
         async with server.client() as client:
             await asyncio.sleep(later)
@@ -167,7 +171,9 @@ async def tries(server: Server, asked: Asked, name: str, later: float) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
 async def test_a_crowd_answers_while_servers_are_killed(home: Path) -> None:
-    """Each question is asked once and answered once. The agent gets the answer of the client that was told it has won."""
+    """Each question is asked once and answered once. If a client was informed that it won, the agent gets that client's
+    answer.
+    """
     seed = SystemRandom().randrange(2**32)
     random, rounds = Random(seed), [Asked(number) for number in range(CROWD_ROUNDS)]
     for asked in rounds:

@@ -1,4 +1,4 @@
-"""A server dies or restarts while an agent in a terminal waits: there is one card, and its answer arrives once."""
+"""A server is killed or restarts while an agent in a terminal waits. There is one card, and its answer arrives once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOW = pytest.mark.parametrize("how", ["ended", "killed"])
 
 @contextlib.asynccontextmanager
 async def first_server(folder: Path, how: str) -> AsyncIterator[SocketRig]:
-    """A server that ends cleanly; or, if ``how`` is "killed", whose data is afterwards what it was before its end."""
+    """A server that ends cleanly. If ``how`` is "killed", its data is then restored to what it was before the end."""
     data, kept = folder / "data", folder / "as-it-was"
     async with socket_rig(folder) as rig:
         yield rig
@@ -51,14 +51,16 @@ async def first_server(folder: Path, how: str) -> AsyncIterator[SocketRig]:
 
 
 def ask(hook: Line, session: Session, given: Message = COMMAND, tool: str = "Bash") -> None:
-    """Asks a question. It is the same question each time."""
+    """Asks a question, which has the same id each time."""
     payload = session.payload("PermissionRequest", tool_name=tool, tool_input=given)
     hook.send(type="hook", pid=session.pid, payload=payload, question=KNOWN_AS)
 
 
 @contextlib.asynccontextmanager
 async def asked(folder: Path, how: str) -> AsyncIterator[tuple[SocketRig, Session, Line, Message]]:
-    """A question at the first server, which is gone afterwards; its hook has received no answer."""
+    """A question that is asked at the first server. Afterwards, the server is gone, and the hook has received no
+    answer.
+    """
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(folder, how) as rig:
             session = Session(rig)
@@ -81,7 +83,7 @@ async def open_in(rig: SocketRig, session: Session) -> list[str]:
 
 
 def ways(rig: SocketRig, session: Session) -> set[str]:
-    """The kinds of surfaces on which the agent that has asked is reached."""
+    """The names of the classes of surfaces on which the session's open approval requests are shown."""
     found = rig.server.core.terminal_sessions.find(session.project)
     return {
         type(surface).__name__
@@ -132,14 +134,16 @@ async def test_an_answer_given_meanwhile_reaches_the_hook_later(tmp_path: Path, 
 
 
 async def test_a_stored_answer_is_sent_by_the_next_server(tmp_path: Path) -> None:
-    """The server was killed in between. The answer is complete, with the edited input and the rules."""
+    """The first server was killed after it stored the answer. The answer that the next one sends contains the edited
+    input.
+    """
     async with asked(tmp_path, "killed") as (rig, session, _, question):
         (deaf,) = rig.server.core.terminal_sessions.find(session.project).approvals._surfaces.values()  # type: ignore[union-attr]
         deaf[0].decided = lambda *_: None  # type: ignore[method-assign]
         await rig.answers(question, updated_input=ANOTHER)
     async with socket_rig(tmp_path) as later:
         assert await open_in(later, session) == []
-        for _ in range(2):  # it may be sent again as long as it was not received
+        for _ in range(2):  # the answer is sent again, since the hook may not have received it
             async with Line.open() as again:
                 await comes_again(later, session, again)
                 assert await again.receive() == {"decision": {"behavior": "allow", "updatedInput": ANOTHER}}
@@ -189,7 +193,7 @@ async def test_a_hook_that_does_not_reconnect_loses_its_question(
         assert await recorded(later, session, "permission_withdrawn") == [
             {"approval_id": question["approval_id"], "reason": "the agent no longer waits for it"}
         ]
-        async with Line.open() as late:  # for example, it was suspended; it asks again
+        async with Line.open() as late:  # a hook that was suspended, for example, asks again
             ask(late, session)
             await until(lambda: later.questions, "the question")
             await later.answers(later.questions[0])
@@ -225,14 +229,14 @@ async def test_a_question_survives_the_end_of_another_terminal(
 
 
 async def test_a_question_of_a_terminal_that_has_left_ends_with_its_run(tmp_path: Path) -> None:
-    """Another terminal has the conversation open, and does nothing."""
+    """The conversation is also open in another terminal, which does nothing."""
     async with contextlib.AsyncExitStack() as longer:
         async with asked(tmp_path, "killed") as (_, session, _, question):
             await longer.enter_async_context(opened_elsewhere(session))
         file = tmp_path / "data" / "desk" / session.project / "desk.json"
         facts = json.loads(file.read_text())
         [first] = facts["others"]
-        first["began"] -= 100  # another program has its process id by now
+        first["began"] -= 100  # another program has the process id by now
         file.write_text(json.dumps(facts))
         async with socket_rig(tmp_path) as later:
             assert (await later.info(session))["desk"]["state"] == "finished"
@@ -277,7 +281,7 @@ async def test_a_run_continues_while_another_terminal_is_idle(tmp_path: Path, mo
 async def test_a_subagents_answer_leaves_the_main_question_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another terminal has the conversation open."""
+    """The conversation is also open in another terminal."""
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 0.2)
     async with contextlib.AsyncExitStack() as longer:
         async with asked(tmp_path, "killed") as (rig, session, _, question):
@@ -317,7 +321,7 @@ async def test_a_conversation_that_was_closed_stays_closed(tmp_path: Path, how: 
 
 
 async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer was given right after the restart of the server, and the agent never fetched it."""
+    """A client answers right after the restart of the server, but the agent's hook never comes back for the answer."""
     monkeypatch.setattr(sessions_module, "RETURN_SECONDS", 5.0)
     async with asked(tmp_path, "killed") as (_, _, _, question):
         pass
@@ -352,7 +356,7 @@ async def test_a_removed_session_does_not_return_after_a_restart(tmp_path: Path)
 
 
 async def test_a_server_without_the_question_is_asked(tmp_path: Path) -> None:
-    """It is another server, which now serves this machine's terminals."""
+    """The server has other data, and now serves this machine's terminals."""
     async with asked(tmp_path, "killed") as (_, session, _, _):
         pass
     shutil.rmtree(tmp_path / "data")
@@ -423,7 +427,7 @@ async def bridge(rig: SocketRig, *pids: int) -> AsyncIterator[Line]:
 
 
 def proposed(line: Line, agent: str, pid: int | None = None) -> None:
-    """A proposal on another connection; the file does not exist."""
+    """Sends the same proposal on this connection. The file does not exist."""
     texts = {"old_text": "", "new_text": "new\n"}
     said = {"id": "7", "agent": agent, "session": "s", "path": "/ws/a.py", "pid": pid, "question": f"{KNOWN_AS}-7"}
     line.send(type="proposed", **said, **texts)
@@ -513,7 +517,9 @@ def newer(directory: Path) -> Callable[[], None]:
 
 
 def unreadable(name: str) -> Callable[[Path], Callable[[], None]]:
-    """Makes the file unreadable for everybody, by a directory in its place. Returns a function that undoes it."""
+    """Returns a function that makes the file unreadable for everybody by a directory in its place. That function
+    returns another one, which restores the file.
+    """
 
     def make(directory: Path) -> Callable[[], None]:
         file, kept = directory / name, directory / "kept"
@@ -676,7 +682,9 @@ async def test_a_turn_that_failed_while_no_server_ran_has_failed(
 
 @HOW
 async def test_a_turn_that_ended_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
-    """Its question was answered in the terminal, and its Stop hook found no server. The conversation's file shows both."""
+    """The turn's question was answered in the terminal, and the Stop hook found no server. The conversation's file
+    shows both.
+    """
     async with asked(tmp_path, how) as (_, session, _, _):
         session.writes(used("t1", COMMAND))
         await session.reports("Notification")
@@ -690,7 +698,7 @@ async def test_a_turn_that_ended_while_no_server_ran_is_over(tmp_path: Path, how
 
 @HOW
 async def test_a_turn_interrupted_while_no_server_ran_is_over(tmp_path: Path, how: str) -> None:
-    """It was interrupted in the dialog of its question; only the conversation's file shows that."""
+    """The turn was interrupted in the dialog of its question. Only the conversation's file shows that."""
     async with asked(tmp_path, how) as (_, session, _, _):
         session.writes(used("t1", COMMAND))
         await session.reports("Notification")
@@ -727,7 +735,7 @@ async def test_a_turn_withdrawn_while_no_server_ran_is_over(
 @HOW
 @pytest.mark.parametrize("is_over", [True, False], ids=["over", "active"])
 async def test_a_turn_begun_while_no_server_ran_ends_once(tmp_path: Path, how: str, is_over: bool) -> None:
-    """Its prompt was typed while no server ran, and perhaps its turn ended, too."""
+    """A prompt was typed while no server ran, and perhaps its turn ended, too."""
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="One")
@@ -751,7 +759,7 @@ async def test_a_turn_begun_while_no_server_ran_ends_once(tmp_path: Path, how: s
 
 
 async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(tmp_path: Path) -> None:
-    """Earlier versions stored none."""
+    """Earlier versions did not store the kind of an approval request."""
     given: Message = {"questions": [{"question": "Which?"}]}
     async with contextlib.AsyncExitStack() as longer:
         async with first_server(tmp_path, "killed") as rig:
@@ -833,7 +841,7 @@ BUILD: Message = {"id": "b1", "type": "shell", "status": "running", "command": "
 
 @contextlib.asynccontextmanager
 async def resting(folder: Path, how: str, *tasks: Message) -> AsyncIterator[tuple[SocketRig, Session]]:
-    """The second server, and a session whose agent has stopped, and left ``tasks`` running, at the first one."""
+    """The second server, and a session whose agent stopped while the first server ran, and left ``tasks`` running."""
     async with first_server(folder, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -876,7 +884,7 @@ async def test_a_run_waits_for_its_tasks_over_a_restart(
 
 
 async def test_a_silent_subagent_does_not_keep_a_run_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have ended while no server ran."""
+    """A subagent that reports nothing may have ended while no server ran."""
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
     other = {**SUBAGENT, "id": "a2"}
     async with resting(tmp_path, "killed", SUBAGENT, other) as (rig, session):
@@ -890,7 +898,7 @@ async def test_a_silent_subagent_does_not_keep_a_run_open(tmp_path: Path, monkey
 
 
 async def test_tasks_that_ended_meanwhile_are_not_waited_for(tmp_path: Path) -> None:
-    """The agent has reported their results, and has ended its turn."""
+    """The agent has mentioned the results of the tasks and ended its turn, which only the conversation's file shows."""
     async with first_server(tmp_path, "killed") as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
@@ -926,7 +934,7 @@ async def test_a_run_keeps_its_start_time_after_a_restart(tmp_path: Path, monkey
 
 
 async def until_read(rig: SocketRig, session: Session) -> None:
-    """Returns once the server has read all that the agent has written."""
+    """Returns once the server has read all lines of the conversation's file."""
     written = len(session.transcript.read_text().splitlines())
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None

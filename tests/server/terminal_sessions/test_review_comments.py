@@ -1,4 +1,6 @@
-"""Comments on the review of a directory with terminal sessions: all its sessions share them, and one agent gets them."""
+"""Comments on the review of a directory with terminal sessions: all of its sessions share them, and one agent gets
+them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from .test_reviewed_directories import At
 from .test_sessions import prompt, said
 
 OTHER = os.getppid()
-"""Stands in for another agent's process."""
+"""The id of another running process, which stands in for another agent's."""
 
 TWO_COMMENTS = (
     "I have reviewed your changes and have 2 comments. Address each one.\n\n"
@@ -42,7 +44,7 @@ class Commented(At):
         self.session = Session(rig, place, pid)
 
     async def comment(self, client: Client | None = None, **data: Any) -> Message:
-        """The data of the update that answers ``review_comment``."""
+        """Sends ``review_comment``. Returns the data of the update that answers it."""
         answer = await self.rig.server.does(client or self.rig.client, "review_comment", self.session.project, **data)
         found: Message = answer["data"]["data"]
         return found
@@ -53,7 +55,7 @@ class Commented(At):
         return str((await self.comment(**(given | more)))["comment_id"])
 
     async def submit(self, **data: Any) -> Message:
-        """The whole reply to ``review_submit``."""
+        """Sends ``review_submit``, by default with all drafts. Returns the whole reply."""
         drafts = data.pop("drafts", None) or (await self.get())["drafts"]
         return await self.rig.does("review_submit", self.session.project, drafts=drafts, **data)
 
@@ -63,7 +65,7 @@ class Commented(At):
         return refused.value
 
     async def states(self) -> dict[str, str]:
-        """The states of the comments, by their ids."""
+        """The states of the comments, by id."""
         return {one["comment_id"]: one.get("state", "draft") for one in (await self.get())["comments"]}
 
     async def answers(self) -> dict[str, list[str]]:
@@ -189,7 +191,9 @@ async def test_a_submission_that_would_be_a_command_is_refused(rig: SocketRig) -
 
 
 async def test_drafts_that_two_clients_submit_are_typed_once(rig: SocketRig) -> None:
-    """Even to different sessions, or as the same request twice. A prompt that is being typed does not change."""
+    """They are typed once even if they are submitted to different sessions, or twice with the same request id. A prompt
+    that is being typed does not change.
+    """
     one = await changed(rig)
     two = await beside(rig)
     async with neovim(rig, CLAUDE, OTHER) as editor:
@@ -219,7 +223,7 @@ async def test_of_two_simultaneous_submissions_one_is_sent(rig: SocketRig) -> No
         drafts = (await one.get())["drafts"]
         both = asyncio.gather(one.submit(drafts=drafts), two.submit(drafts=drafts), return_exceptions=True)
         asked = await editor.asked()
-        await one.get()  # requests look at the files one after the other, so the other submission has done so by now
+        await one.get()  # requests read the files one after the other, so the other submission has read them by now
         editor.line.send(type="typed", id=asked["id"])
         await (one if asked["pid"] == CLAUDE else two).begins(asked["text"], "turn-2")
         results = await both

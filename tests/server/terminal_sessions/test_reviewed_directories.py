@@ -1,4 +1,6 @@
-"""The changes of agents in terminals are reviewed by directory: one review for all sessions in it. With the real git."""
+"""The changes of agents in terminals are reviewed by directory, with one review for all sessions in it. The tests use
+the real git.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class At:
         await self.may_write()
 
     async def may_write(self, tool: str = "Edit", **more: Any) -> None:
-        """Sends the report of the hook before a tool, and returns once it lets the agent continue."""
+        """Sends the report of the hook that runs before a tool. Returns once the server lets the agent continue."""
         async with Line.open() as line:
             payload = self.session.payload("PreToolUse", tool_name=tool, **more)
             line.send(type="hook", pid=self.session.pid, payload=payload)
@@ -81,7 +83,7 @@ class At:
         await self.settled()
 
     async def settled(self) -> None:
-        """Returns once all checkpoints were taken."""
+        """Returns once all checkpoints have been taken."""
         await self.rig.idle()
         await until(lambda: not self.directory._is_working, "the checkpoints")
 
@@ -126,7 +128,7 @@ async def test_the_changes_of_a_run_are_decided_hunk_by_hunk(kind: str, rig: Soc
 
 
 async def test_kept_changes_are_committed_and_pushed(rig: SocketRig, place: Path, tmp_path: Path) -> None:
-    """Clients of another session in the directory are notified, too."""
+    """Clients that follow another session in the directory are notified, too."""
     rig.server.core.context.ceilings = Ceilings(commits=True, pushes=True)
     git(place, "config", "user.name", "Ada")
     git(place, "config", "user.email", "ada@example.com")
@@ -227,7 +229,7 @@ async def test_background_work_belongs_to_the_run(rig: SocketRig, place: Path, m
 
 
 async def test_two_sessions_in_a_directory_share_the_review(rig: SocketRig, place: Path) -> None:
-    """The review stays in progress after the end of the first run, until the second one ends."""
+    """The review can't be decided until both runs have ended."""
     one, two, elsewhere = At(rig, place), At(rig, place), At(rig, rig.folder)
     await elsewhere.session.reports("SessionStart", source="startup")
     await one.begins()
@@ -286,7 +288,7 @@ async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place
     at = At(rig, place)
     await at.begins()
     at.replace("line 3\n", "LINE 3\n")
-    async with Line.open() as line:  # its last text is not in the transcript yet, and the server waits for it
+    async with Line.open() as line:  # the agent's last text is not in the transcript yet, and the server waits for it
         line.send(type="hook", pid=at.session.pid, payload=at.session.payload("Stop", last_assistant_message="Done."))
         line.end()
         assert await line.receive() is None
@@ -305,7 +307,7 @@ async def test_a_prompt_that_follows_at_once_loses_nothing(rig: SocketRig, place
 
 @pytest.mark.thorough
 async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig, place: Path) -> None:
-    """A prompt that was queued in the terminal begins a run without its own hook."""
+    """A prompt that was queued in the terminal begins a run without calling its own hook."""
     at = At(rig, place)
     await at.may_write()
     at.replace("line 3\n", "LINE 3\n")
@@ -316,7 +318,7 @@ async def test_a_run_that_only_its_first_tool_reports_is_reviewed(rig: SocketRig
 async def test_a_tool_waits_for_the_checkpoint_before_its_run(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The prompt's own hook does not wait."""
+    """The hook of the prompt itself does not wait."""
     held = asyncio.Event()
     begin = Checkpoints.begin
 
@@ -358,7 +360,7 @@ async def test_a_tool_waits_for_a_limited_time(
     await at.may_write()
     assert "the checkpoint before the run was late" in caplog.text
     monkeypatch.setattr(directories, "READY_SECONDS", 600.0)
-    await at.may_write()  # only once for each run
+    await at.may_write()  # a tool waits only once for each run
     held.set()
 
 
@@ -366,7 +368,7 @@ async def test_a_tool_waits_for_a_limited_time(
 async def test_an_error_of_git_stops_nobody(
     rig: SocketRig, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is logged once."""
+    """The error is logged only once."""
 
     async def fails(self: Checkpoints, run: str) -> bool:
         raise GitFailed("no such luck")

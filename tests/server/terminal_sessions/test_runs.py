@@ -1,4 +1,6 @@
-"""When the runs of a terminal session begin and end, and which records of its conversation's file belong to it."""
+"""When the runs of a terminal session begin and end, and which records of its conversation's file belong to the
+session.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ async def test_a_failed_request_has_a_code_if_a_person_can_help(rig: SocketRig, 
 
 
 async def test_background_work_keeps_a_run_open(rig: SocketRig) -> None:
-    """The task's report when it ends has a different id, but is part of the run."""
+    """The prompt that reports the end of the task has a different id, but belongs to the run."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Stop", background_tasks=[SUBAGENT])
@@ -86,9 +88,8 @@ async def test_the_next_prompt_ends_a_run_that_waits_for_tasks(rig: SocketRig) -
     assert await state(rig, session) == "working"
     await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
     await session.reports("Stop", prompt_id="third", background_tasks=[])
-    assert ends(rig) == [
-        ("another", "completed")
-    ]  # nobody is notified of the end of the first one: the person has continued
+    # Nobody is notified of the end of the first run, since the person has continued.
+    assert ends(rig) == [("another", "completed")]
     assert await state(rig, session) == "finished"
 
 
@@ -120,7 +121,7 @@ async def test_tasks_of_an_unknown_shape_are_ignored(rig: SocketRig, tasks: obje
 
 
 async def test_an_earlier_turns_end_does_not_end_a_later_one(rig: SocketRig) -> None:
-    """A queued prompt begins before the hook of the previous turn has reported its end."""
+    """A queued prompt begins before the previous turn's hook has reported the end of that turn."""
     session = Session(rig)
     first, second = session.turn, str(uuid.uuid4())
     await session.reports("UserPromptSubmit", prompt="One")
@@ -186,7 +187,7 @@ async def test_a_prompt_without_a_record_delays_a_question_briefly(
 async def test_a_prompt_without_a_record_delays_no_later_question(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The conversation's file contains no record of a custom command."""
+    """The conversation's file contains no record of a prompt that is a custom command."""
     monkeypatch.setattr(reports_module, "PROMPT_SECONDS", PATIENCE)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="/release")
@@ -199,7 +200,9 @@ async def test_a_prompt_without_a_record_delays_no_later_question(
 
 
 async def test_a_run_that_continues_after_its_end_is_another_one(rig: SocketRig) -> None:
-    """A hook of another program may make the agent continue when it stops. Late reports change nothing."""
+    """When the agent stops, a hook of another program may make it continue. Late reports of the first run change
+    nothing.
+    """
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Stop")
@@ -229,7 +232,7 @@ async def test_a_run_that_ended_before_a_restart_does_not_end_again(tmp_path: Pa
 
 
 async def test_a_copied_conversation_is_not_shown_as_new_runs(rig: SocketRig) -> None:
-    """The file of a fork is written with the first new prompt, after its hook has reported."""
+    """The CLI writes the file of a fork with the first new prompt, after that prompt's hook has reported."""
     session = Session(rig)
     await session.reports("SessionStart", source="fork")
     await session.reports("UserPromptSubmit", prompt="New")
@@ -253,7 +256,7 @@ async def test_a_copied_conversation_is_not_shown_as_new_runs(rig: SocketRig) ->
 
 
 async def test_a_copys_earlier_prompts_are_not_in_its_first_run(rig: SocketRig) -> None:
-    """The left arrow in ``claude`` creates such a copy, whose earlier prompts have the id of the new prompt."""
+    """The left arrow in ``claude`` creates a copy in which the earlier prompts have the id of the new prompt."""
     session = Session(rig)
     await session.reports("SessionStart", source="fork")
     await session.reports("UserPromptSubmit", prompt="New")
@@ -325,7 +328,9 @@ async def test_a_prompt_typed_during_a_run_is_kept(rig: SocketRig) -> None:
 
 
 async def test_records_that_another_process_adds_are_left_out(rig: SocketRig) -> None:
-    """A server's run continues the conversation. Earlier records belong to this session."""
+    """A run of a managed session continues the conversation. Records from before the start of this session belong to
+    it.
+    """
     session = Session(rig)
     session.writes(prompt("Before", entrypoint="sdk-cli", promptId="old"), said("was here") | {"entrypoint": "sdk-cli"})
     await session.reports("SessionStart", source="resume")
@@ -357,8 +362,8 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("looks_often")
 @pytest.mark.parametrize("status", ["idle", "shell"])
 async def test_a_run_whose_prompt_was_withdrawn_is_over(rig: SocketRig, status: str) -> None:
-    """After Esc before the first words of the answer, neither a hook nor a line of the conversation's file reports it.
-    ``shell``: a command runs in the background.
+    """If Esc is pressed before the first words of the answer, neither a hook nor a line of the conversation's file
+    reports it. The status ``shell`` means that a command runs in the background.
     """
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -373,7 +378,9 @@ async def test_a_run_whose_prompt_was_withdrawn_is_over(rig: SocketRig, status: 
     ("status", "age", "id"), [("busy", 0, None), ("waiting", 0, None), ("idle", 60, None), ("idle", 0, "another")]
 )
 async def test_a_run_continues_while_the_agent_works(rig: SocketRig, status: str, age: int, id: str | None) -> None:
-    """Even if it was idle before its prompt, or is idle in another conversation."""
+    """The run continues even if the file shows that the agent was idle before the prompt, or is idle in another
+    conversation.
+    """
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     session.writes(prompt("Go"))
@@ -387,7 +394,7 @@ async def test_a_run_continues_while_the_agent_works(rig: SocketRig, status: str
 
 
 def parks(session: Session, job: object) -> None:
-    """Writes what the CLI writes when the person presses the left arrow."""
+    """Writes what the CLI writes about its process when the person presses the left arrow."""
     session.describes_itself(parkedJobId=job)
 
 
@@ -410,7 +417,9 @@ async def test_a_session_moved_to_the_background_has_ended(rig: SocketRig, monke
 async def test_moving_a_terminal_to_the_background_affects_no_other(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first terminal, which is idle, is moved to the background; the second one asks."""
+    """The conversation is open in two terminals. The first one is moved to the background, and the second one keeps the
+    session open.
+    """
     monkeypatch.setattr(reports_module, "RESTING_SECONDS", 0.02)
     monkeypatch.setattr(reports_module, "WORKING_SECONDS", 0.02)
     session, successor = Session(rig), Session(rig)
@@ -473,7 +482,7 @@ async def test_an_accepted_plan_is_sent_with_its_input(rig: SocketRig) -> None:
 
 
 async def test_a_plan_rejected_in_the_terminal_is_withdrawn(rig: SocketRig) -> None:
-    """The agent's own call has no input: the CLI adds the plan to the question."""
+    """The agent's call in the conversation's file has no input, because the CLI adds the plan only to the question."""
     session = Session(rig)
     async with session.asks("ExitPlanMode", **PLAN) as (_, question):
         call = used("t1", {})
@@ -498,7 +507,9 @@ async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
 
 
 async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The conversation's file does not contain a subagent's calls, and a denied call is not asked again."""
+    """The dialog may be about another call: that of a subagent is not in the conversation's file, and a denied one is
+    not asked about again.
+    """
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
     session = Session(rig)
     subagent: Message = {"agent_id": "a1"}

@@ -1,4 +1,4 @@
-"""However late hooks and the conversation's file are: each run begins once, ends once, and contains its messages."""
+"""However late hooks and the conversation's file are, each run begins once, ends once, and contains its messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Hook = tuple[str, Message]
 
 
 def turn_of(random: Random, id: str) -> tuple[list[Hook], list[Message]]:
-    """The reports of a turn's hooks, and the lines of the file about it."""
+    """The reports of a turn's hooks, and the lines about the turn in the conversation's file."""
     text, failure = random.choice(TEXTS), "API Error: 529"
     hooks: list[Hook] = [("UserPromptSubmit", {"prompt": id})]
     lines: list[Message] = [prompt(id)]
@@ -97,8 +97,9 @@ async def test_each_run_ends_once(rounds: int, tmp_path: Path, monkeypatch: pyte
 
 @ROUNDS
 async def test_each_run_ends_once_over_restarts(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hooks get lost while no server runs, and hooks of earlier turns come late. The histories are long for a server that
-    reads so few records of each."""
+    """Reports of hooks are lost while no server runs, and those of earlier turns come late. Servers read so few records
+    of a history at a time that they need several pages.
+    """
     monkeypatch.setattr(carried_module, "PAGE", 3)
     monkeypatch.setattr(reports_module, "RECORD_SECONDS", 0.02)
     monkeypatch.setattr(reports_module, "PROMPT_SECONDS", 0.02)
@@ -132,7 +133,7 @@ async def test_each_run_ends_once_over_restarts(rounds: int, tmp_path: Path, mon
 
 
 def steps_of(random: Random, turns: list[tuple[list[Hook], list[Message]]]) -> list[Hook | Message]:
-    """Hooks and lines, turn by turn; one hook of a turn comes again in a later one."""
+    """Hooks and lines, turn by turn. A hook of an earlier turn may come again in a later one."""
     found: list[Hook | Message] = []
     for at, (hooks, lines) in enumerate(turns):
         order = ["hook"] * (len(hooks) - 1) + ["line"] * len(lines)
@@ -148,7 +149,7 @@ def steps_of(random: Random, turns: list[tuple[list[Hook], list[Message]]]) -> l
 
 
 def check(events: list[tuple[str, str]], *where: object) -> None:
-    """Each run begins at most once and ends exactly once, after everything else about it."""
+    """Checks that each run begins at most once and ends exactly once, after everything else about it."""
     assert all(count == 1 for count in Counter(events).values()), (*where, events)
     ended = {run for what, run in events if what == "run_finished"}
     assert {run for _, run in events} == ended, (*where, events)

@@ -1,4 +1,4 @@
-"""The reports of hooks become a session that clients see, and its questions are answered once."""
+"""The reports of hooks become a session that clients see, and each of its questions is answered once."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def another_process() -> subprocess.Popen[bytes]:
 
 
 async def test_a_second_terminal_leaves_the_first_ones_question_open(rig: SocketRig) -> None:
-    """``claude --continue`` opens the conversation that another terminal has open, and ends."""
+    """``claude --continue`` opens the conversation that another terminal has open, and then ends."""
     session = Session(rig)
     first = session.pid
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -226,7 +226,7 @@ async def test_tasks_of_the_first_terminal_outlive_the_second(rig: SocketRig) ->
 
 
 async def test_the_first_terminals_dialog_is_shown_after_the_second(rig: SocketRig) -> None:
-    """Enter, which is typed with a prompt, would answer it."""
+    """Clients must know of the dialog, since the Enter that is typed with a prompt would answer it."""
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     await session.reports("Notification", notification_type="permission_prompt")
@@ -260,7 +260,9 @@ async def test_ending_a_hook_withdraws_its_question(rig: SocketRig) -> None:
 
 
 async def test_the_agents_own_answer_overrules_a_clients(rig: SocketRig) -> None:
-    """Both were answered at the same moment, and the agent has processed the answer in the terminal first."""
+    """A client and the person in the terminal answer at the same moment, and the agent has processed the answer in the
+    terminal first.
+    """
     session = Session(rig)
     overruled = "overruled: it was {} in the terminal at the same moment"
     async with session.asks(**COMMAND) as (_, question):
@@ -323,7 +325,7 @@ def prompt(text: str, **more: Any) -> Message:
 
 
 async def told(rig: SocketRig, session: Session) -> list[str]:
-    """The texts of the history, in order."""
+    """The texts in the history, in order."""
     answer = await rig.does("get_messages", session.project, after_seq=0)
     texts = []
     for record in answer["data"]["messages"]:
@@ -357,12 +359,12 @@ async def test_only_messages_are_read_from_the_conversations_file(rig: SocketRig
     assert await told(rig, session) == ["> Once", "> Go", "tool_use", "tool_result", "Done.", "half \ufffd"]
     answer = await rig.does("get_messages", session.project, after_seq=0)
     assert "secret" not in json.dumps(answer)
-    # Nobody is notified of runs that ended before the session was known.
+    # Clients are not notified of runs that ended before the server knew the session.
     assert [one["run_id"] for one in rig.client.updates("run_finished")] == [session.turn]
 
 
 async def test_decisions_in_the_terminal_are_in_the_history(rig: SocketRig) -> None:
-    """Answers and rejections, in the format of the CLI's stream."""
+    """Answers and rejections are recorded in the format of the CLI's stream."""
     session = Session(rig)
     answered = {"questions": "secret", "answers": {"Which?": "oak", "What else?": ["a", "b"]}}
     await session.reports("UserPromptSubmit", prompt="Go")
@@ -471,7 +473,7 @@ async def test_a_session_can_be_removed_with_all_its_data(rig: SocketRig, tmp_pa
 
 
 async def test_a_prompt_during_a_removal_is_refused(rig: SocketRig) -> None:
-    """The prompt arrives while the session still processes other reports."""
+    """The prompt arrives while the session is still processing its last reports."""
     session = Session(rig)
     await session.reports("Stop")
     going = asyncio.create_task(rig.does("project_delete", session.project))
@@ -514,7 +516,7 @@ async def test_the_sessions_that_ended_first_are_removed_for_new_ones(
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]
     assert shown == [sessions[number].project for number in (0, 2, 3)]
-    await sessions[0].reports("Stop")  # it continues
+    await sessions[0].reports("Stop")  # this session continues
     await until(lambda: len(list(rig.server.core.terminal_sessions)) == 3, "room")
     await sessions[4].reports("Stop")  # none of the sessions has ended, so this one is not shown
     shown = [one["id"] for one in (await rig.does("project_list"))["data"]["projects"]]
@@ -589,7 +591,7 @@ async def test_invalid_lines_at_the_socket_change_nothing(rig: SocketRig, line: 
 
 
 async def test_only_hooks_that_can_be_read_are_followed(rig: SocketRig, caplog: pytest.LogCaptureFixture) -> None:
-    """A hook of another agent does not appear as Claude Code's, and its agent doesn't have to wait."""
+    """A hook of another agent is not taken for one of Claude Code's, and its agent doesn't have to wait."""
     session = Session(rig)
     asks = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND)
     async with Line.open() as line:

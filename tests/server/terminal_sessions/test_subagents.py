@@ -1,4 +1,4 @@
-"""Questions of subagents: the terminal shows their dialog only once the hook has ended."""
+"""Questions of subagents, whose dialog the terminal shows only once the hook has ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[SocketRig]:
 
 
 def standing(rig: SocketRig, session: Session) -> Message:
-    """The state in the description of the session that clients get, whether or not a client follows it."""
+    """The session's state as clients would get it, without its mode. No client has to be connected."""
     found = rig.server.core.terminal_sessions.find(session.project)
     assert found is not None
     info: Message = msgspec.to_builtins(found.info())["desk"]
@@ -86,9 +86,8 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
     async with session.asks(more=SUBAGENT, command="one") as (hook, _):
         assert await hook.receive() is None
     async with session.asks(more=SUBAGENT, command="two") as (hook, question):
-        assert (
-            await hook.receives_nothing()
-        )  # otherwise it would end after the long time, which is the shorter one here
+        # Without an unanswered question before, it would wait for ``HOLD_SECONDS``, which is the shorter time here.
+        assert await hook.receives_nothing()
         await rig.answers(question)
         assert await hook.receive() == {"decision": {"behavior": "allow"}}
     async with session.asks(more=SUBAGENT, command="three") as (hook, _):
@@ -96,7 +95,9 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
 
 
 async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its dialog can be used all the time (2.1.329), whether or not a client is connected."""
+    """A workflow's subagent may wait because its dialog can be used all the time (2.1.329), whether or not a client is
+    connected.
+    """
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
     agent = {"agent_id": "a1", "agent_type": "workflow-subagent"}
     session = Session(rig)
@@ -109,7 +110,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its dialog can be used all the time."""
+    """The main agent may wait because its dialog can be used all the time."""
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()
@@ -193,7 +194,7 @@ async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypat
 
 @contextlib.asynccontextmanager
 async def first_hook(session: Session) -> AsyncIterator[Line]:
-    """A hook that asks again at the next server if it finds one."""
+    """Opens the hook of a question that has an id, and so can be asked again at the next server."""
     async with Line.open() as line:
         payload = session.payload("PermissionRequest", tool_name="Bash", tool_input=COMMAND, **SUBAGENT)
         line.send(type="hook", pid=session.pid, payload=payload, question="0123456789abcdef")
@@ -216,7 +217,7 @@ def _at_rest(info: Message) -> Message:
 async def test_a_later_dialog_of_a_subagent_overrules_no_answer(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CLI notifies the person of the dialog that was handed over. The main agent's answer has arrived all the same."""
+    """The CLI notifies the person of a subagent's dialog, but the main agent has received its own answer."""
     monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.05)
     session = Session(rig)

@@ -1,5 +1,6 @@
-// Runs what the tests ask for inside the extension host: a JSON object a line, {"id", "code", "argument"}, where `code` is
-// the body of an async function of `vscode`, `argument` and `kept` (an object that lives as long as the window).
+// Runs code from the tests inside the extension host. Each line is a JSON object {"id", "code", "argument"}, where
+// `code` is the body of an async function of `vscode`, `argument`, `kept` (an object that lives as long as the window)
+// and `require`.
 'use strict';
 
 const fs = require('node:fs');
@@ -26,7 +27,7 @@ async function answer(line) {
   }
 }
 
-/** An editor of its own for *.canvas: `kept.draw(path)` is an edit, a save writes "drawn". */
+/** A custom editor for *.canvas files: `kept.draw(path)` modifies a file, and a save writes "drawn". */
 function canvas() {
   const changed = new vscode.EventEmitter();
   const documents = new Map();

@@ -15,7 +15,8 @@ for (const [text, expected] of Object.entries(PUBLISHED)) {
     assert.equal(hash(Buffer.from(text)), expected));
 }
 
-// Of "a" that many times, by the Python package blake3 1.0.11: around the ends of blocks, of chunks and of subtrees.
+// Hashes of "a" repeated this many times, from the Python package blake3 1.0.11. Most lengths are just around the ends
+// of blocks, chunks and subtrees.
 const OF_LENGTH = {
   64: '472c51290d607f100d2036fdcedd7590bba245e9adeb21364a063b7bb4ca81c7',
   65: 'f345679d9055e53939e92c04ff4f6c9d824b849810d4b598f54baa23336cde99',

@@ -5,7 +5,7 @@ const test = require('node:test');
 const { checked, replacements } = require('../../../extensions/vscode/edits');
 const { BadParams } = require('../../../extensions/vscode/lines');
 
-/** What VS Code makes of the edits: it replaces ranges of what was there before, none of which may overlap. */
+/** Applies the edits as VS Code does: each replaces a range of the original text, and no two ranges may overlap. */
 function edited(text, edits, eol = '\n') {
   const lines = text.split(eol);
   const offset = ([line, character]) =>
@@ -21,7 +21,7 @@ function edited(text, edits, eol = '\n') {
   return result + text.slice(at);
 }
 
-/** The same by the meaning of the words. */
+/** The text that the edits are meant to produce, computed on a list of lines. */
 function expected(text, edits, eol = '\n') {
   const ends = text === '' || text.endsWith(eol);
   const lines = text === '' ? [] : text.split(eol).slice(0, ends ? -1 : undefined);

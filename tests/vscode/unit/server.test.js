@@ -82,7 +82,7 @@ test('large answers reach a slow reader whole', () =>
   withServer(async () => {
     const socket = await connected();
     socket.end('{"id": 1, "method": "large"}\n{"id": 2, "method": "large"}\n');
-    await once(socket, 'readable'); // more than the socket's buffers hold waits on the other side now
+    await once(socket, 'readable'); // by now, the other side waits: the socket's buffers are full
     assert.deepEqual(
       (await answers(socket)).map(({ result }) => result.text.length),
       [3_000_000, 3_000_000],

@@ -63,11 +63,11 @@ export class ApprovalCard {
   isEditSeen: Signal<boolean> = signal(false);
   /** Whether the editor may hide text that the proposal removes, which then has to be read in the proposal. */
   hidesRemoved: Signal<boolean> = signal(false);
-  /** Why nothing counts as seen now; undefined if it does. */
+  /** Why nothing in view counts as seen now; undefined if it counts. */
   cut: Signal<Cut> = signal(undefined);
-  /** How many lines of the proposal have not been in sight; undefined if none, or before all above them has been. */
+  /** The number of lines of the proposal not seen yet; undefined if 0, or while something above it is not seen. */
   unread: Signal<number | undefined> = signal(undefined);
-  /** About how many lines have not been in sight if there is no proposal; undefined if there is one. */
+  /** If there is no proposal: about how many lines of the card have not been in sight; otherwise undefined. */
   rest: Signal<number | undefined> = signal(undefined);
   /** Whether files are shown whole; `showsTools`: whether the buttons for that are shown. */
   isFileWhole: Signal<boolean> = signal(false);
@@ -147,7 +147,7 @@ export class ApprovalCard {
     return this.text === undefined ? Object.keys(this.fields ?? {}) : [];
   }
 
-  /** Whether a letter alone accepts the request: a change to one file, which can be undone, but nothing that runs. */
+  /** Whether a single letter can accept the request: a change to one file can be undone, but a command can't. */
   get takesLetter() {
     return this.mode === 'read' && changesOneFile(this.request);
   }
@@ -166,7 +166,7 @@ export class ApprovalCard {
   /**
    * Called after measuring what is in sight.
    * @param isInSight whether everything drawn in the card is in sight, or was, one part after the other
-   * @param cut why nothing counts as seen; undefined if it does
+   * @param cut why nothing in view counts as seen; undefined if it counts
    */
   looked(isInSight: boolean, cut: Cut) {
     this.cut.value = cut;
@@ -178,7 +178,7 @@ export class ApprovalCard {
       const before = this.unread.peek();
       this.unread.value = proposed ? this._unreadIn(proposed) : undefined;
       this.rest.value = proposed ? undefined : this._linesLeft();
-      // A button has appeared, which has to settle.
+      // A button has appeared: measuring again disables it for a moment.
       if (before === undefined && this.unread.peek() !== undefined) requestAnimationFrame(() => this.world.look());
       if (isInSight) this._isRead(this.isSeen);
     }
@@ -268,7 +268,7 @@ export class ApprovalCard {
     return Math.ceil(this.sight.unseen / (height || LINE));
   }
 
-  /** How many lines in `proposed` have not been in sight; undefined if none, or if the part above it has not been. */
+  /** The number of lines in `proposed` not seen yet; undefined if 0, or if something above it is not seen. */
   _unreadIn(proposed: HTMLElement) {
     const { top } = this.element.getBoundingClientRect();
     if (!this.sight.has(0, proposed.getBoundingClientRect().top - top)) return undefined;
@@ -305,7 +305,7 @@ export class ApprovalCard {
     else void this._give({ allow: true, remember });
   }
 
-  /** Handles the accept key in an editor: accepts, or scrolls to the buttons if not everything has been in sight. */
+  /** Handles the accept key in an editor: accepts, or scrolls to the buttons if something must be opened or read. */
   acceptByKey() {
     if (!this.lack) this.accept();
     else this.element.querySelector('footer')?.scrollIntoView({ block: 'nearest' });

@@ -1,6 +1,6 @@
 // Tracks which approval request, or which change of a review, the keys act on, and which parts of it have been in
-// sight. A key decides only if all of the card has been in view for a moment, and the user has not just clicked into a
-// text to type. A click decides only once the button has been in its place for a moment.
+// sight. A key decides only if all of the card has been in view for a moment, and the user has not just clicked into
+// text, perhaps to type. A click decides only once the button has been in its place for a moment.
 
 import { isBeyond } from '../ui/dom.ts';
 import { isTyping } from '../ui/typing.ts';
@@ -22,7 +22,7 @@ const CONTROL = 'button, a, input, select, textarea, summary, label, dialog';
 /** Milliseconds for which a button that appeared or moved can't be used: a click may be meant for the previous one. */
 const SETTLING = 500;
 
-/** The controls that have to settle before they can be used: all that answer, but not the buttons for reasons. */
+/** The controls that must settle before they can be used: all controls that answer, but not the buttons for reasons. */
 const answersIn = (card: HTMLElement): HTMLElement[] => [
   ...[...card.getElementsByTagName('footer')].flatMap((footer) => [
     ...footer.querySelectorAll<HTMLElement>('button:not(.reasons button)'),
@@ -56,7 +56,7 @@ export class Sight {
     this._width = width;
   }
 
-  /** Pixels from the top of the card to its first part at or below `from` that has not been in sight. */
+  /** Pixels from the top of the card to its first unseen part at or below `from`; the card's height if all is seen. */
   next(from = 0) {
     for (let n = Math.floor(from / SLICE); n * SLICE < this._height; n++) if (!this._seen[n]) return n * SLICE;
     return this._height;
@@ -82,8 +82,8 @@ export class Sight {
   }
 
   /**
-   * Whether all of a card is in sight, or was, one part after the other, with some part of it in sight now.
-   * @param isDrawn whether a frame is being drawn; only then does what is in view count as seen
+   * Whether all of a card has been in sight, at once or one part after the other, and some of it is in sight now.
+   * @param isDrawn whether a frame was drawn with the card in this place; only then does what is in view count as seen
    * @param head the height of the card's sticky header, which covers the rest of it; `foot`: the height of its footer
    * @param covers where other elements cover it
    */
@@ -370,7 +370,7 @@ export class Current<Card extends Decidable> {
     return ready;
   }
 
-  /** All that decides which parts of a card are in sight, to be compared. */
+  /** What determines which parts of a card are in sight, as a text: if two are equal, nothing has moved. */
   _placeOf(card: Card, covers: readonly DOMRect[]) {
     return JSON.stringify([card.element.clientWidth, ...this._places(card, covers)]);
   }

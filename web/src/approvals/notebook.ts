@@ -92,7 +92,7 @@ function isKept(json: string): boolean {
   return true;
 }
 
-/** The digits of a number, without the zeros around them, which only say where the decimal point is. */
+/** The digits of a number, without the zeros around them, which only determine the position of the decimal point. */
 const digits = (number: string) => number.replace(/[eE].*|\D/g, '').replace(/^0+|0+$/g, '');
 
 const same = (one: any, other: any) => JSON.stringify(one) === JSON.stringify(other);

@@ -80,7 +80,7 @@ export class Question {
     if (!this.multiple && text.trim()) this.chosen.value = [];
   }
 
-  /** The parts that have to be read: the question, and the options that are chosen, with their previews. */
+  /** The parts that have to be read: the question, its other fields, and the chosen options with their previews. */
   parts(index: number): string[] {
     const ofOptions = this.options.flatMap(({ label, preview }, n) => {
       if (!this.chosen.value.includes(label)) return [];

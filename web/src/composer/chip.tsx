@@ -27,7 +27,7 @@ export function Chip({ name, label, value, choices, note, warns, onOpen, choose,
   const menu = useRef<HTMLDivElement>(null);
   const items = () => [...(menu.current?.querySelectorAll('button:not(:disabled)') ?? [])] as HTMLElement[];
 
-  // Before the menu is visible: the next key is meant for it.
+  // Runs before the menu is visible, because the next key may already be meant for it.
   useLayoutEffect(() => {
     if (!open) return undefined;
     (menu.current?.querySelector<HTMLElement>('[aria-checked=true]:not(:disabled)') ?? items()[0])?.focus();

@@ -13,7 +13,7 @@ import { Text } from '../ui/elements.tsx';
 const LONG = 4_000;
 const PAUSE = 100; // ms
 
-/** How many characters at the end of a text are shown as plain text if it is too long to be drawn all as Markdown. */
+/** The number of characters that are shown of the end of a text that is too long to be drawn entirely as Markdown. */
 const TAIL = 4_000;
 
 export class Live {
@@ -47,7 +47,7 @@ export class Live {
 
   /**
    * The element in which this text was streamed, for reuse; undefined if another text was streamed, if rendering
-   * failed, or if the text is too long to be drawn all as Markdown.
+   * failed, or if the text is too long to be drawn entirely as Markdown.
    */
   take(text: string): HTMLElement | undefined {
     // The last part may arrive together with the complete message.

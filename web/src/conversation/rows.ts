@@ -19,7 +19,7 @@ export type ToolRow = {
   children: Row[];
 };
 
-/** Consecutive tool calls that need not be seen at once, and the thinking between them. */
+/** Consecutive tool calls that are folded into one row, and the thinking between them. */
 export type GroupRow = { kind: 'group'; key: string; seq: number; version: string; rows: (ToolRow | ItemRow)[] };
 
 export type ItemRow = {

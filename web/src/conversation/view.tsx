@@ -372,7 +372,7 @@ export class ConversationView {
     this.list.follows = false;
     this.list.update(rows);
     const node = row && this.list.goTo(row.key);
-    if (!node || row.seq > place) return; // the record itself is not there
+    if (!node || row.seq > place) return; // neither the record nor an earlier one is shown
     node.tabIndex = -1;
     // A jump may have waited for the connection, and the user may be writing by now.
     const { activeElement: active } = document;
@@ -452,7 +452,7 @@ export class ConversationView {
     for (const [id, request] of conversation.open) if (!this._cards.has(id)) this._addCard(request);
     const isOther = this.current.refresh(before);
     this._count();
-    // After the last answer the work continues in the message box; on a touch screen that would open the keyboard.
+    // After the last answer, the focus moves to the message box, but not on a touch screen: its keyboard would open.
     if (
       isMine &&
       !this.current.card &&
@@ -460,15 +460,15 @@ export class ConversationView {
       matchMedia('(hover: hover)').matches
     )
       this.type();
-    // The next card comes into view only if the one before was read or answered: a reader who is elsewhere stays there.
+    // Scrolls to the next card only if the user has answered or seen the previous one, or is at the end of the list.
     if (!isOther || !this.current.card) return;
     if (isMine || wasInSight || this.list.follows) this.list.reveal(this.current.card.element);
     if (isMine && document.activeElement === document.body) this.current.card.element.focus({ preventScroll: true });
   }
 
-  /** Shows kept drafts for requests that were answered elsewhere, maybe while another session was shown here. */
+  /** Shows kept drafts for requests that were answered elsewhere, possibly while another session was shown here. */
   _drawKept(conversation: Conversation) {
-    // Answers arrive as records, so the drafts in the browser's storage are only read again when there are new ones.
+    // Answers arrive as records, so the stored drafts are read again only after the rows have changed.
     if (this._keptLook === this._rowsLook) return;
     this._keptLook = this._rowsLook;
     for (const id of kept.answers()) {
@@ -484,7 +484,7 @@ export class ConversationView {
     }
   }
 
-  /** Whether an approval request was answered from this window, even if the window has been reloaded since. */
+  /** Whether the answer came from this window, or from the connection that sent the kept draft before a reload. */
   _wasSentHere(id: string, answer: any) {
     const { sent } = kept.answer(id);
     return this.client.isMine(answer) || (sent !== undefined && sent === answer?.client_id);

@@ -1,4 +1,4 @@
-// The time of something in the history; the whole date is its title.
+// The time of an item in the history; its tooltip shows the full date.
 
 const clock = (time: string) => new Date(time).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
 

@@ -152,7 +152,7 @@ function Unwrapped({ region }: { region: { current: HTMLElement | null } }) {
 /** The colors of a line by its number, once they are known. */
 type Colours = (number: number) => Span[] | undefined;
 
-/** The highlighting of one side, computed from the whole text, or from the hunks if that is all there is. */
+/** The highlighting of one side, computed from the whole text, or from the hunks if it is not known. */
 function useSide(path: string, hunks: Hunk[], side: 'old' | 'new', whole: string | undefined): Colours | undefined {
   const { numbers, text } = useMemo(() => {
     if (whole !== undefined) return { text: whole };

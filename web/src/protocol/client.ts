@@ -153,7 +153,7 @@ export class Client extends EventTarget {
     { approval_id }: any,
     { allow, message, input, remember }: { allow: boolean; message?: string; input?: object; remember?: boolean },
   ) {
-    const project = this._id; // uploading a long answer takes a while, and the user may be elsewhere by then
+    const project = this._id; // during the upload of a long answer, the user may open another project
     const given = input && (await this._input(input));
     const data = {
       approval_id,
@@ -176,7 +176,7 @@ export class Client extends EventTarget {
     return Boolean(answer?.client_id && this._ids.has(answer.client_id) && answer.by === this.name);
   }
 
-  /** Whether an approval request was answered from this browser, maybe before the page was reloaded. */
+  /** Whether an approval request was answered from this browser, possibly before the page was reloaded. */
   isOwn(answer: any) {
     return this.isMine(answer) || (answer?.by === this.name && this._own.has(answer.client_id));
   }
@@ -186,7 +186,7 @@ export class Client extends EventTarget {
     return by === this.name ? `Another window (${by})` : by;
   }
 
-  /** Sends a request about the project that is shown, and returns the answer. */
+  /** Sends a request about the project that is shown, and returns the reply. */
   command(type: string, data?: object) {
     return this.connection.ask(type, data, { project: this._id });
   }
@@ -232,7 +232,7 @@ export class Client extends EventTarget {
       return false;
     const { first } = conversation;
     const { data } = await this.command('get_messages', { before_seq: first, limit: PAGE });
-    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump has led elsewhere
+    if (conversation.first !== first || conversation.before !== undefined) return false; // a jump came between
     conversation.prepend(data.messages);
     this._tell('conversation');
     return data.messages.length > 0;
@@ -253,8 +253,8 @@ export class Client extends EventTarget {
     return data.messages.length > 0;
   }
 
-  /** Loads the records around a record. Returns false if the user has meanwhile gone elsewhere, or if the conversation
-   * was loaded again from its end instead. */
+  /** Loads the records around a record. Returns false if the user has opened something else in the
+   * meantime, or if the conversation was loaded again from its end instead. */
   async around(seq: number): Promise<boolean> {
     const conversation = this.conversation;
     const search = (this._search = {});
@@ -262,7 +262,7 @@ export class Client extends EventTarget {
     const isHere = ({ first, last, atEnd }: Conversation) => first <= seq && (seq <= last || atEnd);
     if (!conversation?.joined || isHere(conversation)) return true;
     if (conversation.before !== undefined && conversation.last < seq) {
-      await this._reload(); // it was dropped when older records were loaded
+      await this._reload(); // the end was dropped when older records were loaded
       return false;
     }
     // An earlier session's records can only be reached page by page.
@@ -357,7 +357,8 @@ export class Client extends EventTarget {
     void this._olderOfSession(conversation).catch(() => {});
   }
 
-  /** Loads older messages of the session, unless that is under way. Returns whether there were any. */
+  /** Loads older messages of the session; overlapping calls share one request. Returns false if there is nothing older
+   * to request, or if other records were loaded in the meantime. */
   async _olderOfSession(conversation: Conversation): Promise<boolean> {
     if (!conversation.before) return false;
     conversation.loading ??= this._pageOfSession(conversation).finally(() => (conversation.loading = undefined));
@@ -439,7 +440,7 @@ export class Client extends EventTarget {
     // If the session is known, its records are requested in parallel, which saves a round trip.
     const known: string | undefined = isFresh && readsSessions && project.last_seq > 0 ? project.session_id : undefined;
     const last = known ? this._lastOfSession(known) : undefined;
-    last?.catch(() => {}); // if joining fails, nobody waits for it
+    last?.catch(() => {}); // if joining fails, nothing awaits this promise: its error is ignored
     const { data } = await joining;
     if (this.conversation !== conversation) return;
     conversation.join(data.data, isFresh);
@@ -539,7 +540,7 @@ export class Client extends EventTarget {
       this._tell('gone');
   }
 
-  /** Remembers a prompt until its run begins, also while another project is shown, and after a reload. */
+  /** Remembers a prompt until its run begins, even if another project is opened or the page is reloaded. */
   _accepted({ data, seq, request_id: id }: any) {
     const one = this.unsent.find((one) => one.id === id);
     if (one) this._keep(data.run_id, { project: one.project, prompt: one.prompt, seq });
@@ -608,7 +609,7 @@ export class Client extends EventTarget {
     return accepted;
   }
 
-  /** The field that carries the changed input. An input that is too large for a message is uploaded first. */
+  /** Returns the field of the request with the changed input. If that is too large for a message, it is uploaded. */
   async _input(input: object) {
     const bytes = new TextEncoder().encode(JSON.stringify(input, whole));
     if (bytes.length < MESSAGE_BYTES) return { updated_input: input };

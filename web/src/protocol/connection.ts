@@ -137,8 +137,9 @@ export class Connection {
   }
 
   /**
-   * Sends a request and returns the answer. After a lost connection, a `lasting` request is sent again with the same id
-   * until it is answered; the server executes it only once. Other requests fail with OFFLINE.
+   * Sends a request and returns the reply. If the connection is lost, a `lasting` request is sent again with the same
+   * id after each reconnect until it is answered; the server executes it only once. Other requests fail with OFFLINE,
+   * and lasting ones too once the connection is stopped or refused.
    */
   ask(
     type: string,

@@ -203,7 +203,7 @@ export class Board {
     const at = this.at.peek();
     const next = follow(before, now, at);
     if (next === undefined) this.at.value = undefined;
-    // A reader who is elsewhere stays there.
+    // Scrolls only after the user's own decision or on the first load: somebody who reads elsewhere is not moved.
     else if (next !== at) this.goTo(next, { scrolls: isMine || before.length === 0, takesFocus: isFocusLost() });
     else if (isMine && isFocusLost()) this.focus(next);
     this.look();

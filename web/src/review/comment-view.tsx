@@ -33,8 +33,8 @@ const isWriting = (one: Entry): one is Writing => 'key' in one;
 const keyOf = (one: Entry) => (isWriting(one) ? one.key : one.comment_id);
 
 /**
- * The comments of a part. `rows`: by the names of their last lines; `rest`: the comments whose lines are not shown;
- * `ranges`: the places of comments with several lines.
+ * The comments on a part. `rows`: the comments by the name of their last line (`lineName`); `rest`: the comments whose
+ * lines are not shown; `ranges`: the lines of each comment on more than one line.
  */
 type Arranged = { rows: ReadonlyMap<string, Entry[]>; rest: Entry[]; ranges: Place[] };
 
@@ -110,7 +110,7 @@ function One({ one, ...rest }: OneOf) {
   return isWriting(one) ? <Field one={one} {...rest} /> : <Card comment={one} {...rest} />;
 }
 
-/** Gives the focus to the line of a comment if the field or the button that had it is gone. */
+/** Moves the focus to the line of a comment if the field or the button that had the focus is gone. */
 function returnTo(board: Board, part: Part | undefined, name: string) {
   requestAnimationFrame(() => isFocusLost() && part && board.focusLine(part.key, name));
 }

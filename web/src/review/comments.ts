@@ -43,7 +43,7 @@ export type Writing = {
   note: Signal<string>;
   /** The field that gets the focus the next time the comment is drawn. */
   focus?: 'text' | 'range' | 'suggestion';
-  /** After a lost connection: the ids of the comments that existed before. A new one with this text is this comment. */
+  /** If the reply to saving it was lost: the ids of the earlier comments. A new one with its text is this comment. */
   before?: ReadonlySet<string>;
 };
 

@@ -16,7 +16,7 @@ export type Part = { key: string; path: string; hunk?: ReviewHunk; isGone?: bool
 
 export type ShownFile = { file: ReviewFile; parts: Part[] };
 
-/** The key of a file: of the buttons for all of it, and of its only part if it has no hunks. */
+/** The key of the buttons for a whole file and, if the file has no hunks, of its only part. */
 export const fileKey = (path: string) => `file ${path}`;
 
 function partsOf(file: ReviewFile): Part[] {
@@ -211,7 +211,7 @@ export function editedText({ removed, added }: ReviewHunk, field: string): strin
 /** Whether a hunk has no lines: it is about the file's mode or name. */
 const isAside = ({ kind }: ReviewHunk) => kind === 'mode' || kind === 'name';
 
-/** The title of a hunk: its lines, or what else of the file it changes. */
+/** The title of a hunk: the numbers of its lines, or what it changes instead of lines, such as the file mode. */
 export function titleOf({ kind, new_start: start, added, old_start: before, removed }: ReviewHunk): string {
   if (kind === 'mode') return 'File mode';
   if (kind === 'name') return 'File name';

@@ -113,7 +113,7 @@ export class OpenReview {
   _loading: Promise<void> | undefined;
   /** The request after the one that is under way. */
   _next: Promise<void> | undefined;
-  /** The number of the last request when a comment was reported: answers up to this one may not contain it yet. */
+  /** The number of the last request before a comment was reported: replies up to it may not contain the comment. */
   _toldAt = 0;
   _isOver = false;
   _newsEnd: ReturnType<typeof setTimeout> | undefined;
@@ -156,7 +156,10 @@ export class OpenReview {
     if (hunk) this._seen.add(key);
   }
 
-  /** Whether the part was added to the review after the user last looked at it. */
+  /**
+   * Whether the hunk is not among those that had been in view before this visit, or before the last run ended
+   * (`_lookedAt`). False if none had been in view.
+   */
   isNew({ key, hunk, isGone }: Part): boolean {
     const looked = this._lookedAt.value;
     return looked.size > 0 && hunk !== undefined && !isGone && !looked.has(key);

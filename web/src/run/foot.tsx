@@ -301,7 +301,7 @@ export class Foot {
     );
   }
 
-  /** What this device may not do, or where it has to be done. */
+  /** Tells the user what this device may not do, or that it has to be done in the terminal. */
   private rights() {
     const { client, project, world } = this;
     if (!project.desk) {
@@ -368,7 +368,7 @@ export class Foot {
   }
 }
 
-/** The prompt for a message that consists only of files: the server requires a text. */
+/** The prompt for a message that consists only of files, because the server requires text. */
 const describe = (files: Attached[]) =>
   `Look at the attached ${files.every((one) => one.url) ? 'image' : 'file'}${files.length === 1 ? '' : 's'}.`;
 

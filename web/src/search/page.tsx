@@ -19,7 +19,7 @@ const KINDS: Record<SearchResult['kind'], string> = {
   error: 'Error',
 };
 
-/** Milliseconds from the last keystroke until the server is asked. */
+/** Milliseconds from the last keystroke until the search is sent to the server. */
 const PAUSE = 250;
 
 /** `place`: a new object for each search that is started elsewhere, even if the search is the same. */

@@ -14,8 +14,8 @@ export const KEPT = 3000;
 const COMPACTED = 'This session is being continued from a previous conversation';
 
 /**
- * Like `KEPT`, for the items of one session. It is higher because the records of a session are not consecutive, so what
- * is dropped at the end is not fetched again.
+ * Like `KEPT`, for the items of one session. It is higher because the records of a session are not consecutive: a
+ * dropped end can't be requested by number, so the whole conversation has to be loaded again.
  */
 const KEPT_OF_SESSION = 4 * KEPT;
 
@@ -68,7 +68,8 @@ export class Conversation {
 
   /**
    * @param id the project's id
-   * @param session a session that the project's next run does not continue, so that it does not change
+   * @param session the id of an earlier session, which the project's next run does not continue; undefined for the
+   *   current session or the whole history
    */
   constructor(id: string, session?: string) {
     this.id = id;
@@ -546,7 +547,7 @@ export type SentImage = { id: string; media_type: string; bytes: number; name?: 
 /** An image in a message: its type and its bytes in base64. */
 export type Image = { type: string; data: string };
 
-/** The media types of images that every browser draws, and that are not programs, as SVG images may be. */
+/** The media types of images that every browser can draw and that, unlike SVG, can't contain scripts. */
 export const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 function imageOf(part: any): Image | undefined {

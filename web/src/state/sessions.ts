@@ -64,7 +64,7 @@ export class Sessions {
     });
   }
 
-  /** Requests the list now, or after `PAUSE` if it was just requested: many calls in a row make two requests. */
+  /** Requests the list now, or after `PAUSE` if it was just requested: calls in quick succession cause two requests. */
   refresh() {
     this._wanted = true;
     if (!this._busy) void this._ask();

@@ -192,7 +192,7 @@ function grammar(name: string): Promise<Grammar> {
   let found = loaded.get(name);
   if (!found) {
     found = GRAMMARS[name]();
-    // The connection may be lost: the next call fetches it again.
+    // The connection may have been lost: the next call fetches the grammar again.
     found.catch(() => loaded.delete(name));
     loaded.set(name, found);
   }

@@ -56,7 +56,7 @@ class Bounded extends Tokenizer {
     }
   }
 
-  /** What `find` finds at the beginning of `text`, which is the end of `masked`; undefined beyond a limit. */
+  /** What `find` finds at the beginning of `text`, which is the end of `masked`; undefined beyond the limits. */
   _spanning<T extends { raw: string }>(
     text: string,
     masked: string,

@@ -236,7 +236,7 @@ export function addressOf(href: string) {
   return ['http:', 'https:', 'mailto:'].includes(url.protocol) ? url.href : undefined;
 }
 
-/** The file and the line that a relative link names: `src/app.js#L3`, `src/app.js:3`; undefined if it names no file. */
+/** The file and the line that a relative link names: `src/app.js#L3`, `src/app.js:3`; undefined for other links. */
 export function fileOf(href: string): { path: string; line?: number } | undefined {
   const [, name, line] =
     /^(.*?)(?:#L(\d{1,7})(?:C\d+)?(?:-L?\d+(?:C\d+)?)?|:(\d{1,7})(?:[:-]\d+)?)?$/s.exec(href) ?? [];

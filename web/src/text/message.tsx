@@ -34,7 +34,7 @@ export function Message({ text, openFile }: { text: string; openFile?: OpenFile 
   );
 }
 
-/** Shows `instead` if its children can't be drawn: one text must not stop the others. */
+/** Shows `instead` if its children can't be drawn, so that the other texts are still drawn. */
 export class Drawn extends Component<{ instead: ComponentChildren; children: ComponentChildren }, { failed: boolean }> {
   override state = { failed: false };
 

@@ -72,7 +72,7 @@ export class WindowList {
     this._at = 0;
     /** The element that was scrolled into view, until the reader scrolls. */
     this._held = undefined;
-    /** The element to keep in view, if the reader has scrolled to the end: its top is not shown again if it is tall. */
+    /** What `keep` returned when the reader scrolled to the end: if taller than the view, it is not revealed again. */
     this._passed = undefined;
     scroller.addEventListener('scroll', () => this._scrolled(), { passive: true });
     this._resized = new ResizeObserver(() => this.settle());

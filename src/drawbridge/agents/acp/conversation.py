@@ -1,9 +1,8 @@
 """The Agent Client Protocol (version 1): lines in, events out; commands in, lines out.
 
-Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. Most of the agent's updates
-are passed on as its own lines; its text and its tool calls become lines of ``agents.lines`` (see ``acp.text`` and
-``acp.shown``), and its permission requests become ``Question`` events.
-Measured with Gemini CLI 0.61.0.
+Pure: ``AcpConversation`` is Drawbridge's side of one process, with one session. Most of the agent's updates are passed
+on unchanged; its text and its tool calls are converted by ``agents.lines`` (see ``acp.text`` and ``acp.shown``), and
+its permission requests become ``Question`` events. Measured with Gemini CLI 0.61.0.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class AcpConversation:
     """The caller fetches bytes for the agent with ``outgoing`` after every call, beginning with the constructor."""
 
     def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
-        """``name``: the agent's name for people. ``read``: reads a file that a question is about. ``version``:
+        """``name``: the agent's display name. ``read``: reads a file that a question is about. ``version``:
         Drawbridge's version."""
         self._name = name
         self._read = read
@@ -295,7 +294,7 @@ class AcpConversation:
         return []
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the first answer to an open question; any other is ignored."""
+        """Sends the answer to a question, unless the question is no longer open."""
         asked = self._questions.pop(question_id, None)
         if asked is not None:
             self._out.append(wire.result(asked.id, questions.outcome(asked.options, decision)))

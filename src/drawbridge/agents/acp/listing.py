@@ -1,4 +1,5 @@
-"""Lists the conversations that an Agent Client Protocol agent stores (``session/list``). Pure: no turn is begun."""
+"""Lists the conversations that an Agent Client Protocol agent stores (``session/list``), without beginning a turn.
+Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ LONGEST_ID: Final = 200
 MOST_PAGES: Final = 20
 
 DONE: Final = "listed"
-"""The reason for ending the process afterwards."""
+"""The reason that is given for ending the process once it has listed the conversations."""
 
 
 class Listing:

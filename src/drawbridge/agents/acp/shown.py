@@ -94,7 +94,7 @@ def _result(session_id: str, id: str, fields: Mapping[str, Any], *, is_error: bo
 
 
 def block_of(content: object) -> dict[str, Any] | None:
-    """Content as a block of a line; None if clients can't show it."""
+    """The content block for a history line; None if clients can't show ``content``."""
     match content:
         case {"type": "text", "text": str(words)}:
             return _words(words)

@@ -77,7 +77,7 @@ def _flags(options: Options) -> Iterator[str]:
         "--restricted": options.restricted,
     }
     yield from (flag for flag, wanted in switches.items() if wanted)
-    # Without a flag the owner's settings choose the mode, even one that asks about nothing (2.1.329).
+    # Without this flag, the owner's settings choose the mode, even one that never asks (2.1.329).
     mode = options.permission_mode or (BYPASS if options.dangerously_skip_permissions else "default")
     _check_word("options.permission_mode", mode)
     yield f"--permission-mode={mode}"

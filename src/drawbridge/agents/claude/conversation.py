@@ -110,7 +110,7 @@ class _Move(Struct):
     worktreePath: Any = None  # noqa: N815 - the CLI's own names
     restoredCwd: Any = None  # noqa: N815
     agentId: Any = None  # noqa: N815
-    """The id of a subagent, in the result of the call that started it: the worktree was the subagent's own."""
+    """The id of a subagent, in the result of the call that started it: such a worktree belongs to the subagent."""
 
 
 class _Moves(Struct):
@@ -162,7 +162,8 @@ class ClaudeConversation:
         self._state: object = None
         """The state that the CLI reports: "running", "requires_action" or "idle"; None if it reports none."""
         self._had_tasks = False
-        """Whether a subagent or background command has run since the prompt: the first result may not be the last."""
+        """Whether a subagent or background command has run since the prompt: then the turn's first result may not be
+        its last."""
         self._last_result: tuple[Failure | None, bool] | None = None
         """The last result of the open turn: its failure (None if it succeeded), and whether it was interrupted. The
         turn ends once the session is idle."""
@@ -170,7 +171,7 @@ class ClaudeConversation:
         self._limited: float | None = None
         self._questions: dict[str, _OpenQuestion] = {}
         self._steered = False
-        """Whether a message was sent into the turn: its first result may not be the last."""
+        """Whether a message was sent into the turn: then the turn's first result may not be its last."""
         self._reports = Reports(state)
         self._schedule = Schedule(jobs)
         self._directory: str | None = None
@@ -252,8 +253,8 @@ class ClaudeConversation:
         return said
 
     def _passed_on(self, message: Message, data: bytes) -> list[Output]:
-        """Passes a line on to clients, with the events that follow from it. Most lines have none, and are not decoded
-        again."""
+        """Passes a line on to clients, with the events that follow from it. Most lines cause no events, and are not
+        decoded again."""
         line = AgentLine(data, session_id_of(message.session_id), durable=not message.is_ephemeral)
         match message.type:
             case "stream_event":
@@ -268,7 +269,7 @@ class ClaudeConversation:
             case "command_lifecycle" if message.command_uuid == self._prompt_id:
                 self._taken = message.state in ("completed", "cancelled")
                 if message.state == "started" and self._interrupted:
-                    self._command(subtype="interrupt")  # the first one ended the CLI's own turn (2.1.329)
+                    self._command(subtype="interrupt")  # the first interrupt ended only the CLI's own turn (2.1.329)
             case "rate_limit_event":
                 self._limited = results.limited_until(data)
         return [line]
@@ -467,8 +468,8 @@ class ClaudeConversation:
         return [QuestionCancelled(question_id, "interrupted" if self._interrupted else "decided elsewhere")]
 
     def answer(self, question_id: str, decision: Decision) -> None:
-        """Sends the first answer to an open question; any other is ignored. Raises ``BadArgument`` if the changed input
-        is not valid; the question then stays open."""
+        """Sends the answer to a question, unless the question is no longer open. Raises ``BadArgument`` if the changed
+        input is not valid; the question then stays open."""
         asked = self._questions.get(question_id)
         if asked is None:
             return
@@ -501,7 +502,8 @@ class ClaudeConversation:
 
     def steer(self, text: str, attachments: tuple[Attachment, ...], record: Callable[[], None]) -> None:
         """Sends a message into the running turn. The CLI merges it at the next tool result, or begins a turn with it
-        after this one; either way it reports "idle" only after both (2.1.329)."""
+        after this one; either way it reports "idle" only once it has finished both this turn and the message
+        (2.1.329)."""
         if not self._reports.steers:
             raise AgentRefused(f"{self._name} does not accept messages while it is working")
         if not self.turn_open or self._interrupted or self._state in (None, "idle"):

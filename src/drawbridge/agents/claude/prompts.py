@@ -20,8 +20,8 @@ DOCUMENT: Final = "application/pdf"
 LEAVING_PLAN: Final = "ExitPlanMode"
 PLAN_SUGGESTIONS: Final = b'[{"type":"setMode","mode":"acceptEdits","destination":"session"}]'
 ASKING: Final = {"type": "setMode", "mode": "default", "destination": "session"}
-"""Sets the mode in which an accepted plan is carried out, unless the decision remembers another one. Otherwise the CLI
-(2.1.329) would return to the mode before the plan, which may allow edits without asking."""
+"""Sets the mode in which an accepted plan is carried out, unless the decision remembers another one. Without this, the
+CLI (2.1.329) would return to the mode before the plan, which may allow edits without asking."""
 
 LONGEST_NAME: Final = 200
 LONGEST_REASON: Final = 2_000
@@ -51,8 +51,8 @@ def embeds(attachment: Attachment) -> bool:
 
 
 def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) -> dict[str, Any]:
-    """The answer to a question about a tool's input ``given``. Raises ``BadArgument`` if the changed input is not
-    valid."""
+    """The answer to a question about a tool call with the input ``given``. Raises ``BadArgument`` if the changed input
+    is not valid."""
     changed = given if decision.updated_input is None else _checked_input(decision.updated_input)
     if not decision.allow:
         return {"behavior": "deny", "message": valid(decision.message or DENIED)}
@@ -62,8 +62,8 @@ def verdict(decision: Decision, tool_name: str, given: Raw, suggestions: Raw) ->
 
 def suggestions(tool_name: str, given: Raw) -> Raw:
     """The agent's suggestions of what to remember, limited to those that add rules or directories or set a mode: the
-    CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan the CLI suggests nothing but
-    accepts a mode in the answer, so ``PLAN_SUGGESTIONS`` is returned."""
+    CLI (2.1.329) makes no other suggestions, but its format allows them. For a plan, the CLI makes no suggestions,
+    although it accepts a mode in the answer; in that case, ``PLAN_SUGGESTIONS`` is returned."""
     if tool_name == LEAVING_PLAN and bytes(given).replace(b" ", b"") in (b"[]", b"null"):
         return Raw(PLAN_SUGGESTIONS)
     try:

@@ -2,8 +2,8 @@
 Pure.
 
 Only what a client can't know from the last records of the history is kept here. The formats were measured with 2.1.329;
-the to-do list also has the format of older versions. Fields of an unexpected type are ignored; everything is bounded in
-number and length.
+to-do lists in the format of older versions are also read. Fields of an unexpected type are ignored; everything is
+bounded in number and length.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Reports:
         self._answer = _Message()
         """The main agent's latest message that ``recorded`` has read."""
         self._named = False
-        """Whether ``init`` has reported the model: a message may have a shorter name for it."""
+        """Whether ``init`` has reported the model. If so, the names in messages, which may be shorter, are ignored."""
 
     @property
     def state(self) -> AgentState:

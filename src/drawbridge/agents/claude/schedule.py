@@ -23,7 +23,7 @@ from drawbridge.agents.reported import MOST, decoded, name_of
 WAKE_UP, CREATE, DELETE = "ScheduleWakeup", "CronCreate", "CronDelete"
 
 SCHEDULING: Final = (WAKE_UP.encode(), CREATE.encode(), DELETE.encode())
-"""Lines of type ``assistant`` without any of these bytes are not decoded."""
+"""Lines of type ``assistant`` that contain none of these names are not decoded."""
 
 CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
 """Matches the id of a call. The CLI's ids are ``toolu_`` followed by 24 letters and digits."""
@@ -31,7 +31,7 @@ CALL_ID: Final = rb"[A-Za-z0-9_-]{1,200}"
 ANSWERED: Final = re.compile(rb'"tool_use_id"\s*:\s*"(' + CALL_ID + rb')"')
 
 RECURS_SECONDS: Final = 7 * 86_400.0
-"""A recurring job runs for the last time this long after its first time."""
+"""The number of seconds between the first and the last time that a recurring job runs."""
 
 LATEST: Final = 32_503_680_000.0
 """The year 3000, in seconds since 1970. A later time is not plausible."""

@@ -36,13 +36,13 @@ def config() -> Path:
 
 
 def directory_of(path: Path) -> Path:
-    """The directory of the CLI's conversations for a project directory."""
+    """The directory in which the CLI stores the conversations of a project directory."""
     return config() / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(path))
 
 
 def file_of(path: Path, session_id: str) -> Path:
-    """The file of a conversation of the project directory. The file moves to another directory when the agent enters a
-    git worktree (2.1.329). Blocking."""
+    """The file that contains a conversation of the project directory ``path``. The CLI moves it to another directory
+    when the agent enters a git worktree (2.1.329). Blocking."""
     usual = directory_of(path) / f"{session_id}.jsonl"
     if ID.fullmatch(session_id) is None or os.path.exists(usual):
         return usual
@@ -134,7 +134,7 @@ class _Prompt(Struct):
 
 
 def _head(file: Path) -> _Head:
-    """The facts at the beginning of a file; without any if it can't be read."""
+    """The facts from the beginning of a file; an empty ``_Head`` if the file can't be read."""
     head, left = _Head(), LONGEST_HEAD
     with contextlib.suppress(OSError), file.open("rb") as opened:
         while line := opened.readline(left):

@@ -29,9 +29,9 @@ LONGEST_TITLE = 120
 def spare(home: Path, session_id: str) -> None:
     """Prevents the loss of a conversation that is resumed in the minute in which it began.
 
-    ``session/load`` first creates a new file for it, named after the minute, and so overwrites the file that it is
-    about to read (0.61.0). So that file is first renamed to the previous minute; the CLI still finds it, by its
-    content.
+    ``session/load`` first creates a new file, named after the current minute, and so overwrites the file that it is
+    about to read (0.61.0). To prevent that, this function renames the existing file to the previous minute. The CLI
+    still finds it, by its content.
     """
     if not ID.fullmatch(session_id):
         return

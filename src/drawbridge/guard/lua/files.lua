@@ -1,7 +1,8 @@
---- The beginning of each request from the guard to Neovim: this file, other files that the method needs, and its own
---- file run as one chunk, with the method's name and its parameters (JSON) as `...`; the answer is JSON too.
---- docs/internals/protocols/guard.md describes the methods. Works from Neovim 0.7 on, without our plugin. Every edit of
---- an agent waits for it: keep it small.
+--- The beginning of each request from the guard to Neovim: this file, other files that the method needs, and the
+--- method's own file run as one chunk, with the method's name and its parameters (JSON) as `...`; the answer is also
+--- JSON.
+--- docs/internals/protocols/guard.md describes the methods. Works from Neovim 0.7 on, without the Drawbridge plugin.
+--- Every edit of an agent waits for this code: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
 
@@ -74,7 +75,8 @@ local function canonical(path, again)
         real = real:match('^(.*)/') or ''
       end
       path = (real == '/' and '' or real) .. rest
-      -- With the ".." gone, the path may contain a link after all. Only once: such links may lead in a circle, too.
+      -- Without the "..", the path may contain a link after all. This is tried only once, since such links may lead in
+      -- a circle, too.
       return went_up and not again and canonical(path, true) or path
     end
     local folder, name = path:match('^(.*)/([^/]*)$')
@@ -110,7 +112,7 @@ local function is_file(buf)
   return (kind == '' or kind == 'acwrite') and api.nvim_buf_get_name(buf):sub(1, 1) == '/'
 end
 
---- The loaded buffers of the file, for each of the paths.
+--- For each of the paths, the loaded buffers that show that file.
 local function find(paths)
   local found, wanted = {}, {}
   for index, path in ipairs(paths) do
@@ -143,9 +145,9 @@ local function stamp(buf)
   return found and ('%d.%09d %d'):format(found.mtime.sec, found.mtime.nsec, found.size) or 'none'
 end
 
---- Whether the file was written after the first unsaved change. Undo entries have whole seconds, and their clock can be
---- one tick behind the clock of file times (Linux 6.13 and newer: 4 ms seen): a file can seem newer than a change that
---- was made after it.
+--- Whether the file was written after the first unsaved change. The times of undo entries are in whole seconds, and
+--- their clock can be one tick behind the clock of file times (Linux 6.13 and newer: 4 ms measured), so a file can seem
+--- newer than a change that was made after it was written.
 local function written_since(buf)
   local first
   local undo = api.nvim_buf_call(buf, fn.undotree)

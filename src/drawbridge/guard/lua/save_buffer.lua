@@ -17,15 +17,16 @@ local function attempt(buf, command, event, callback)
   return not ok and (tostring(problem):match('E%d+: [^\n]*') or tostring(problem)) or nil
 end
 
---- Whether Neovim itself would report that the file has changed since it was read. A save can't find that out: it would
---- ask the user.
+--- Whether Neovim itself would report that the file has changed since it was read. Saving can't be used to find that
+--- out, because Neovim would ask the user.
 local function is_newer(buf)
   if guard.stamps[buf] ~= stamp(buf) then
     return true
   elseif guard.sure[buf] then
     return false
   end
-  -- "File exists" (E13): the file did not exist when the buffer was created. The attempt ends before a write.
+  -- "File exists" (E13): the file did not exist when the buffer was created. The attempt ends before anything is
+  -- written.
   local confirm, newer = vim.o.confirm, false
   vim.o.confirm = false
   local problem = attempt(buf, 'silent write', 'BufWriteCmd', function()

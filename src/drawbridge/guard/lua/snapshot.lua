@@ -85,7 +85,7 @@ if want.selection or want.connected then
   result.connected, result.agents = bridge and bridge.pids or {}, bridge and bridge.agents or {}
 end
 
--- Whatever the plugin's version does with the mode, the guard gets its answer.
+-- The guard gets its answer even if this version of the plugin can't handle the mode.
 if params.mode then
   local link = package.loaded['drawbridge.link']
   pcall(link and link.report_mode or type, params.mode, params.process)

@@ -101,7 +101,7 @@ class Blobs:
 
     async def read(self, blob_id: str, device: str | None) -> bytes:
         """Returns all bytes of a finished blob that ``device`` has uploaded. The blob is kept, because a request may be
-        sent twice. Raises BLOB_NOT_FOUND."""
+        sent twice. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
         return await asyncio.to_thread(_content, self._used((device, blob_id)))
 
     def take(self, blob_id: str, device: str | None) -> bytes:
@@ -110,7 +110,7 @@ class Blobs:
         return _content(self._used((device, blob_id)))
 
     def _used(self, key: Key) -> Path:
-        """The file of a finished blob, which is kept for another hour. Raises BLOB_NOT_FOUND."""
+        """The file of a finished blob, which is kept for another hour. Raises ``ClientError`` (BLOB_NOT_FOUND)."""
         blob = self._blobs.get(key)
         if blob is None or not blob.complete or blob.is_expired:
             raise no_blob()

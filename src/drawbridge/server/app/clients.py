@@ -169,7 +169,8 @@ class Client:
             self._websocket.close(code, reason)
 
     def end(self) -> None:
-        """Ends the client, because its connection is lost or is being closed."""
+        """Cleans up because the connection is lost or is being closed: cancels the time limit for signing in, drops the
+        frames that wait, and calls ``ended``."""
         if self.is_closed:
             return
         self.is_closed = True

@@ -142,11 +142,11 @@ class Core:
         self.audience.unfollow(topics, client)
 
     def subscriptions(self) -> int:
-        """The number of subscriptions to projects and topics."""
+        """The number of subscriptions to sessions and topics."""
         return len(self.audience)
 
     def problems(self) -> list[str]:
-        """Problems as sentences for people, without paths."""
+        """The server's problems, as human-readable sentences without paths."""
         return [*self.projects.problems(), *self.context.disk.problems()]
 
     def states(self) -> dict[str, messages.State]:
@@ -251,7 +251,7 @@ class Core:
 
     async def project_join(self, command: commands.ProjectJoin, client: Subscriber) -> Answer[messages.ProjectJoined]:
         await self.all_sessions.get(command.project_id).look_back()
-        project = self.all_sessions.get(command.project_id)  # it may have been deleted meanwhile
+        project = self.all_sessions.get(command.project_id)  # it may have been deleted in the meantime
         snapshot = self._joining.join(project, client, command.after_seq)
         return messages.updated("project_joined", snapshot, project.id)
 

@@ -56,7 +56,7 @@ class Row(Struct, Generic[Owner, C, R], frozen=True):
     """The audit log entry that is written once the command is done; None if the command is not audited."""
     aside: bool | Callable[[C], bool] = False
     """Whether the command runs concurrently with the client's next requests, instead of delaying them. A function
-    decides that for each command."""
+    decides this for each request."""
     signs_in: bool = False
     """Whether the command is accepted before the client has signed in. Requests that the client sends right after it
     wait until it is done."""

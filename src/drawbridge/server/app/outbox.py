@@ -131,7 +131,7 @@ class Outbox:
         self._pass_on_soon()
 
     def drained(self) -> None:
-        """Continues sending, because the connection can take more again."""
+        """Resumes sending, because the connection is no longer congested."""
         self._pass_on()
 
     async def room(self) -> None:
@@ -141,7 +141,7 @@ class Outbox:
             await future
 
     def close(self) -> None:
-        """Drops everything that waits."""
+        """Drops the frames that wait, and accepts no more."""
         self._open = self.is_free = False
         self._queue.clear()
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""The commands that concern the server itself: signing in, health, topics, blobs, directories, devices, agents,
+"""The commands that concern the server itself: signing in, health, topics, blobs, directories, devices, agents, and
 notifications to browsers."""
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class ServerCommands:
     # the server and its topics
 
     async def hello(self, command: commands.Hello, client: Client) -> Answer[replies.Hello]:
-        """The owner's own clients choose their names; other clients keep the name of their device or SSH key."""
+        """Describes the server, and what the client may do. The owner's own clients choose their names with this
+        command; other clients keep the name of their device or SSH key."""
         identity = client.known
         if command.client is not None and identity.is_owner:
             logger.info("%s at %s is now named %r", client.id, client.address, command.client)
@@ -156,8 +157,8 @@ class ServerCommands:
         )
 
     async def health_check(self, command: commands.HealthCheck, client: Client) -> Answer[replies.Health]:
-        """The server's health. For a device that is confined to some projects, the problems, runs and subscriptions
-        cover only its projects."""
+        """The server's health. For a device that is confined to some projects, everything that concerns projects covers
+        only its own: the status, the problems, the counts of projects and subscriptions, and the runs."""
         health = self._health()
         identity = client.known
         if identity.projects is not None:
@@ -287,8 +288,9 @@ class ServerCommands:
         return next(iter(await asyncio.to_thread(self._addresses)), page) if local else page
 
     def _managed_by(self, client: Client) -> Devices:
-        """The devices. Raises ``ClientError`` if the server does not accept devices, or if this client is confined to
-        some projects: a pairing code could give more permissions than the client itself has."""
+        """The devices, for a client that may manage them. Raises ``ClientError`` if the server does not accept devices,
+        or if this client is confined to some projects: a pairing code could give more permissions than the client
+        itself has."""
         if client.known.projects is not None:
             text = "A device that is limited to some projects can't manage devices."
             raise ClientError("PERMISSION_DENIED", text)

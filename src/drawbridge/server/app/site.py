@@ -78,8 +78,8 @@ class Answer(Struct, frozen=True):
 
 
 class _File:
-    """A file of the web UI. It is compressed when it is first requested, because most servers are asked for only a few
-    of the hundred files."""
+    """A file of the web UI. It is compressed when it is first requested, because most servers ever serve only a few of
+    the many files."""
 
     def __init__(self, type: str, body: bytes) -> None:
         self.type = type

@@ -42,8 +42,8 @@ LOW_DISK: Final = 500 * 1024 * 1024
 
 class Monitor:
     """Measures the server. ``states`` returns each project's state, ``clients`` the number of connected clients,
-    ``problems`` the problems of other parts as sentences for people, and ``subscriptions`` the number of all clients'
-    subscriptions.
+    ``problems`` the problems of other parts as human-readable sentences, and ``subscriptions`` the number of all
+    clients' subscriptions.
     """
 
     def __init__(

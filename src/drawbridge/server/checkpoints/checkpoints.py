@@ -458,7 +458,7 @@ class Checkpoints:
             if index is None:
                 return
             inside = await asyncio.to_thread(self._inside, git, index)
-            # git would check whether nested repositories have changed, and read their configuration for that.
+            # Otherwise, git would check whether nested repositories have changed, and read their configuration to do so.
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
@@ -491,7 +491,7 @@ class Checkpoints:
             assert self._private is not None
             await self._private.forget_ignored(git)
         staged = _staged(await git.read("ls-files", "-s", "-z"))
-        # git would check whether nested repositories have changed, and read their configuration for that.
+        # Otherwise, git would check whether nested repositories have changed, and read their configuration to do so.
         await git.update("--force-remove", [path for path, entry in staged.items() if entry.startswith("160000 ")])
         known = _staged(await git.read(*FILTERED))
         if since is None:

@@ -133,7 +133,7 @@ class Outcome(Struct, frozen=True):
 
 
 class _Notes(Struct, frozen=True):
-    """What the message of base contains: the hunks that were decided on, newest last."""
+    """What the message of the commit ``base`` contains: the hunks that were decided on, newest last."""
 
     decided: dict[str, Decided] = {}
 

@@ -1,1 +1,1 @@
-"""Sessions: one agent process, one queue and one history each."""
+"""Sessions: what both kinds share, and managed sessions, each with its agent process, its queue and its history."""

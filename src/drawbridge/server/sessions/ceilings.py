@@ -175,7 +175,7 @@ def check_allowed(
     ceilings: Ceilings, tool_name: str, suggestions: Raw, remember: bool, usable: Callable[[str], bool]
 ) -> None:
     """Checks that clients may allow this tool call and, with ``remember``, let the agent remember ``suggestions``.
-    Raises ``ClientError`` (PERMISSION_DENIED) and leaves the approval request open."""
+    Otherwise raises ``ClientError`` (PERMISSION_DENIED); the approval request stays open."""
     if tool_name == LEAVING_PLAN and not mode_fits(ceilings, "default"):
         text = "The owner does not let agents leave plan mode. The request is still open."
         raise ClientError("PERMISSION_DENIED", text, field="data.decision")

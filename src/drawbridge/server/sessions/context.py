@@ -100,7 +100,7 @@ class Context:
         self.running = Running(data)
         self.disk = Disk(data, limits.sizes, publish)
         self.models = KnownOffers(data, agents)
-        """The models of each agent, as it last reported them in any project; nothing else that it offers."""
+        """Only the models of each agent, as it last reported them in any project."""
         self.memory = MemoryWatch(limits.memory_bytes)
         self.budgets = Budgets(ceilings.project_budget_usd, ceilings.day_budget_usd)
         self.slots = Slots(limits.runs_at_once)

@@ -63,7 +63,8 @@ def title(agent: Agent | None, path: Path, session_id: str) -> str | None:
 
 
 def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[int]:
-    """The processes that have a conversation open, except those in the process trees of ``own``. Blocking."""
+    """The PIDs of the processes that have a conversation open, except those in the process trees of ``own``.
+    Blocking."""
     if agent is None or agent.sessions is None:
         return []
     ours = set(own)
@@ -71,7 +72,7 @@ def used_by(agent: Agent | None, session_id: str, own: Iterable[int]) -> list[in
 
 
 def _ancestors(pid: int) -> set[int]:
-    """The ids of ``pid`` itself and of all processes above it."""
+    """``pid`` itself, and the PIDs of all its ancestors."""
     try:
         return {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
     except psutil.Error:

@@ -72,7 +72,7 @@ class CurrentConversation:
         before = self._memory.session_id
         if session_id == before:
             return
-        # The previous conversation could not be continued.
+        # If there was a previous conversation, the agent could not continue it.
         title = titled(prompt) if before else ""
         self._store.record(messages.SessionChanged(session_id, title=title or None))
         if before:

@@ -34,7 +34,7 @@ LEAST_FREE: Final = 32 * MB
 WHOLE: Final = "The server's data"
 
 DISK: Final = "/"
-"""Represents the disk; not the id of any project."""
+"""The key of the disk itself among the ``Disk``'s crossed thresholds; it can't be a project's id."""
 
 logger = logging.getLogger("drawbridge.server")
 
@@ -124,14 +124,14 @@ class Disk:
         refusal = self.refusal(id)
         if refusal is not None:
             raise refusal
-        with contextlib.suppress(OSError):  # if it can't be measured, writing will show it
+        with contextlib.suppress(OSError):  # if it can't be measured, a write that fails reports the problem
             free = self._free()
             if free < LEAST_FREE:
                 text = f"Only {free // MB} MB of the server's disk is free. Free some space there, then try again."
                 raise ClientError("DISK_SPACE_LOW", text)
 
     def problems(self) -> list[str]:
-        """The limits that were reached, as texts for people, without paths."""
+        """The limits that were reached, as human-readable sentences without paths."""
         full = sorted(id for id, at in self._crossed if at == 1)
         return [
             f"{f'The history of {id}' if id else WHOLE} has reached its limit: new runs are refused." for id in full

@@ -88,7 +88,8 @@ def _piece(
 
 
 def _records(session: Session, stretch: Stretch, agent: Agent | None, at: int) -> Iterator[tuple[int, Record]]:
-    """The records of the stretch after the position ``at``, each with its own position. Blocking."""
+    """The records of the stretch after the position ``at``, each with the position up to which the stretch is then
+    written. Blocking."""
     if stretch.part is not None:
         for record in _recorded(session.history, stretch.part, at):
             yield record.seq, record
@@ -112,8 +113,8 @@ def _recorded(history: History, part: Part, seq: int) -> Iterator[Record]:
 
 def _position(after: str | None, stretches: int) -> tuple[int, int, int]:
     """Parses a position: the number of the stretch, from 0; the position in it up to which all records were written (a
-    record's number, or a position of ``Sessions.messages_from``); and the number of characters of the next record that
-    were written. Raises ``ClientError`` if it is not valid."""
+    record's number, or a position of ``messages_from`` in ``agents.base.Sessions``); and the number of characters of
+    the next record that were written. Raises ``ClientError`` if it is not valid."""
     numbers = (after or "0.0.0").split(".")
     if (
         len(numbers) != 3

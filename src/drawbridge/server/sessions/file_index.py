@@ -35,10 +35,10 @@ from drawbridge.server.sessions.files import Project
 logger = logging.getLogger("drawbridge.server")
 
 FRESH_SECONDS: Final = 3.0
-"""Seconds after which a list is replaced in the background."""
+"""The age of a list, in seconds, above which a request replaces it in the background."""
 
 KEPT_SECONDS: Final = 60.0
-"""Seconds after which a request waits for a new list."""
+"""The age of a list, in seconds, above which a request waits for the new one."""
 
 GIT_SECONDS: Final = 10.0
 """The time limit for git, in seconds; after that, the directories are walked."""
@@ -264,7 +264,7 @@ class FileIndexes:
             if git is None:
                 return None
             await git.see_head()
-            # The user's own index, which git reads and does not refresh.
+            # Git reads the user's own index, but does not refresh it.
             with_index = {"GIT_INDEX_FILE": str(git.repository.own / "index"), "GIT_OPTIONAL_LOCKS": "0"}
             listed = await git.read(*LIST, environment=with_index)
             changes = await git.read(*STATUS, environment=with_index)

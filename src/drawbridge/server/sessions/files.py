@@ -239,7 +239,7 @@ def read(project: Project, given: str, kept: Callable[[Source], str]) -> FileCon
 
 
 def text(project: Project, parts: Sequence[str]) -> str:
-    """The whole text of a file. Raises ``ClientError``, also for an image that ``read`` would return."""
+    """The whole text of a file. Raises ``ClientError``, even for an image, which ``read`` would return."""
     content, _ = _content(project, parts)
     if isinstance(content, str):
         raise unsupported("it is an image")

@@ -1,4 +1,4 @@
-"""Stores what agents last reported that they offer, so that it is known before their next process reports it.
+"""Stores what agents offer, as they last reported it, so that it is known before their next process reports it.
 
 An agent's models, with their levels of effort, do not depend on the directory: one file contains them for all projects.
 Everything else may depend on the project, so each project has its own file. The agent's version is not stored: agents

@@ -62,11 +62,11 @@ client's snapshot."""
 
 
 MOST_RESETS = 20
-"""How often one process is reset to an allowed mode before it is ended."""
+"""How many times a process is reset to an allowed mode before it is ended."""
 
 
 class RecordedComments:
-    """The comments of the review, as reconstructed from the records."""
+    """The comments on the review, as reconstructed from the records."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -111,7 +111,7 @@ class ManagedSession(Session):
         self.storing = asyncio.Lock()
         """Held from storing a prompt's files until the prompt is accepted: the size limit is for all files together."""
         self._shown_queue: tuple[messages.RunInfo, ...] = ()
-        """The queue as clients know it."""
+        """The queue as clients last received it."""
         review = Review(data.id)
         folder = directory if context.limits.checkpoints else None
         self.checkpoints = Checkpoints(
@@ -136,7 +136,7 @@ class ManagedSession(Session):
         self._mode: str | None = None
         """The mode that the running agent has reported, if any."""
         self._resets = 0
-        """How often the agent's process was reset to an allowed mode."""
+        """How many times the agent's process has been reset to an allowed mode."""
         self._elsewhere: str | None = None
         """The directory in which the agent works, if changes in it are not changes to the project."""
         self.offers = CurrentOffers(data.agent, known_offers, context.models)
@@ -287,7 +287,7 @@ class ManagedSession(Session):
 
     def _continue(self, order: Order) -> None:
         """Continues a run that a limit had stopped. Raises ``ClientError`` or ``DrawbridgeError``."""
-        self._check_kept()  # it is tried again later
+        self._check_kept()  # if this raises, the run is retried later
         self._accept(order, None, queue=True)
         self.store.announce(events.RunContinued(order.run_id, order.by))
         self._next()
@@ -353,14 +353,14 @@ class ManagedSession(Session):
         self._asking()
 
     def _asking(self) -> None:
-        """Notes whether a person is being asked. The run's time limits are suspended meanwhile."""
+        """Notes whether a person is being asked. As long as that is the case, the run's time limits are suspended."""
         self._worker.asking(bool(self.approvals))
         if not self.approvals and self.run is not None:
             self.run.answered()
 
     def interrupt(self) -> None:
-        """Asks the agent to stop this turn; its process stays, with what the agent has scheduled. If no run is active,
-        cancels one that waits for a limit to reset. Raises ``ClientError`` if there is neither."""
+        """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. If no
+        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if there is neither."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -432,7 +432,7 @@ class ManagedSession(Session):
         run = self.queue.find(run_id)
         self.queue.remove(run)
         active, begun = self.run, self.run is not None and self.run.state is not State.QUEUED
-        if active is not None and not begun:  # it waits for its slot, and returns to the queue
+        if active is not None and not begun:  # it still waits for a slot, so it returns to the queue
             self._give_up_slot()
             self.queue.add(active, first=True)
             self.run = None
@@ -447,7 +447,7 @@ class ManagedSession(Session):
         """
         run = self._running()
         fields = messages.ExecutionKilled(self.id, "IDLE", run.id)
-        is_first = run.stopped_as != "killed"  # a second request waits for the same end
+        is_first = run.stopped_as != "killed"  # a second request waits until the same run has ended
         if run.state is State.QUEUED:
             self._give_up_slot()
             self.ended(run, "killed", None, None)
@@ -519,7 +519,7 @@ class ManagedSession(Session):
         if known is not None:
             return known
         placed = await self._reviewing.placed(drafts)
-        await self.settle()  # nothing may come between this and the prompt
+        await self.settle()  # from here on, nothing may be awaited until the prompt is accepted
         known = self.accepted_before(order.request_id, key)
         if known is not None:
             return known
@@ -681,7 +681,8 @@ class ManagedSession(Session):
         return order.agent or self.data.agent
 
     def _show_agent(self, agent: str) -> None:
-        """Replaces what clients know about the former agent (state, offers and modes): the next run is ``agent``'s."""
+        """Replaces what clients know about the previous agent (state, offers and modes), because ``agent`` executes the
+        next run."""
         self._report_state(base.AgentState())
         self.offers.change_agent(agent)
         self.store.announce(base.OffersReported(self.offers.known))
@@ -689,7 +690,7 @@ class ManagedSession(Session):
 
     async def settle(self) -> None:
         """Gives up a conversation that its agent has not stored. If a conversation is being deleted, waits until that
-        is done. The next prompt is then not recorded in either."""
+        is done. The next prompt is therefore not recorded in a lost or deleted conversation."""
         if not self.busy and await self._conversation.is_lost(self.data.agent) and not self.busy:
             self._conversation.lose()
         while self._conversation.is_held and self._reverting.locked():
@@ -720,7 +721,7 @@ class ManagedSession(Session):
         self._worker.take_over(run)
         try:
             self._context.granted(str(self.path), base.Options())
-        except ClientError as error:  # out of hours, or out of budget
+        except ClientError as error:  # outside the allowed hours, or the budget is used up
             self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
@@ -796,7 +797,7 @@ class ManagedSession(Session):
         return (self.run and self.run.order.agent) or self.memory.agent or self.data.agent
 
     def _keep_mode(self, mode: str) -> None:
-        """Keeps a mode that the agent has changed to, by itself or because of a decision: its next process continues
+        """Keeps a mode that the agent has changed to, on its own or because of a decision: its next process continues
         this conversation in that mode, if clients may choose it; other conversations are not affected. The first mode
         that a process reports is the one that it was started in, perhaps for one prompt only, so it is not kept."""
         if self._mode is None or mode == self._mode or not self._context.allows(mode, self._agent):
@@ -862,7 +863,8 @@ class ManagedSession(Session):
         has_slot = run.state is not State.QUEUED and not run.order.unprompted
         if not run.finish(outcome):
             return
-        # An agent that still waits for an answer would hang, for example one that does not report its subagents.
+        # Without an answer, an agent that still waits for one would hang, such as an agent that does not report its
+        # subagents.
         for approval in self.approvals:
             self._worker.answer(approval.question_id, base.Decision(allow=False, message=NOBODY_ASKED))
         self.withdraw_all("the run failed" if run.outcome == "failed" else f"run {run.outcome}")
@@ -889,7 +891,7 @@ class ManagedSession(Session):
         waiting = self.queue.clear()
         self.continuing.close()
         if self.run is not None and not self.run.stop("interrupted"):
-            self._give_up_slot()  # otherwise, the end of another session's run would begin it
+            self._give_up_slot()  # otherwise, this run would begin when another session's run ends
         self.withdraw_all(reason)
         await self._worker.close()
         await self.checkpoints.close()

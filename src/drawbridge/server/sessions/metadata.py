@@ -1,4 +1,4 @@
-"""A project's ``metadata.json``: the specification's fields and what the server remembers.
+"""The ``metadata.json`` of a project or a terminal session: the specification's fields and what the server remembers.
 
 It is written atomically, with a copy of the previous version beside it.
 """
@@ -36,7 +36,7 @@ class Waiting(Struct):
 
 
 class SessionMode(Struct):
-    """The permission mode that the agent has changed to in one conversation, by itself or because of a decision."""
+    """The permission mode that the agent has changed to in one conversation, on its own or because of a decision."""
 
     session_id: str
     mode: str
@@ -129,12 +129,12 @@ def now() -> str:
 
 
 def instant(moment: datetime | None) -> str | None:
-    """A time in UTC as RFC 3339, to the millisecond; None for None."""
+    """A time in UTC as RFC 3339, to the millisecond; None if ``moment`` is None."""
     return None if moment is None else _rfc3339(moment)
 
 
 def instant_of(seconds: float | None) -> str | None:
-    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond; None for None."""
+    """Seconds since 1970 as RFC 3339 in UTC, to the millisecond; None if ``seconds`` is None."""
     return None if seconds is None else _rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 

@@ -41,7 +41,8 @@ class Metrics:
 
 
 class RunMetrics:
-    """The "metrics" receiver of the event bus: the metrics of each project, and of all, since the server started."""
+    """The "metrics" receiver of the event bus: the metrics of each project, and of all projects together, since the
+    server started."""
 
     def __init__(self) -> None:
         self.total = Metrics()

@@ -49,8 +49,8 @@ CLEANING_SECONDS: Final = 3600.0
 
 
 class Projects:
-    """The managed sessions among ``sessions``, in the order of their creation, followed by those that could not be read
-    when the server started."""
+    """Creates, deletes and restores the managed sessions among ``sessions``. Iterates over them in the order of their
+    creation, except that a project that could not be read at first comes after those that were added before it."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Projects:
             if project is None:
                 continue
             async with self._adding:
-                # If its path was taken meanwhile, the next attempt quarantines it.
+                # If its path has been taken in the meantime, the next attempt quarantines it.
                 if any(other.path == project.path for other in self):
                     project.history.close()
                     continue
@@ -142,7 +142,7 @@ class Projects:
         return found
 
     def problems(self) -> list[str]:
-        """What is wrong with projects, as texts for people, without paths."""
+        """What is wrong with projects, as human-readable sentences without paths."""
         return [
             *(
                 f"{problem} No agent can run in project {one.id}."

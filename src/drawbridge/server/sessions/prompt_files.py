@@ -1,7 +1,7 @@
 """The files that people have sent with prompts and that an agent opens by their paths.
 
-Each is in its own directory beside the history, whose records contain their ids. They are removed with the records that
-name them.
+Each file is in its own directory beside the history, whose records contain the files' ids. A file is removed with the
+record that names it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from drawbridge.text.counts import size
 logger = logging.getLogger("drawbridge.server")
 
 ALTOGETHER: Final = 500_000_000
-"""The maximum size of one session's files together, in bytes. The oldest ones are removed first, except files of
-queued and running prompts."""
+"""The maximum total size of one session's files, in bytes. The oldest ones are removed first, except files of queued
+and running prompts."""
 
 EMBEDDED: Final = 20_000_000
-"""The maximum size of the files inside one prompt together, in bytes. In base64 they still fit into a request to
-Claude's API (32 MB, by its documentation)."""
+"""The maximum total size of the files inside one prompt, in bytes. In base64 they still fit into a request to Claude's
+API (32 MB, according to its documentation)."""
 
 LONGEST_NAME: Final = 120
 """The maximum length of a file's name, in bytes of UTF-8. File systems allow 255."""
@@ -60,8 +60,8 @@ class PromptFiles:
     def store(
         self, attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool], in_use: Collection[str]
     ) -> tuple[tuple[Attachment, ...], tuple[PromptFile, ...]]:
-        """Stores the attachments that the agent does not embed, or that are too large together. Returns all
-        attachments, of which the stored ones have their paths; and the stored files, for the history.
+        """Stores the attachments that the agent does not embed, or for which the prompt has no room. Returns all
+        attachments, the stored ones with their paths, and the stored files for the history.
 
         ``in_use``: the ids of the files of queued and running prompts. Raises ``ClientError`` without storing anything.
         """
@@ -106,7 +106,7 @@ class PromptFiles:
         self.remove(id for stored_at, _, id in self._stored() if stored_at < seconds - CLOCK_SECONDS)
 
     def make_room(self, in_use: Collection[str]) -> None:
-        """Removes the oldest files above the limit, except those ``in_use``. Called once a prompt was accepted."""
+        """Removes the oldest files above the limit, except those ``in_use``. Called once a prompt has been accepted."""
         stored = self._stored()
         excess = sum(bytes for _, bytes, _ in stored) - ALTOGETHER
         for _, freed, id in stored:
@@ -137,7 +137,8 @@ class PromptFiles:
 
 
 def _apart(attachments: Sequence[Attachment], embeds: Callable[[Attachment], bool]) -> list[bool]:
-    """Whether each attachment has to be stored. The first ones that fit into the prompt are part of it."""
+    """Whether each attachment has to be stored. One that the agent embeds becomes part of the prompt if the attachments
+    before it have left enough room."""
     room, apart = EMBEDDED, []
     for one in attachments:
         is_embedded = len(one.data) <= room and embeds(one)

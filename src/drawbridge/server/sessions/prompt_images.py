@@ -31,7 +31,7 @@ LARGEST: Final = 10 * 1024 * 1024
 """The maximum size of an image, in bytes; a larger one is only named in the history."""
 
 ALTOGETHER: Final = 200 * 1024 * 1024
-"""The maximum size of one project's images together, in bytes; the oldest ones are removed first."""
+"""The maximum total size of one project's images, in bytes; the oldest ones are removed first."""
 
 ID: Final = re.compile(r"img_[0-9a-f]{32}")
 
@@ -91,7 +91,7 @@ class PromptImages:
         self.remove(path.name for stored_at, _, path in self._stored() if stored_at < seconds - CLOCK_SECONDS)
 
     def make_room(self) -> None:
-        """Removes the oldest images above the limit. Called once a prompt with images was accepted."""
+        """Removes the oldest images above the limit. Called once a prompt with images has been accepted."""
         stored = self._stored()
         excess = sum(size for _, size, _ in stored) - ALTOGETHER
         for _, freed, path in stored:

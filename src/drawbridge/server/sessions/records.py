@@ -119,7 +119,7 @@ class Memory(Struct):
     usage: dict[str, Day] = {}
     """What the runs have used on each of the latest ``DAYS_KEPT`` days with runs, in local time."""
     comments: dict[str, Remembered] = {}
-    """The comments of the review, by their ids, in the order in which they were written."""
+    """The comments on the review, by their ids, in the order in which they were written."""
     shares_comments: bool = False
     """Whether the review belongs to all terminal sessions in a directory. Its comments are then not derived from this
     session's records."""
@@ -253,5 +253,5 @@ class Memory(Struct):
 
     def _in_session(self, session_id: str, agent: str | None) -> None:
         self.session_id = session_id
-        self.unproven = bool(session_id) and agent is None  # a conversation that a person has chosen exists
+        self.unproven = bool(session_id) and agent is None  # a conversation that a person has chosen is known to exist
         self.agent = agent or self.agent

@@ -71,7 +71,7 @@ class Order(Struct, frozen=True):
     files: tuple[PromptFile, ...] = ()
     """The attachments that are stored for the agent."""
     review: Submission | None = None
-    """The comments of the review that the prompt consists of."""
+    """The comments on the review that the prompt consists of."""
     unprompted: bool = False
     """Whether the agent began the turn without a prompt; ``prompt`` is empty then."""
 

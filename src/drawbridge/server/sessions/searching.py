@@ -1,7 +1,8 @@
 """Searches the sessions and the texts in the histories: keeps their indexes up to date, and answers clients' requests.
 
-Records are indexed in a thread after they were written and sent, so that neither agents nor clients wait for that. A
-client's request first indexes the latest records, as far as there is time; the reply states whether an index is behind.
+Records are indexed in a thread after they have been written and sent, so that neither agents nor clients wait for that.
+A client's request first indexes the latest records, as far as there is time; the reply states whether an index is
+behind.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class Searching:
             return {}
 
     async def entries(self, sessions: Sequence[Session], limit: int) -> SessionsFound:
-        """The sessions in these histories, most recently active first."""
+        """The sessions in these histories, most recently active first: at most ``limit``, and only as many as fit into
+        a message."""
         await self._update_all(sessions)
         found: list[SessionEntry] = []
         for session in sessions:

@@ -236,8 +236,8 @@ class Session(ABC):
 
     @final
     def unrecorded(self) -> tuple[Event, ...]:
-        """What clients see that is not in the history, as the events that publish it. The kinds of events are always
-        the same."""
+        """What clients see that is not in the history, as the events that publish it. The result always contains the
+        same kinds of events in the same order, so that two results can be compared."""
         of_agent = self._of_agent()
         return (
             StateChanged(self.shown()),
@@ -275,15 +275,15 @@ class Session(ABC):
 
     @final
     def rename(self, key: str, name: str, asker: Subscriber) -> Answer[messages.SessionRenamed]:
-        """Gives one of the session's conversations a name. Raises ``DrawbridgeError`` if that can't be written, and
-        ``ClientError`` if the session was deleted."""
+        """Gives one of the session's conversations a name, or removes its name if ``name`` is empty. Raises
+        ``DrawbridgeError`` if the record can't be written, and ``ClientError`` if the session was deleted."""
         renamed = messages.SessionRenamed(key, " ".join(clean(name).split()), asker.name)
         seq = self.store.write(renamed, asker)
         self.store.save()
         answer = messages.updated("session_renamed", renamed, self.id, seq)
         return msgspec.structs.replace(answer, then=self.publish_state)
 
-    # How approvals end.
+    # How approval requests end.
 
     @final
     def decide(
@@ -352,7 +352,7 @@ class SessionStore:
         return self._context.disk.refusal(self.data.id, more) is None
 
     def check_there(self) -> None:
-        """Raises ``ClientError`` if the session was deleted meanwhile, or the server is shutting down."""
+        """Raises ``ClientError`` if the session has been deleted, or the server is shutting down."""
         if self.history.closed:
             raise no_project()
 
@@ -414,7 +414,8 @@ class SessionStore:
             self._context.publish(Announced(self.data.id, self._path, event, asked_by, quiet, instant(moment)))
 
     async def read(self, **where: Any) -> Page:
-        """Like ``History.read``, in a thread. Raises ``ClientError`` if the session was deleted meanwhile."""
+        """Like ``History.read``, in a thread. Raises ``ClientError`` if the session has been deleted in the
+        meantime."""
         try:
             return await asyncio.to_thread(self.history.read, **where)
         except HistoryUnreadable:
@@ -429,7 +430,7 @@ class SessionStore:
             logger.error("%s: its metadata can't be written: %s", self.data.id, error)
 
     def review_is(self, numbers: messages.ReviewNumbers) -> None:
-        """Stores how much there is to decide in the review, so that lists of sessions show it after a restart, too."""
+        """Stores how much there is to decide in the review, so that lists of sessions show it even after a restart."""
         self.data.review = numbers
         if not self.closed:
             self.save()
@@ -464,7 +465,7 @@ class SessionStore:
             await asyncio.to_thread(_count, page, days)
             more = page.has_more
             after = page.records[-1].seq if more else newest
-        # Nothing was added to the history since the last page was read.
+        # Nothing has been added to the history since the last page was read.
         self.memory.usage, self.memory.usage_complete = days, True
         self.save()
 
@@ -520,7 +521,7 @@ class Sessions:
         self._tasks = BackgroundTasks(logger)
 
     def __iter__(self) -> Iterator[Session]:
-        """Iterates over a copy: sessions may be added or removed meanwhile, even by another thread."""
+        """Iterates over a copy: sessions may be added or removed during the iteration, even by another thread."""
         return iter(sorted(self._sessions.values(), key=lambda session: session.id.startswith(TERMINAL_PREFIX)))
 
     def find(self, id: str) -> Session | None:

@@ -1,7 +1,7 @@
-"""A project's agent process: started or kept for the next prompt, watched, and ended.
+"""Starts a project's agent process, keeps it for the next prompt, watches it and ends it.
 
-The process's events are reported to its project, in order. Once the worker has let go of a process in order to end it,
-the process's events are ignored.
+The process's events are reported to its project, in order. Once the worker has detached a process in order to end it,
+that process's events are ignored.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Worker:
         try:
             async with self._changing:
                 await self._checkpoint(run.id, "before", self._last_checkpoint)
-                if self._run is not run:  # it has ended meanwhile, for example because it was killed
+                if self._run is not run:  # it has ended in the meantime, for example because it was killed
                     return None
                 # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
                 budgeted = options.max_budget_usd is not None
@@ -206,13 +206,13 @@ class Worker:
                     await self._start(agent, options, continued)
                 else:
                     await self._check_unused(agent, continued.memory.session_id)
-                if self._run is not run:  # it has ended meanwhile
+                if self._run is not run:  # it has ended in the meantime
                     return await self._leave(self._let_go())
         except base.AgentUnusable as error:
             return self._ended(run, "failed", error={"code": error.code, "message": str(error)})
         except Exception as error:  # the run ends, the server continues
             return self._ended(run, "failed", error=self._not_started(error))
-        if run.state is State.STOPPING and self._kind is not None:  # otherwise, it is being killed
+        if run.state is State.STOPPING and self._kind is not None:  # ``stop_run`` clears it to kill the process
             self._ended(run, "interrupted")
         elif run.state in (State.RUNNING, State.ASKING) and self._process is not None:
             self._last_output = time.monotonic()
@@ -392,7 +392,7 @@ class Worker:
             self._process.answer(question_id, decision)
 
     def asking(self, waits: bool) -> None:
-        """Notes whether a person is being asked. The time limits are suspended meanwhile."""
+        """Notes whether a person is being asked. As long as that is the case, the time limits are suspended."""
         now = time.monotonic()
         if waits and self._asked_since is None:
             self._asked_since = now
@@ -418,7 +418,7 @@ class Worker:
         self, *, permission_mode: str | None = None, model: str | None = None, effort: str | None = None
     ) -> None:
         """Sets the mode, the model and the effort of the current process. The mode is sent even if it has not changed:
-        an agent may have left it by itself or because of a decision. Raises ``AgentRefused``.
+        an agent may have left it on its own or because of a decision. Raises ``AgentRefused``.
         """
         async with self._changing:
             process, kind = self._process, self._kind
@@ -477,7 +477,7 @@ class Worker:
         self.spawn(self._end(self._let_go()), "ending an idle process")
 
     async def _end_if_idle(self) -> None:
-        """Ends the process unless it has begun a turn meanwhile."""
+        """Ends the process unless it has begun a turn in the meantime."""
         if self._run is None:
             await self.end()
 
@@ -520,7 +520,8 @@ class Worker:
             logger.warning("%s: stopping an idle process, and with it what its agent has scheduled", self.id)
 
     def _unscheduled(self) -> None:
-        """Forgets the schedule and reports that: the process has ended or will end, or the time has passed."""
+        """Forgets the schedule and reports the change, because the process has ended or will end, or the time has
+        passed."""
         if self._schedule_timer is not None:
             self._schedule_timer.cancel()
         if self._scheduled.until is not None:
@@ -558,7 +559,7 @@ class Worker:
         project is being deleted."""
         living = [*self._leaving, *([] if self._process is None else [self._process])]
         await asyncio.gather(*(process.kill() for process in living))
-        if self._last_checkpoint is not None:  # what the last run has changed can be reverted after a restart, too
+        if self._last_checkpoint is not None:  # so that the last run can be reverted even after a restart
             await asyncio.wait([self._last_checkpoint], timeout=LOOK_BACK_SECONDS)
         await self.tasks.close()
         for timer in (self._watch, self._schedule_timer):
@@ -572,7 +573,8 @@ class Worker:
         return self.tasks.start(work, f"{self.id}: {what}", failed)
 
     def stop_soon(self, run: Run) -> None:
-        """Starts ``stop_run``. Even after an unexpected error, the run is over and its process is not used again."""
+        """Runs ``stop_run`` in the background. Even if that fails unexpectedly, the end of the run is reported, and its
+        process is not used for another run."""
         error = {"code": "INTERNAL_ERROR", "message": DEFECT}
         self.spawn(self.stop_run(run), "ending a run", lambda _: self._ended(run, "failed", error=error))
 

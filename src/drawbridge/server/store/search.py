@@ -304,7 +304,7 @@ class Index:
         """Removes the index and then calls ``change``, which removes records of the history. Afterwards the index is
         rebuilt from the records that are left, even if ``change`` has failed.
 
-        In this order, a process that is killed in between leaves no text of a removed record behind. Raises
+        The index is removed first, so that no text of a removed record is left if the process is killed in between. Raises
         ``HistoryNotWritten`` without calling ``change`` if the index can't be removed.
         """
         with self._lock:

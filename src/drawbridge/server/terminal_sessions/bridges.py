@@ -95,8 +95,8 @@ class Bridges:
     def requested(
         self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
-        """Opens an approval request for a hook's question, and adds its proposal in an editor if a bridge reported that
-        first."""
+        """Opens an approval request for a hook's question. If a bridge has already reported the same proposal in an
+        editor, it becomes a second surface of the request."""
         approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):
@@ -165,7 +165,7 @@ class Bridges:
 
     @contextlib.contextmanager
     def _terminals_change(self) -> Iterator[None]:
-        """After the block, clients receive the state of each session that has started or stopped taking prompts."""
+        """After the block, clients receive the state of each session that has started or stopped accepting prompts."""
         before = {session.id: session.prompts.possible for session in self._terminal_sessions}
         yield
         for session in self._terminal_sessions:

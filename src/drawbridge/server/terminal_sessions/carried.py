@@ -1,8 +1,8 @@
 """Reads a terminal session's approval requests from its history after a restart: the open ones, and how the latest
 ended.
 
-The agent has continued to run meanwhile, and its hook still waits for the answer: it reconnects and reports the same
-question.
+The agent kept running while the server was down, and its hook still waits for the answer: it reconnects and reports the
+same question.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def finished_runs(history: History) -> list[str]:
 
 
 def _tail(history: History, waiting: Collection[str]) -> list[Record]:
-    """The last pages of the history: as many as it takes to include every question that is open, or that was resolved
-    or withdrawn in the last page, and one more page."""
+    """The records in the last pages of the history: as many pages as it takes to include every approval request that is
+    open, or that was resolved or withdrawn in the last page, plus one more page."""
     tail: list[Record] = []
     missing, before, more = set(waiting), history.last_seq + 1, True
     while more:

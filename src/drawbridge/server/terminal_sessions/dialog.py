@@ -84,7 +84,7 @@ class TerminalOnly:
 
 
 class Overruled(Struct, frozen=True):
-    """A decision by a client that did not take effect. ``reason``: why, for people."""
+    """A decision by a client that did not take effect. ``reason``: the explanation that people see."""
 
     approval: PendingApproval
     reason: str
@@ -105,7 +105,7 @@ class Outcomes:
         self._given[approval.id] = (approval, decision)
 
     def asked_again(self, approval: PendingApproval) -> None:
-        """Forgets the earlier decisions about the same call, because the agent asks about it again."""
+        """Forgets the earlier decisions on the same call, because the agent asks about it again."""
         given = json_object(approval.request.input)
         for id, (former, _) in list(self._given.items()):
             same_agent = former.request.agent_id == approval.request.agent_id
@@ -122,8 +122,8 @@ class Outcomes:
                 del self._given[id]
 
     def not_delivered(self, reason: str) -> list[Overruled]:
-        """Overrules the decisions by which clients have allowed something to the main agent: it asks in its terminal
-        although no approval request is open, so the decisions did not reach it. Returns what was overruled."""
+        """Overrules the decisions that allowed a call of the main agent: it asks in its terminal although no approval
+        request is open, so the decisions did not reach it. Returns what was overruled."""
         overruled = []
         for id, (approval, decision) in list(self._given.items()):
             if approval.request.agent_id is None and decision.allow and approval.overrule():

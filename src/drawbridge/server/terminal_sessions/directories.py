@@ -46,7 +46,7 @@ continues without waiting for it."""
 
 CLOSE_SECONDS: Final = 3.0
 """Seconds that the shutdown waits for checkpoints in progress. The review of a run begins with the checkpoint before
-it, which can't be taken later because the agent continues meanwhile."""
+it, which can't be taken later because the agent continues in the meantime."""
 
 AT_WORK: Final = "An agent is working in this directory. Try again when it has finished."
 
@@ -91,7 +91,7 @@ class ReviewedDirectory:
         """The runs for which a checkpoint was begun. The value is False if that failed; the run then gets a checkpoint
         at its end only if the review contains the beginning of another run."""
         self._is_extended = False
-        """Whether the review contains the beginning of a run, and no end since."""
+        """Whether the review contains the beginning of a run, and no end of a run after it."""
         self._ready = asyncio.Event()
         """Set while each active run has its checkpoint, or hooks don't have to wait for it."""
         self._ready.set()
@@ -170,7 +170,7 @@ class ReviewedDirectory:
 
     async def ready(self) -> None:
         """Returns when each active run has its checkpoint, or can't get one, or after ``READY_SECONDS``. After such a
-        timeout, calls do not wait again before another run begins."""
+        timeout, calls do not wait again until another run begins."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
@@ -195,7 +195,7 @@ class ReviewedDirectory:
             self._tasks.start(self._follow(), f"{self.path}: checkpoints", lambda _: self._stopped())
 
     def _stopped(self) -> None:
-        """Releases everything that waits for a checkpoint, also after an unexpected error."""
+        """Releases everything that waits for a checkpoint, even after an unexpected error."""
         self._is_working = False
         self._ready.set()
 
@@ -247,8 +247,8 @@ class ReviewedDirectory:
     # The review.
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review to a stored checkpoint, unless the checkpoint follows a run while another run is active:
-        the changes after it are still an agent's work."""
+        """Extends the review to a stored checkpoint, unless the checkpoint was taken after a run while another run is
+        active: what changes from then on is still an agent's work."""
         if when == "after" and self.busy:
             return
         if await self._reviewing.extend(git, run_id, when, commit):
@@ -269,8 +269,8 @@ class ReviewedDirectory:
         return await self._reviewing.image(blob, largest)
 
     async def decide(self, wish: Wish, asker: Subscriber, session: str) -> Answer[ReviewReply]:
-        """Applies a decision to a part of the review, in the name of ``session``. During a run, hunks can only be kept.
-        Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Applies a decision to a part of the review, and records it in ``session``. During a run, hunks can only be
+        kept. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._deciding:
             await self._prepare()
             return await self._reviewing.decide(wish, session, asker, self._check_at_rest)
@@ -278,7 +278,7 @@ class ReviewedDirectory:
     async def commit(
         self, command: commands.ReviewCommit, asker: Subscriber, session: str
     ) -> Answer[messages.ReviewCommitted]:
-        """See ``Session.commit_review``; in the name of ``session``."""
+        """See ``Session.commit_review``. The commit is recorded in ``session``."""
         self._check_at_rest()
         async with self._deciding:
             await self._prepare()
@@ -287,7 +287,7 @@ class ReviewedDirectory:
     async def push(
         self, command: commands.ReviewPush, asker: Subscriber, session: str
     ) -> Answer[messages.ReviewPushed]:
-        """See ``Session.push_review``; in the name of ``session``."""
+        """See ``Session.push_review``. The push is recorded in ``session``."""
         return await self._reviewing.publishing.push(command, session, asker)
 
     def _check_at_rest(self) -> None:
@@ -337,14 +337,14 @@ class ReviewedDirectory:
         return await self._reviewing.get(session)
 
     def submitted(self, review: messages.Submission, run: str, by: str) -> None:
-        """Notes that an agent starts on a prompt with these comments."""
+        """Notes that an agent has started on a prompt with these comments."""
         self.comments.send(review, run, by)
 
     # Closing and removing.
 
     async def close(self) -> None:
-        """Stops the work in progress, but waits up to ``CLOSE_SECONDS`` for checkpoints, and until a decision or a
-        commit is completed."""
+        """Waits up to ``CLOSE_SECONDS`` for checkpoints in progress, then stops the work, except for a decision or a
+        commit, which is completed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()
@@ -381,8 +381,8 @@ class Directories:
         """The latest removal of a folder's contents, by the folder's name."""
 
     def of(self, path: Path) -> ReviewedDirectory:
-        """The directory that ``path`` leads to. A session has to join the directory before anything else is done with
-        it."""
+        """The directory that ``path`` resolves to. A session has to join the directory before anything else is done
+        with it."""
         path = Path(os.path.realpath(path))
         found = self._directories.get(path)
         if found is None:

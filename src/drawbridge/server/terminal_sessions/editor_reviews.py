@@ -1,5 +1,5 @@
-"""Reviews in editors: a bridge requests reviews, decides on them and comments with the same commands as clients, in the
-name of its editor."""
+"""Reviews in editors: a bridge requests reviews, decides on them and comments with the same commands as clients, under
+the name of its editor."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ class ProcessFacts(Struct):
 
 
 class Facts(ProcessFacts):
-    """The stored state. The inherited fields are about the process that reported last. ``others``: the other
-    processes that have the conversation open. ``ended``: whether no process has it open; one may still be alive, with
-    another conversation. ``continued_in``: the id of the session that continues this one. ``works``: the PID of the
-    process whose run is active, if it is known. ``rests``: whether that process has stopped in its run and has left
-    something running in the background. ``tasks``: what it has left running. ``past``: the ids of the latest runs that
-    are over, oldest first. ``is_unattended``: whether a question was left to the terminal because no client had
-    answered, and no client has answered since."""
+    """The stored state. The inherited fields are about the process that reported last. ``others``: the other processes
+    that have the conversation open. ``ended``: whether no process has it open; one may still be alive, with another
+    conversation. ``continued_in``: the id of the session that continues this one. ``works``: the PID of the process
+    whose run is active, if it is known. ``rests``: whether that process has stopped working, and only what it has left
+    running in the background keeps the run open. ``tasks``: what it has left running. ``past``: the ids of the latest
+    runs that are over, oldest first. ``is_unattended``: whether a question was left to the terminal because no client
+    had answered, and no client has answered since."""
 
     sent: Sent | None = None
     others: tuple[ProcessFacts, ...] = ()

@@ -1,8 +1,8 @@
 """Comments left with a terminal session: its agent receives them when it stops, or with the user's next prompt.
 
 One of the agent's hooks hands them over, as context in its answer (measured on 2.1.329). They are stored as handed over
-before the hook receives them, and the hook confirms that it has received them; without that, they wait for the next
-hook. The agent's own record confirms that they have arrived.
+before the hook receives them, and the hook confirms that it has received them; without this confirmation, they wait for
+the next hook. The agent's own record confirms that they have arrived.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Receiver(Protocol):
 
 
 class Handover:
-    """The comments that are left with one session. ``comments``: the comments of its directory, in whose file they are
-    stored."""
+    """The comments that are left with one session. ``comments``: all comments on the review of its directory, in whose
+    file these are stored."""
 
     def __init__(self, session: Receiver, comments: SharedComments) -> None:
         self._session = session
@@ -102,7 +102,8 @@ class Handover:
 
     def give(self, event: HookEvent) -> Left | None:
         """Returns the comments that this event's hook must hand over, after storing them as given; None if it must not
-        hand over any. The caller must then report to ``received`` whether the hook has received them."""
+        hand over any. If comments are returned, the caller must report to ``received`` whether the hook has received
+        them."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # the mark may be from a server that was killed

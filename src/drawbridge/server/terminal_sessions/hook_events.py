@@ -24,7 +24,8 @@ ASKS_IN_TERMINAL: Final = ("permission_prompt", "agent_needs_input", "elicitatio
 
 
 MAY_BEGIN: Final = ("UserPromptSubmit", "PreToolUse")
-"""Events that can be the first of a run: no hook reports a queued prompt when its run begins."""
+"""Events that can be the first of a run. That can be a tool call, because no hook reports a queued prompt when its run
+begins."""
 
 COPIED: Final = "fork"
 """The source of a session that begins as a copy of another one."""
@@ -45,8 +46,8 @@ def code_of(error: str) -> str | None:
 
 
 class Task(Struct, frozen=True):
-    """Something that an agent has left running in the background. The fields that default to ``None`` are for people,
-    and may have any type."""
+    """Something that an agent has left running in the background. The fields that default to ``None`` are only shown to
+    people, and may have any type."""
 
     id: str
     type: str = ""
@@ -64,7 +65,7 @@ class Task(Struct, frozen=True):
 
     @property
     def stored(self) -> Task:
-        """The task as it is stored: the texts for people are shortened to one line of limited length."""
+        """The task as it is stored: the texts that are shown to people are shortened to one line of limited length."""
         words, command = text_of(self.description), text_of(self.command)
         return Task(self.id, self.type, self.status, words, command, name_of(self.agent_type))
 
@@ -98,7 +99,7 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def is_new_process(self) -> bool:
-        """Whether the agent's program was just started, with a new conversation or an earlier one."""
+        """Whether the agent's program has just been started, with a new conversation or an earlier one."""
         return self.hook_event_name == "SessionStart" and self.source in ("startup", "resume")
 
     @property
@@ -120,7 +121,7 @@ _decoder: Final = msgspec.json.Decoder(HookEvent)
 
 
 EARLIER: Final = "claude"
-"""The agent of a hook that does not name it: earlier versions of the guard reported only this agent."""
+"""The agent of a hook that does not name its agent: earlier versions of the guard supported only this one."""
 
 
 def _read(payload: Raw) -> HookEvent:

@@ -4,7 +4,7 @@ possible if the terminal belongs to an editor with a bridge.
 Bridges report a terminal by the process that was started in it: the agent itself, or an ancestor of it.
 
 A prompt is accepted when the agent itself reports that it has started on it. A prompt is stored before it is typed, so
-that after a restart, too, its request id is recognized and the history names its sender.
+that even after a restart its request id is recognized and the history names its sender.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Receiver(Protocol):
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
-        """Notes that the agent starts on a prompt with these comments."""
+        """Notes that the agent has started on a prompt with these comments."""
         ...
 
 
@@ -189,7 +189,8 @@ class Prompts:
         self._begun: asyncio.Future[str] | None = None
         self._tasks = BackgroundTasks(logger)
         self._sending: asyncio.Future[str] | None = None
-        """The turn that the last prompt has begun, or the ``ClientError`` that it failed with."""
+        """A future for the turn that the last prompt begins. Its exception is the ``ClientError`` with which the prompt
+        has failed."""
 
     @property
     def possible(self) -> bool:
@@ -238,7 +239,8 @@ class Prompts:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted(turn, 0))
 
     def _again(self) -> asyncio.Future[str]:
-        """The result of the same request, which was made before. Raises ``ClientError`` if the result is not known."""
+        """A future for the result of an earlier request that is repeated. Raises ``ClientError`` if the result is not
+        known."""
         if self._sending is None or self._sending.done():
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return self._sending
@@ -303,8 +305,8 @@ class Prompts:
         self._save()
 
     def begun(self, turn: str, prompt: str) -> str:
-        """Notes that the agent has started on a prompt. Returns the text that was sent, or ``prompt`` if it was not
-        sent from here."""
+        """Notes that the agent has started on a prompt. Returns the text that a client has sent, or ``prompt`` if no
+        client has sent it."""
         sent = self.sent
         if sent is None or not same_words(sent.text, prompt):
             return prompt
@@ -350,7 +352,8 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     """The text as it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a command to the agent's
     program.
 
-    Control characters and invisible ones are left out: with them a text could end the paste, or hide how it begins.
+    Control characters and invisible ones are left out: with them, a text could end the paste early, or hide its own
+    beginning.
     """
     seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
     if not seen:
@@ -361,7 +364,7 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     if len(seen) > LONGEST:
         text = f"More than {LONGEST:,} characters can't be typed into a terminal. Fork the session."
         raise ClientError("NOT_SUPPORTED", text, field=field)
-    return seen + " " if seen.endswith("\\") else seen  # the Enter after it would insert a line break
+    return seen + " " if seen.endswith("\\") else seen  # after a backslash, Enter would insert a line break
 
 
 def _is_typed(character: str) -> bool:
@@ -382,13 +385,13 @@ def _chosen(options: Options) -> bool:
 
 
 def same_words(prompt: str, reported: str) -> bool:
-    """Whether ``reported``, a prompt that the agent reports, is ``prompt``."""
+    """Whether ``reported``, a prompt that the agent reports, has the same words as ``prompt``."""
     return letters(PASTE_MARK.sub("", reported)) == letters(PASTE_MARK.sub("", prompt))
 
 
 def letters(text: str) -> str:
-    """The characters of a text that are compared. Whitespace changes on the way: a tab is four spaces in the agent's
-    prompt box."""
+    """The characters of a text that are compared. Whitespace is left out, because it changes on the way: a tab becomes
+    four spaces in the agent's prompt box."""
     return "".join(filter(str.isprintable, "".join(text.split())))
 
 

@@ -24,18 +24,19 @@ logger = logging.getLogger("drawbridge.server")
 
 WORKING_SECONDS: Final = 0.3
 RESTING_SECONDS: Final = 3.0
-"""Seconds between two checks of a conversation's file and of the agent's process, while no hook reports anything."""
+"""Seconds between two checks of a conversation's file and of the agent's process while no hook reports anything: during
+a run or while an approval request is open, and otherwise."""
 
 RECORD_SECONDS: Final = 3.0
 """Seconds by which Claude Code's record may be late (0.1 to 1 s on 2.1.329, more on a busy machine)."""
 
 PROMPT_SECONDS: Final = 1.0
-"""Seconds by which a run's prompt may be late in that record when its agent asks something: a person may be waiting for
-the question."""
+"""Seconds by which a run's prompt may be late in that record when its agent asks something. They are few, because a
+person may be waiting for the question."""
 
 LOOKS: Final = 3
-"""The number of checks for which the successor of a session that was moved to the background is waited for: after that,
-the session ends without naming its successor."""
+"""The number of checks that wait for the successor of a session that was moved to the background. After that, the
+session ends without naming its successor."""
 
 
 _Condition = Callable[[], bool]
@@ -47,7 +48,7 @@ def _now() -> bool:
 
 class Reports:
     """The reports about one session. They are processed in order of arrival, each after the lines that the
-    conversation's file contains by then. Also checks whether the agent is still there, because its end may not be
+    conversation's file contains by then. Also checks whether the agent is still running, because its end may not be
     reported.
     """
 
@@ -98,7 +99,7 @@ class Reports:
         """Sets the agent's process and the path of its transcript, as a hook has reported them. The CLI moves the file
         when the agent goes to a worktree (2.1.329): lines that have not been read yet are read from the new path."""
         if self.session.processes.reported(process, path, is_ended=self.session.ended):
-            if self._file is None:  # otherwise only once the read that is in progress has ended
+            if self._file is None:  # otherwise ``_read`` opens it, once the read in progress has ended
                 self._open_file()
             self.session.save()
 
@@ -167,8 +168,8 @@ class Reports:
             logger.exception("%s: internal error", self.session.id)
 
     def _look(self) -> None:
-        """Checks whether the agent is still there, and still has this conversation: hooks do not always report the end
-        of either."""
+        """Checks whether the agent is still running and still has this conversation open: hooks do not always report
+        that it has ended, or has left the conversation."""
         session = self.session
         if session.pid is None or session.ended:
             return
@@ -218,7 +219,7 @@ class Reports:
         await self.session.look_back()
         more = self._file is not None
         if self._file is not None and not self.session.memory.title:
-            # Only the end of a long conversation is read.
+            # The title may precede what is read below: of a long conversation, that is only the end.
             title = await asyncio.to_thread(title_of, Path(self._file.path))
             self.session.learn_title(title or "")
         while True:

@@ -89,19 +89,19 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a subagent's question waits for a client: enough to take out a phone and read. Until then, the terminal
-shows no dialog, so the user there should not have to wait longer (2.1.329)."""
+"""Seconds that a subagent's question waits for an answer from a client: enough to take out a phone and read. Meanwhile,
+the terminal shows no dialog (2.1.329), so the user there should not have to wait longer."""
 
 HOLD_AGAIN_SECONDS = 5.0
-"""Seconds that a subagent's question waits after no client has answered an earlier one in time. Applies until a client
-answers again."""
+"""Seconds that a subagent's question waits if no client answered an earlier one in time. This limit applies until a
+client answers again."""
 
 OWN_DIALOG: Final = ("workflow-subagent",)
 """Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
 
 IDLE_SECONDS = 3.0
-"""Seconds that the agent must have been waiting for a prompt before its run counts as over without a report: if its
-hooks or its file report the end, they do so sooner."""
+"""Seconds that the agent must have been waiting for a prompt before its run counts as over although its end was not
+reported: a hook or the conversation's file would have reported it sooner."""
 
 SETTLING_SECONDS = 2.0
 """Seconds after a decision during which a notification may still be about the dialog that the decision has closed."""
@@ -129,9 +129,9 @@ class TerminalSession(Session):
         self._reporting: int | None = None
         """The PID of the process whose hook or line is being processed, if it is known."""
         self._stored = facts.works, facts.rests, facts.tasks
-        """``works``, ``rests`` and ``tasks`` as they were stored last, as in ``Facts``."""
+        """``works``, ``rests`` and ``tasks`` of ``Facts``, as they were last stored."""
         self._remembered = facts.past, facts.is_unattended
-        """``past`` and ``is_unattended`` as they were stored last."""
+        """``past`` and ``is_unattended`` of ``Facts``, as they were last stored."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
         """The id of the session that continues this one, if the user has moved this one to the background."""
@@ -174,7 +174,7 @@ class TerminalSession(Session):
 
     @property
     def phase(self) -> DeskState:
-        """What the agent does, as clients show it for a terminal session."""
+        """What the agent is doing, as clients show it for a terminal session."""
         if self.ended:
             return "ended"
         if self.approvals or self.activities.asks_in_terminal:
@@ -271,15 +271,16 @@ class TerminalSession(Session):
         self, command: commands.ReviewSubmit, asker: Subscriber, allowed: Callable[[], bool]
     ) -> Answer[Accepted]:
         """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the
-        session if nothing can be typed now. If neither happened, the prompt is in the details of the error, so that a
-        person can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        session if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so
+        that a person can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
         drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
         await self.reviewed.sent()
         known = self.handover.known(id, key) or await self.prompts.known(id, key)
         if known is not None:
             return known
         placed = await self.reviewed.placed(drafts)
-        await self.reviewed.sent()  # this request, or another one, may have sent them meanwhile
+        await self.reviewed.sent()  # this request, or another one, may have sent them in the meantime
         known = self.handover.known(id, key) or await self.prompts.known(id, key)
         if known is not None:
             return known
@@ -315,7 +316,8 @@ class TerminalSession(Session):
     def submitted(self, review: messages.Submission, turn: str, by: str) -> None:
         self.reviewed.submitted(review, turn, by)
 
-    # Decisions by clients, and by the user in an editor, who may decide in the agent's own dialog at the same moment.
+    # Decisions by clients and by the user in an editor. The user may answer in the agent's own dialog at the same
+    # moment.
 
     def _approval_closed(self, approval: PendingApproval, asked_by: Surface | None = None) -> None:
         if held := self._held.pop(approval.id, None):
@@ -419,7 +421,7 @@ class TerminalSession(Session):
             self.save()
 
     def leave(self, pid: int | None, outcome: messages.Outcome = "interrupted", *, quiet: bool = False) -> None:
-        """Notes that a process has ended, or has closed the conversation, which another terminal may have open.
+        """Notes that a process has ended or has closed the conversation. Another terminal may still have it open.
         ``outcome`` and ``quiet`` apply to its run, as in ``_finish``."""
         self._reporting = pid
         if pid is None or not self.processes.beside(pid):
@@ -432,7 +434,7 @@ class TerminalSession(Session):
                 self.withdraw(approval, ENDED)
         self.activities.ended(pid)
         if self.turn is not None and self.turn.process in (pid, None):
-            self._finish(outcome, quiet=quiet)  # another process that works on it begins a new run with its next hook
+            self._finish(outcome, quiet=quiet)  # the next hook of another process at work begins a new run
         self._changed()
 
     def end(self) -> None:
@@ -459,9 +461,10 @@ class TerminalSession(Session):
         self._changed()
 
     def tick(self, idle_since: float | None = None) -> None:
-        """Ends a run when its agent has stopped and nothing in the background needs to be waited for, or when the agent
-        has been waiting for a prompt since ``idle_since`` (seconds since 1970) although no hook has reported that it
-        has stopped: the user has withdrawn the prompt.
+        """Ends a run when its agent has stopped and no background task has to be waited for, or when the agent has been
+        waiting for a prompt since ``idle_since`` (seconds since 1970) although no hook has reported that it has
+        stopped: the user has withdrawn the prompt. Between runs, forgets background tasks that need not be waited for
+        any longer.
         """
         if self.turn is None:
             for activity in self.activities:
@@ -479,11 +482,13 @@ class TerminalSession(Session):
             self._changed()
 
     def expect_run(self, run: str) -> None:
-        """Like ``expect``, begins the checkpoint before ``run``, with which the agent will continue after its stop."""
+        """Like ``expect``, begins the checkpoint before ``run``: the agent has stopped, and will continue with that
+        run."""
         self.reviewed.expect(self.id, run)
 
     def _continue_with(self, handed: Left) -> None:
-        """Begins the run with which the agent continues after its stop. To the agent, it belongs to the same turn."""
+        """Begins the run with which the agent continues after it has stopped. To the agent, that run belongs to the
+        same turn."""
         if self.turn is None or self.turn.id != handed.run:
             self._finish("completed")
             self._begin(handed.run, handed.text)
@@ -492,7 +497,8 @@ class TerminalSession(Session):
         self.reviewed.expect_nothing(self.id)
 
     def _works(self, event: hook_events.HookEvent) -> None:
-        """Notes that the main agent is working, or one of its subagents, which may outlive the turn that began it."""
+        """Notes that the main agent or one of its subagents is working. A subagent may outlive the turn that started
+        it."""
         if event.agent_id is not None:
             self._activity.background.subagent(event.agent_id, event.agent_type)
         elif not self._is_past(event.prompt_id):
@@ -684,8 +690,8 @@ class TerminalSession(Session):
         return works, rests, self.activities.of(works).background.stored if rests else ()
 
     def _keep_working(self) -> None:
-        """Saves which process's run is active, what that process has left running, which runs are over, and whether a
-        client answers, if that has changed."""
+        """Saves the state that a restart needs, if any of it has changed: which process's run is active, what that
+        process has left running, which runs are over, and whether clients answer questions."""
         remembered = tuple(self._past), self._is_unattended
         if self._working != self._stored or remembered != self._remembered:
             self.save()
@@ -723,7 +729,7 @@ class TerminalSession(Session):
                 self.activities.of(works).background.carry(tasks)
         self.restore(open_before, works)
         self._carried_turn = self.turn.id if self.turn is not None else ""
-        for run in finished_runs(self.history):  # also those that ended after the facts were saved
+        for run in finished_runs(self.history):  # including those that ended after the facts were saved
             self._past[run] = None
         self.ended = not is_open or (self.pid is None and not self.approvals)
         if self.turn is not None:
@@ -763,7 +769,8 @@ class TerminalSession(Session):
 
     def reconnect(self, surface: Surface) -> PendingApproval | None:
         """Returns the approval request for the question that ``surface`` reports, if it was asked before: the surface
-        receives the decision, or waits for it. Returns None if the question is new."""
+        receives the decision or waits for it, or is closed if the request was withdrawn. Returns None if the question
+        is new."""
         approval = self._known.get(surface.known_as)
         if approval is None:
             return None
@@ -784,8 +791,9 @@ class TerminalSession(Session):
         return approval
 
     def stop_waiting(self) -> None:
-        """Withdraws the questions of an agent that has not reported again by now. If it reports later after all, its
-        question counts as new."""
+        """Withdraws the questions whose hook or bridge has not reconnected since the restart; if it reports one later
+        after all, the question counts as new. Decisions that were made in the meantime but not delivered are recorded
+        as overruled."""
         for approval in self._undelivered.values():
             if approval.overrule():
                 self._record_overruled(Overruled(approval, NO_LONGER_WAITED))
@@ -803,11 +811,11 @@ class TerminalSession(Session):
             self.ended = True
         self._changed()
 
-    # How approvals end in the terminal.
+    # How approval requests end in the terminal.
 
     def disconnect(self, surface: Surface) -> None:
-        """Removes a surface that can no longer reach the agent, because the agent's dialog is closed or the program is
-        gone."""
+        """Removes a surface that can no longer reach the agent, because the agent's dialog is closed or its program has
+        ended. If the surface is the one that asked, the approval request is withdrawn."""
         alive = surface.pid is None or process_alive(surface.pid)
         for approval in self.approvals:
             surfaces = self.approvals.surfaces(approval)
@@ -839,7 +847,7 @@ class TerminalSession(Session):
 
     def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
         """Finds the first new prompt of a copy among the entries that ``add_entry`` will be called with: the last one
-        with the words of the current turn, because the user may have used the same words before. A copy's file is
+        with the same words as the current turn's prompt, because the user may have used them before. A copy's file is
         written at once, and the first read reaches its end."""
         if self._is_copy:
             prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
@@ -848,8 +856,8 @@ class TerminalSession(Session):
 
     def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
         """Processes an entry. ``quiet``: it is older than this session. ``late``: it may have been written while no
-        server ran. What another process adds later (the server, which continues the conversation) is ignored: the
-        agent in this terminal does not know about it.
+        server ran. What another process adds later (the server, if it continues the conversation) is ignored: the agent
+        in this terminal does not know about it.
         """
         self._reporting = self.processes.only
         match entry:
@@ -882,9 +890,9 @@ class TerminalSession(Session):
                     self._is_over("interrupted", quiet=quiet)
 
     def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
-        """Ends the current turn with its last message, because its hook may have found no server. ``quiet``: as in
-        ``_finish``."""
-        self.activities.of(turn.process).background.forget_carried()  # the agent has been notified of their end
+        """Ends the current turn because its last message was read: the hook that reports the end may not have found a
+        server. ``quiet``: as in ``_finish``."""
+        self.activities.of(turn.process).background.forget_carried()  # the agent knows that these tasks have ended
         if entry.failure is None:
             self._is_over("completed", quiet=quiet)
         else:
@@ -902,8 +910,8 @@ class TerminalSession(Session):
         self.submitted(left.review, left.run, left.by)
 
     def _prompted(self, entry: transcript.Prompt) -> None:
-        """Records a prompt in the conversation's file. It begins a turn, unless it was added to the current one, or
-        belongs to an old one."""
+        """Records a prompt that was read from the conversation's file. It begins a turn unless it was added to the
+        current one or belongs to an earlier one."""
         is_current = self.turn is not None and self.turn.has(entry.turn)
         is_expected = entry.uuid == self._copys_prompt if self._is_copy else is_current or self._is_same(entry)
         if self.turn is not None and is_expected:
@@ -925,8 +933,8 @@ class TerminalSession(Session):
             self._past[run] = None
 
     def _is_same(self, entry: transcript.Prompt) -> bool:
-        """Whether the current turn was begun with these words. In a copy of a conversation, the id does not show that:
-        the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
+        """Whether the current turn began with the words of this prompt. In a copy of a conversation, the prompt's id
+        does not show that: the CLI writes the earlier prompts with the id of the first new one (2.1.329)."""
         return self.turn is not None and same_words(self.turn.prompt, entry.text)
 
     def add_report(self, line: bytes) -> None:
@@ -982,7 +990,8 @@ class TerminalSession(Session):
 
 
 def _is_main_of(approval: PendingApproval, run: str | None) -> bool:
-    """Whether the approval request is the main agent's, from this run. A subagent may belong to another process."""
+    """Whether the main agent sent the approval request in this run. One from a subagent may belong to another
+    process."""
     return approval.request.agent_id is None and run is not None and approval.request.run_id == run
 
 

@@ -41,10 +41,10 @@ from drawbridge.server.terminal_sessions.session import TerminalSession
 logger = logging.getLogger("drawbridge.server")
 
 MOST: Final = 50
-"""The maximum number of sessions; if there are more, ended ones are removed, oldest first."""
+"""The maximum number of sessions; if there are more, ended ones are removed, the least recently active first."""
 
 RETURN_SECONDS: Final = 20.0
-"""Seconds after the server's start in which hooks and bridges reconnect; they try every 2 s."""
+"""Seconds that hooks and bridges have to reconnect after the server has started; they try every 2 s."""
 
 SPARE: Final = {("SessionStart", "startup"), ("SessionEnd", "")}
 """The event and source of the hook reports that a background session sends before it has anything to do."""
@@ -113,14 +113,15 @@ class TerminalSessions:
 
     def load(self) -> None:
         """Restores the sessions from before a restart. Damaged ones are removed: the agent has its own record. Sessions
-        that can't be read now are kept, and are restored when their agent reports something, or by a later server."""
+        that can't be read now are kept, and are restored when their agent reports something or the server starts
+        again."""
         make_private_directory(str(self._directory))
         for directory in sorted(self._directory.iterdir(), key=_changed_at):
             if directory.name.startswith(FORGOTTEN):
                 shutil.rmtree(directory, ignore_errors=True)
             else:
                 self._restore(directory)
-        if not self._unreadable:  # they may be in any directory
+        if not self._unreadable:  # an unreadable session may be in any of the directories
             self._directories.remove_unused()
 
     def _restore(self, directory: Path) -> TerminalSession | None:

@@ -60,8 +60,8 @@ class Left(Struct, frozen=True):
 
 
 class _File(Struct):
-    """``changes``: the number of changes so far, so that a draft differs from one that was removed before. ``left``:
-    the comments that were last left with a session."""
+    """``changes``: the number of changes so far, by which a new comment is told apart from a removed one with the same
+    id. ``left``: the comments that were last left with a session."""
 
     changes: int = 0
     comments: dict[str, Remembered] = {}
@@ -69,7 +69,8 @@ class _File(Struct):
 
 
 class SharedComments:
-    """The comments of one directory. ``path``: the file. ``stores``: the sessions' stores, by session id."""
+    """The comments on one directory's review. ``path``: the file that contains them. ``stores``: the sessions' stores,
+    by session id."""
 
     def __init__(self, path: Path, stores: Mapping[str, SessionStore]) -> None:
         self._path = path

@@ -71,7 +71,8 @@ class HookSurface:
     def decided(self, approval: PendingApproval, decision: Decision, by: str) -> None:
         asked = approval.request
         verdict: Mapping[str, Any] = claude_prompts.verdict(decision, asked.tool_name, asked.input, asked.suggestions)
-        # The CLI treats any input as changed; but without an input it ignores that a plan was accepted (2.1.329).
+        # The CLI treats an input in the answer as changed by the user, but without one, it ignores that a plan was
+        # accepted (2.1.329).
         if decision.updated_input is None and asked.tool_name != claude_prompts.LEAVING_PLAN:
             verdict = {name: value for name, value in verdict.items() if name != "updatedInput"}
         self._peer.send(wire.HookAnswer(Raw(msgspec.json.encode(verdict))))

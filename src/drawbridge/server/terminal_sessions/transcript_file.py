@@ -11,7 +11,7 @@ from typing import Final
 from drawbridge.agents.claude.sessions import ID
 
 BEGIN_BYTES: Final = 512 * 1024
-"""The number of bytes that are read first, from the end, if a conversation's file is longer."""
+"""The number of bytes before the end of a conversation's file at which reading begins, if the file is longer."""
 
 SEARCHED_BYTES: Final = 64 * 1024 * 1024
 """The number of bytes at the end of the file that are searched, after a restart, for the line that was read last."""
@@ -23,7 +23,7 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 
 
 class NotItsFile(Exception):
-    """Raised if the path does not belong to Claude Code's transcript of this session's conversation."""
+    """Raised if the path is not that of Claude Code's transcript of this session's conversation."""
 
 
 def checked(path: str, session_id: str, config: str = "") -> str:

@@ -17,7 +17,7 @@ from drawbridge.server.terminal_sessions.hook_events import SUBAGENT, Task
 
 TASK_SECONDS: Final = 600.0
 """Seconds for which a background task that is not a subagent keeps a run open after the agent has stopped. Tests and
-builds are done by then. A development server never ends by itself, and must not keep the run open forever. After a
+builds are done by then. A development server never ends on its own, and must not keep the run open forever. After a
 restart, the limit also applies to a subagent until a hook reports it, because it may have ended while no server ran."""
 
 LAST_SECONDS: Final = 10.0
@@ -38,7 +38,7 @@ class Turn:
     ``recorded``: whether its prompt was found in the agent's record, so that what follows there belongs to this turn.
     (A copy of a conversation is written together with its first new prompt, after that prompt's hook has reported.)
 
-    ``reported``: whether a hook has reported it to this server, so that one will report its end.
+    ``reported``: whether a hook has reported it to this server, so that a hook will also report its end.
     """
 
     def __init__(self, id: str, prompt: str = "", *, recorded: bool = True, age: float = 0.0) -> None:

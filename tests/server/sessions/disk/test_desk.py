@@ -1,4 +1,4 @@
-"""Histories of terminal sessions have the same limits as those of projects, and count once."""
+"""Histories of terminal sessions have the same limits as those of projects, and are counted once."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ FAULTS = {
 
 @contextlib.contextmanager
 def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
-    """Every write to a regular file fails with this ``errno``."""
+    """Makes every write to a regular file fail with the ``errno`` that is ``number``."""
     write = os.write
 
     def fail(file: int, data: bytes) -> int:
@@ -85,7 +85,7 @@ async def test_a_run_that_can_not_be_kept_ends_and_the_next_goes_well(
 
 
 async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients show how long an approval has been waiting."""
+    """Clients need the time to show how long the request has been waiting."""
     phone = Client("phone")
     async with serving(tmp_path) as server:
         id = await server.project(phone)
@@ -101,7 +101,7 @@ async def test_an_approval_that_is_not_stored_has_a_time(tmp_path: Path, monkeyp
 async def test_an_answer_that_can_not_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str
 ) -> None:
-    """Neither the agent nor the other clients get an answer that is not in the history."""
+    """Neither the agent nor another client gets an answer that is not in the history."""
     phone, page = Client("phone"), Client("page")
     async with serving(tmp_path) as server:
         id = await server.project(phone)
@@ -228,7 +228,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(place: Path, leaving: int) -> Path:
-    """Fills the disk up to ``leaving`` bytes, and returns the file that fills it."""
+    """Fills the disk except for ``leaving`` bytes. Returns the file that fills it."""
     filler = place / "filler"
     found = os.statvfs(place)
     with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:  # the server may write meanwhile

@@ -1,4 +1,6 @@
-"""The disk space of histories: a warning once, a refusal at the limit, and work continues once there is space."""
+"""The disk space of histories is limited: there is one warning, then prompts are refused, and work continues once there
+is space.
+"""
 
 from __future__ import annotations
 

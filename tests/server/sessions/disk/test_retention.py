@@ -1,6 +1,6 @@
-"""Old history is deleted only if the owner has enabled this: whole files, never the newest.
+"""Old history is deleted only if the owner has enabled this, in whole files and never the newest one.
 
-Clients see where it begins.
+Clients see where the history begins.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ export type AgentList = { agents: AgentInfo[] };
 /** One JSON object of an agent's output or, with `direction` "client", of a person's prompt. `timestamp`: as in the history. */
 export type AgentMessage = { messages: any[]; session_id: string; direction: "claude" | "client" | "server"; run_id?: string | null; timestamp?: string | null; truncated?: Truncated | null };
 
-/** What an agent offers. `commands`: their names have no "/". `steer`: whether a message can be sent into a running turn. */
+/** What an agent offers. `commands`: their names do not begin with "/". `steer`: whether a message can be sent into a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };
 
 /** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`. `tasks`: only running ones. */
@@ -20,7 +20,7 @@ export type AgentState = { model?: string | null; effort?: string | null; contex
 /** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
-/** The subagent that asks a question; a question from the main agent does not have one. `agent_type`: its kind, for example "general-purpose". */
+/** The subagent that asks a question (see `Question.asked_by`, which is None if the main agent asks). `agent_type`: its kind, for example "general-purpose". */
 export type AskedBy = { agent_id: string; agent_type?: string | null };
 
 /** A blob that is attached to a prompt. */
@@ -111,7 +111,7 @@ export type Nothing = {};
 /** A command or a kind of subagent that an agent offers. `hint`: the arguments that a command takes. */
 export type Offer = { name: string; text?: string | null; hint?: string | null };
 
-/** The options of a run, named as in the client protocol. An option that is None or empty leaves the agent's default. Without `permission_mode`, the agent runs in its equivalent of the "default" mode, if it has one. */
+/** The options of a run, named as in the client protocol. For an option that is None or empty, the agent's default applies. Without `permission_mode`, the agent runs in its equivalent of the "default" mode, if it has one. */
 export type Options = { dangerously_skip_permissions?: boolean; allowed_tools?: string[]; disallowed_tools?: string[]; mcp_config?: string | null; strict_mcp_config?: boolean; append_system_prompt?: string | null; system_prompt?: string | null; permission_mode?: string | null; model?: string | null; fallback_model?: string | null; add_dirs?: string[]; effort?: string | null; max_turns?: number | null; max_budget_usd?: number | null; partial_messages?: boolean; restricted?: boolean };
 
 /** A pairing code, valid for one device until `expires_at`. `link` opens the web UI with the code; `qr` is the QR code of the link, row by row, "1" for a dark module, without the quiet zone. `loopback`: the link works only on the server's machine. */
@@ -182,7 +182,7 @@ export type Record = { seq: number; timestamp: string; direction: "claude" | "cl
 /** What is left of a record that was deleted with its session. */
 export type RecordRemoved = {};
 
-/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds: attempt 3 of 10, for example. `reason`: the agent's word for it, such as "authentication_failed"; `status`: the HTTP status. */
+/** A request to the agent's API has failed, and the agent retries it after `delay_ms` milliseconds. `attempt`: the number of this retry, of at most `attempts`. `reason`: the agent's word for the failure, such as "authentication_failed"; `status`: the HTTP status. */
 export type Retry = { attempt: number; attempts: number; reason: string; status?: number | null; delay_ms?: number };
 
 /** The review of a session. `version` changes with anything in `files`; `more`: the number of files that do not fit into the message. `comments` have their current line numbers; `drafts`: a version that changes with any comment that is not sent yet. `kept`: the paths of files with kept changes that are not in the last commit, as many as fit into the message. `commit`: null if nothing was kept, or if the owner of the server does not allow commits. `push`: null if there is nothing to push or no remote, or if the owner does not allow pushes. `handover`: the comments that were left with a terminal session; null if there are none, or if the agent has them. `repository`: where the versions of the files are stored: in the repository of the `project`, or in a `private` one in the server's data, if the directory is not in a git work tree. */

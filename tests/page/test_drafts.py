@@ -291,7 +291,7 @@ def test_a_session_that_was_left_is_disposed_of(browser: Browser, address: str, 
         assert person.runs("watching.size") > 0
         person.leaves()
         person.until("left.every((one) => one.childNodes.length === 0)")
-        assert person.runs("watching.size") == 0
+        person.until("watching.size === 0")
 
 
 # Comments and settings.

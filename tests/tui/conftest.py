@@ -21,6 +21,14 @@ def _quick_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approval_view, "READING_SECONDS", 0.0)
 
 
+@pytest.fixture(autouse=True)
+def _quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shortens the intervals in which the pilot looks whether the application is idle to a quarter: more than one frame
+    at the 240 frames a second that tests/conftest.py sets, as Textual's own are more than one at 60."""
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 1 / 200)
+    monkeypatch.setattr("textual._wait.SLEEP_IDLE", 1 / 4_000)
+
+
 @pytest.fixture(scope="session")
 def lasting() -> Iterator[Server]:
     with processes.lasting(

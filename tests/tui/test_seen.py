@@ -178,6 +178,7 @@ async def plays(random: Random, story: list[Any]) -> bool:
     width, height = random.choice(SIZES)
     story += [asked, (width, height)]
     app = Alone(asked, may_remember=True)
+    app.animation_level = random.choice(["none", "none", "full"])
     async with alone(app, width, height) as pilot:
         seen = Seen()
         seen.look(app)

@@ -9,6 +9,7 @@ import json
 import socket
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from email.header import decode_header, make_header
 from pathlib import Path
@@ -18,6 +19,8 @@ import http_ece
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import asdict, replace
 
@@ -698,6 +701,36 @@ def test_a_command_not_shown_completely_has_no_actions(asked: Announced) -> None
     assert found is not None
     assert found.command == ""
     assert json.loads(push_payload(found)).keys() == {"title", "body", "project"}
+
+
+STRANGE = st.sampled_from(list("\u202e\u200b\u0301\ufe0f\u2800\u3164\ufffc\u05d0\u0663\x1b\n\r\t\xa0\x85\u2028\ud800"))
+TEXTS = st.text(st.sampled_from("ab /&-~") | STRANGE | st.characters(), max_size=130)
+VALUES = TEXTS | st.lists(TEXTS, max_size=2) | st.booleans() | st.none()
+FIELDS = st.sampled_from(["command", "description", "timeout", "run_in_background"]) | TEXTS
+
+
+@given(
+    given=st.fixed_dictionaries({"command": TEXTS}) | st.dictionaries(FIELDS, VALUES, max_size=4) | VALUES,
+    tool=st.sampled_from(["Bash", "Bash", "Bash", "Edit", "mcp__x__run"]),
+    blocked_path=st.none() | TEXTS,
+    proposal=st.none() | st.just(Proposal("/a", "", "evil")),
+)
+@example({"command": "npm test", "description": "Runs it"}, "Bash", None, None)
+@settings(max_examples=500)
+def test_whatever_is_asked_the_actions_of_a_notification_cover_only_what_it_shows(
+    given: Any, tool: str, blocked_path: str | None, proposal: Proposal | None
+) -> None:
+    found = notice_of(shell(given, tool, blocked_path=blocked_path, proposal=proposal))
+    assert found is not None
+    payload = json.loads(push_payload(found, "token" if found.command else None))
+    if "token" in payload:
+        body = payload["body"]
+        assert (tool, blocked_path, proposal) == ("Bash", None, None)
+        assert [value for field, value in given.items() if field != "description"] == [body]
+        assert 0 < len(body) <= 120
+        assert "  " not in f" {body} "  # nothing is moved out of sight
+        assert {unicodedata.category(one)[0] for one in body} <= set("LNPSZ")
+        assert {unicodedata.bidirectional(one) for one in body}.isdisjoint({"R", "AL", "AN"})
 
 
 async def test_only_a_device_that_may_decide_gets_actions(tmp_path: Path, sender: Sender) -> None:

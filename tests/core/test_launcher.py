@@ -313,7 +313,7 @@ def test_without_a_neovim_it_says_what_to_do(folder: Path, tmp_path: Path) -> No
 def test_a_neovim_that_is_too_old_is_not_started(folder: Path, tmp_path: Path) -> None:
     old = script(tmp_path / "nvim", 'touch "$0.$1"; echo NVIM v0.6.1')
     said = refused(3, cwd=folder, PATH=f"{tmp_path}:/usr/bin:/bin")
-    assert f"{old} can't be used: it is Neovim 0.6, and 0.7 or newer is required." in said
+    assert f"{old} can't be used: it is Neovim 0.6, and 0.7.2 or newer is required." in said
     assert sorted(path.name for path in tmp_path.glob("nvim*")) == ["nvim", "nvim.--version"]
 
 

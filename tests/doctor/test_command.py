@@ -160,7 +160,7 @@ def test_nothing_is_changed_without_a_terminal_and_yes(doctor: Doctor, home: Pat
     said = doctor("--fix")
     assert said.code == 2
     assert f"delete {path}" in said.output
-    nobody = "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes.\n"
+    nobody = "The changes were not confirmed, and nothing was changed. Run this again with --yes.\n"
     assert said.errors == nobody
     assert everything(home) == before
 

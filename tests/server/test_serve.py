@@ -269,6 +269,7 @@ async def test_everything_that_is_wrong_is_said_at_once_and_nothing_is_started(d
         (["--host", "no-such-host.invalid"], "--host: no-such-host.invalid is not an address"),
         (["--host", "203.0.113.1"], "Choose an address of this machine with --host."),
         (["--agent-path", "claude"], "--agent-path must have the form AGENT=PATH"),
+        (["--mode", "bypassPermissions"], "--mode must be one of default, manual, plan, acceptEdits, auto, dontAsk"),
         pytest.param(
             ["--cert", "/nowhere/c.pem", "--key", "/nowhere/k.pem"],
             "can't be used: no such file",

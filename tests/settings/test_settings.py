@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, get_type_hints
 import platformdirs
 import pytest
 
+import drawbridge.settings
 from drawbridge.core.errors import BadSetting
 from drawbridge.guard.settings import Settings
-from drawbridge.settings import Setting, Spec, _checked, add_flags, config_file, load, of
+from drawbridge.settings import TABLES, Setting, Spec, _checked, add_flags, config_file, load, of
 from drawbridge.settings.attach import AttachSettings
 from drawbridge.settings.hook import HookSettings
 from drawbridge.settings.ide import IdeSettings
@@ -109,6 +110,20 @@ def test_a_variable_without_our_prefix_is_ignored() -> None:
 def test_another_commands_table_is_ignored(file: Path) -> None:
     file.write_text("[serve]\nport = 1\nanything = true\n")
     assert settings(file).port is None
+
+
+def test_a_misspelled_table_is_a_problem_for_all_but_the_guard(file: Path) -> None:
+    file.write_text("[server]\nport = 1\n")
+    assert f"{file}: [server] is not a table of this file; the tables are [ide], [hook], [serve], [attach]" in problems(
+        file
+    )
+    environ = {"DRAWBRIDGE_CONFIG": str(file)}
+    assert load("hook", HookSettings, {"agent": "claude"}, environ).agent == "claude"
+
+
+def test_the_tables_are_the_commands_with_settings() -> None:
+    folder = Path(drawbridge.settings.__file__).parent
+    assert {path.stem for path in folder.glob("[a-z]*.py")} == set(TABLES)
 
 
 def test_all_problems_are_reported_at_once(file: Path) -> None:

@@ -184,7 +184,7 @@ def test_without_a_terminal_nothing_is_changed(
     assert everything_below(home) == before
     assert said.code == 2
     assert said.errors.startswith(
-        "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes.\n"
+        "The changes were not confirmed, and nothing was changed. Run this again with --yes.\n"
     )
     if flags:
         assert (said.facts["changed"], said.facts["applied"]) == (True, False)

@@ -194,7 +194,11 @@ async def plays(random: Random, story: list[Any]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "rounds", [pytest.param(60, marks=pytest.mark.thorough), pytest.param(1_000, marks=pytest.mark.slow)]
+    "rounds",
+    [
+        *(pytest.param(50, marks=pytest.mark.thorough, id=f"50, part {part}") for part in range(4)),
+        pytest.param(3_000, marks=[pytest.mark.slow, pytest.mark.timeout(14_400)]),
+    ],
 )
 async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     """A failure shows its ``DRAWBRIDGE_TEST_SEED``. With the same value, the requests and the keys are the same."""
@@ -208,4 +212,4 @@ async def test_nothing_unseen_is_accepted(monkeypatch: pytest.MonkeyPatch, round
         except AssertionError as error:
             error.add_note(f"DRAWBRIDGE_TEST_SEED={seed}, round {number}: {story}")
             raise
-    assert accepted > rounds / 10
+    assert accepted > rounds / 25

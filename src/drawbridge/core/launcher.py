@@ -122,7 +122,7 @@ def find_neovim(environ: Mapping[str, str] = os.environ) -> str:
             passed_over.append(f"{candidate} {said}")
         elif said < OLDEST:
             raise NoProgram(
-                f"{candidate} can't be used: it is Neovim {said[0]}.{said[1]}, and 0.7 or newer is required. "
+                f"{candidate} can't be used: it is Neovim {said[0]}.{said[1]}, and 0.7.2 or newer is required. "
                 f"Install a newer version, or set {PROGRAM} to one."
             )
         else:

@@ -28,6 +28,9 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 Settings = TypeVar("Settings", bound=NamedTuple)
 
+TABLES = ("ide", "hook", "serve", "attach")
+"""The tables of the settings file: the commands that have settings."""
+
 
 class Spec(NamedTuple):
     """The properties of a setting besides its type and default."""
@@ -177,10 +180,17 @@ def _read_file(path: str, command: str, environ: Mapping[str, str], problems: li
 
     try:
         with open(path, "rb") as file:
-            section = tomllib.load(file).get(command, {})
+            found = tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         problems.append(f"{path}: {error}")
         return {}
+    if command != "hook":  # the guard still protects files if another command's table is misspelled
+        problems += [
+            f"{path}: [{name}] is not a table of this file; the tables are {', '.join(f'[{one}]' for one in TABLES)}"
+            for name in found
+            if name not in TABLES
+        ]
+    section = found.get(command, {})
     if not isinstance(section, dict):
         problems.append(f"{path}: [{command}] must be a table")
         return {}

@@ -35,7 +35,7 @@ class ServeSettings(NamedTuple):
         tuple[str, ...],
         Spec(
             "the origin of another web page that may connect, such as https://agents.example",
-            metavar="ORIGIN",
+            metavar="https://NAME",
             pattern=r"https?://[^/\s]+/?",
         ),
     ] = ()
@@ -141,9 +141,9 @@ class ServeSettings(NamedTuple):
     mode: Annotated[
         tuple[str, ...],
         Spec(
-            "a permission mode that clients may choose (default: all except bypassPermissions)",
-            metavar="MODE",
+            "a permission mode that clients may choose (default: all of these)",
             heading="what clients may request",
+            choices=CLIENT_MODES,
         ),
     ] = CLIENT_MODES
     allow_skip_permissions: Annotated[bool, Spec("let clients choose modes in which an agent never asks")] = False
@@ -216,7 +216,7 @@ class ServeSettings(NamedTuple):
     idle_timeout: Annotated[
         int,
         Spec(
-            "end a run after this many seconds without output, unless a request is open",
+            "end a run after this many seconds without output, unless an approval request is open",
             metavar="SECONDS",
             range=(1, 86_400),
         ),

@@ -20,7 +20,7 @@ SHORT = 12
 """The maximum number of lines of a change that is shown in full at first, unless the plan describes it in words
 (``about``)."""
 
-UNCONFIRMED = "There is no terminal in which to confirm the changes. Nothing was changed. Run this again with --yes."
+UNCONFIRMED = "The changes were not confirmed, and nothing was changed. Run this again with --yes."
 
 VERBS = {"create": "Create", "modify": "Change", "delete": "Delete"}
 STYLES = {"-": "removed", "+": "added", "@": "path"}

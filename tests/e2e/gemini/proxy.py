@@ -31,7 +31,7 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
         self.streams = 0
         """The number of event streams opened through the proxy."""
         self.events: list[Any] = []
-        """The messages that have passed on event streams."""
+        """The messages that have been sent on event streams."""
         self.lent = {"Authorization": f"Bearer {content['authToken']}"} if lends_token else {}
         self._bridge_port = int(content["port"])
         self._exchanges = 0
@@ -85,7 +85,7 @@ class CuttingProxy(contextlib.AbstractContextManager["CuttingProxy"]):
                 self._stream = None
 
     def wait_for_event(self, fits: Callable[[Any], bool], *, timeout: float = PATIENCE) -> None:
-        """Wait until a message for which ``fits`` is true has passed on an event stream. ``timeout`` is in seconds."""
+        """Waits until a message for which ``fits`` is true has been sent on an event stream. ``timeout`` is in seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: any(map(fits, self.events)), timeout):
                 raise AssertionError(f"no such event in {timeout} s: {self.events}")

@@ -1,4 +1,4 @@
-// Why a run has failed, as far as the user can do something about it. Pure.
+// Why a run failed, and what the user can do about it. Pure.
 
 import { clock } from '../projects/words.ts';
 

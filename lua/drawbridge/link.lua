@@ -228,7 +228,7 @@ end
 handlers.folders = folders
 
 function handlers.tell(params)
-  -- A second line would end in "Press ENTER".
+  -- For a message of two lines, Neovim would ask "Press ENTER".
   local words = params.message:gsub('%s*\n%s*', ' ')
   require('drawbridge.message').report(words, params.level, params.level ~= 'info')
   if params.level ~= 'info' then

@@ -105,7 +105,8 @@ async def test_a_supervisor_ends_as_soon_as_its_agent_does(tmp_path: Path, stopp
 @linux
 @pytest.mark.parametrize("words", ["escape", "child"])
 async def test_a_supervisor_that_is_killed_leaves_an_agent_that_can_be_ended(tmp_path: Path, words: str) -> None:
-    """Children that kept the agent's environment are found by it and ended. The owner has to end the others."""
+    """Child processes that still have the agent's environment are found through it and ended. The owner has to end the
+    others."""
     async with session(bad_agent(), tmp_path) as agent:
         await agent.turn(words)
         child, its_supervisor = int(agent.heard.words), psutil.Process(agent.process.pid).ppid()

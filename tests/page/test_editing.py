@@ -1,4 +1,4 @@
-"""An edited version can be accepted only once the person has seen the text that it is based on."""
+"""An edited version can be accepted only once the user has seen the text that it is based on."""
 
 from __future__ import annotations
 

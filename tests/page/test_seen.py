@@ -155,6 +155,12 @@ FAST = """(() => {
 """Makes clocks and timers five times faster, because most of the time was spent waiting for buttons to settle. The
 frame rate stays the same."""
 
+IDLE = (
+    f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop, .queued')"
+    " || void document.querySelector('.run .stop')?.click()"
+)
+"""Whether nothing runs and nothing is asked. Stops a run."""
+
 NOTHING_UNSEEN: dict[str, Any] = {"missing": [], "hidden": [], "must": 0}
 
 
@@ -854,6 +860,7 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
     story += [(width, height), settings, calls]
     with browser.person(address, width=width, height=height) as person:
         person.sees("#prompt")
+        person.until(IDLE)  # a prompt of the round before may still have been in the queue
         here = person.runs("location.hash")
         person.runs(FAST)
         person.runs(WATCH)
@@ -867,8 +874,5 @@ def plays(random: Random, browser: Browser, address: str, directory: Path, story
         count = len(accepted(person))
         person.goes_to(here)  # keys may have opened another view
         person.sees("#prompt")  # an edited request stays, with a notice, after it was withdrawn
-        person.until(
-            f"!document.querySelector('{CARD}:not(:has(.notice[role=alert]))') && !document.querySelector('.run .stop')"
-            " || void document.querySelector('.run .stop')?.click()"
-        )
+        person.until(IDLE)
         return count

@@ -147,7 +147,7 @@ AGENTS: Final = {row.name: row for row in ROWS}
 
 
 def label(name: str) -> str:
-    """The agent's name at the beginning of a sentence, also for an agent without a row."""
+    """The agent's name as it begins a sentence, even if the agent has no row."""
     row = AGENTS.get(name)
     return row.label if row is not None else f"The {name} agent"
 

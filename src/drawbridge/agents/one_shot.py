@@ -55,8 +55,9 @@ class OneShot(Process):
 
 
 class Turn:
-    """A ``Dialect`` for one process: a prompt in, lines out. Each agent overrides ``meant`` and ``failed`` to interpret
-    the lines."""
+    """A ``Dialect`` for one process: a prompt in, lines out. Each agent overrides ``meant`` to interpret the lines, and
+    may override ``text``, ``rest`` and ``failed``.
+    """
 
     asks = False
 

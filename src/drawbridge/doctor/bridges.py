@@ -260,7 +260,7 @@ def _by_http(port: int, token: str) -> Outcome:
 
 
 def _judged(answer: str | bytes) -> Outcome:
-    """Whether the answer is a bridge's. Raises ``ValueError`` if it is not JSON."""
+    """ "works" if the answer is from a bridge, otherwise "invalid". Raises ``ValueError`` if it is not JSON."""
     found = json.loads(answer)
     result = found.get("result") if isinstance(found, dict) else None
     return "works" if isinstance(result, dict) and "serverInfo" in result else "invalid"

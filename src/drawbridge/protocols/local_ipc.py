@@ -32,7 +32,7 @@ NOTHING: Final = Raw(b"null")
 
 class Hook(Struct, tag="hook", frozen=True):
     """An agent has called its hook. ``payload``: the hook's input; ``pid``: the agent's process; ``agent``: the agent's
-    name, empty from a hook of an earlier version.
+    name; empty if the hook is from an earlier version.
 
     ``question``: an id that stays the same when the question is sent again; empty if the hook does not wait for an
     answer. Before a tool that may write, the hook waits until the server closes the connection. If that may take a few

@@ -50,7 +50,7 @@ REVIEW_KEYS: Final = (
     ("K  X", "keep or undo all changes"),
     ("S", "send all comments that have not been sent yet to the agent"),
     ("C", "all comments: edit, remove, resolve or reopen one"),
-    ("M", "commit what was kept, where the server allows that"),
+    ("M", "commit what was kept, if the server allows it"),
     ("P", "push the branch, where the server allows that"),
     ("g  G", "to the first change, and to the last"),
     ("Esc", "leave a field; go back"),

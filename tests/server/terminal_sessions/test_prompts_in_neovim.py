@@ -183,7 +183,7 @@ async def test_what_the_person_does_in_the_terminal_comes_first(rig: ServedWorks
         neovim.wait_for(f"return ({function(SCREEN)}):find('Do you want') ~= nil", what="was not asked")
         refused = await execute(phone, "1")
         assert refused["data"]["code"] == "PROCESS_ACTIVE"
-        for method in ("paste", "submit"):  # the editor refuses even if the server does not know of the question
+        for method in ("paste", "submit"):  # the editor refuses even if the server does not know of the request
             answer = neovim.lua(BRIDGE_ASKS, method)
             assert answer["value"] is False if answer["ok"] else answer["code"] == "REFUSED"
         assert not (rig.project / "made").exists()

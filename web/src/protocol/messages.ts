@@ -164,7 +164,7 @@ export type ProposalOf = { path: string; old_text: string; new_text: string };
 /** A pull request from the current branch into the default branch of the repository. */
 export type PullRequest = { title: string; body?: string };
 
-/** The browser's `applicationServerKey`, in base64url. */
+/** The server's public key for push messages, which a browser calls `applicationServerKey`, in base64url. */
 export type PushKey = { key: string };
 
 /** What `review_push` would do: push the current branch to the `branch` of the `remote`. `version` changes when the branch, its last commit or the remote changes. `ahead`: the number of commits that the remote's branch does not have, as far as is known; null: the remote does not have the branch. `pull_request`: the program that can create a pull request; null: `no_pull_request` is the reason. `title`, `body`: suggestions for the pull request. `problem`: why the branch can't be pushed; the other fields are then left out. Reasons are for people. */

@@ -31,7 +31,8 @@ local function decoded(bytes, encoding)
   return text, encoding
 end
 
---- The format of the line endings. A few that differ do not change it: the next save corrects them.
+--- The format of the line endings. A "dos" file stays one while any line ends with CRLF: the next save corrects the
+--- others. A "unix" file becomes "dos" only if all lines do.
 local function format_of(text, format)
   local _, ends = text:gsub('\n', '')
   local _, returns = text:gsub('\r\n', '')

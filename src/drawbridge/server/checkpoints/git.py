@@ -349,7 +349,7 @@ def _is_git_directory(place: Path) -> bool:
 
 
 def _line_of(file: Path) -> str | None:
-    """The content of a regular file without its last line break, up to ``LONGEST_POINTER`` bytes; None if there is no
+    """The first ``LONGEST_POINTER`` bytes of a regular file, without the line breaks at the end; None if there is no
     such file, or it can't be opened. Does not block if a pipe has that name."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -641,7 +641,7 @@ class Paired(Struct, frozen=True, kw_only=True):
 
 
 class PushKey(Struct, frozen=True):
-    """The browser's ``applicationServerKey``, in base64url."""
+    """The server's public key for push messages, which a browser calls ``applicationServerKey``, in base64url."""
 
     key: str
 

@@ -135,7 +135,7 @@ async def commit(
 ) -> Committed:
     """Commits what was kept from ``start`` to ``base``, which are commits of a review. ``files_now``: a commit of the
     files as they are. ``branch``: the name of a new branch, which is then checked out. ``files``: the only paths to
-    commit, as people see them.
+    commit, as ``shown_path`` returns them; all if it is empty.
 
     Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused`` or ``GitFailed``.
     """

@@ -96,7 +96,7 @@ GONE = "The directory of this project does not exist."
 
 
 def problem(path: Path, roots: Iterable[Path], is_own: Callable[[Path], bool]) -> str | None:
-    """Why no agent may run in a project's directory now, as a text for people; None if agents may run there.
+    """Why agents may not run in a project's directory now, as a message for the user; None if they may.
 
     A project may have been created while the owner allowed more, and its directory may have become a link since.
     ``is_own``: whether a directory belongs to the server's own data.
@@ -123,7 +123,7 @@ class Places:
         return self.data.resolve() in (path, *path.parents)
 
     def problem(self, path: Path) -> str | None:
-        """Why no agent may run in a project's directory now, as a text for people; None if agents may run there."""
+        """Why agents may not run in a project's directory now, as a message for the user; None if they may."""
         return problem(path, self.roots, self.is_own)
 
     def usable(self, path: str) -> bool:

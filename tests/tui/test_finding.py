@@ -62,6 +62,24 @@ async def test_a_server_that_says_nothing_of_itself_is_where_its_settings_are(
     await connects(Finder(), "blog")
 
 
+async def test_a_server_with_another_data_directory_is_found_if_it_is_the_only_one(tmp_path: Path) -> None:
+    directory = make_directory(tmp_path / "work" / "blog")
+    async with serving(tmp_path / "one", "--allow", directory.parent) as one:
+        await make_project(one, directory)
+        with pytest.raises(NoServer, match="No server answers"):
+            await connects(Finder(), "blog")
+        finder = Finder(elsewhere=True)
+        await connects(finder, "blog")
+        async with serving(tmp_path / "two") as two:
+            with pytest.raises(BadSetting, match="2 servers are running: .* Choose one with --url") as error:
+                await connects(Finder(elsewhere=True), "blog")
+            assert one.url in str(error.value)
+            assert two.url in str(error.value)
+            await connects(finder, "blog")  # it keeps the server that it has found
+    with pytest.raises(NoServer, match="No server answers"):
+        await connects(finder, "blog")
+
+
 async def test_a_project_is_meant_by_name_path_or_id(secured: Server, tmp_path: Path) -> None:
     directory = str(tmp_path / "work" / "blog")
     client = await connects(Finder(), "blog")

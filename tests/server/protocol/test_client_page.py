@@ -82,7 +82,7 @@ def test_every_option_and_limit_is_on_the_page() -> None:
     for code in (TOO_SLOW, UNAUTHORIZED, TRY_LATER):
         assert f"| {code} |" in PAGE
     assert f"Messages of {COMPRESSED_FROM:,} bytes or more" in PAGE
-    assert f"within {AUTH_SECONDS:g} seconds and of at most {AUTH_BYTES:,} bytes" in PAGE
+    assert f"within {AUTH_SECONDS:g} seconds and be at most {AUTH_BYTES:,} bytes long" in PAGE
     assert f"It pings every {terms(clients=1).ping_seconds:g} seconds" in PAGE
     assert f"every {EVERY_SECONDS:g} seconds `update/stats`" in PAGE
 

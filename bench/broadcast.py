@@ -74,7 +74,7 @@ class ServerBroadcaster:
 
 
 class Bare(asyncio.Protocol):
-    """One connection; ``transports`` are those of all connections."""
+    """One connection. ``transports``: the transports of all connections."""
 
     transports: ClassVar[list[asyncio.Transport]] = []
 

@@ -16,7 +16,7 @@ from drawbridge.server.protocol import messages
 
 PROGRAMS = ROOT / ".cache" / "programs"
 BYTES = 725
-"""The size of a frame's message: an agent's usual line."""
+"""The size of a frame's message, in bytes: about as long as a typical line from an agent."""
 
 ROUNDS = 3
 FRAMES = 2_000

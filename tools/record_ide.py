@@ -72,7 +72,7 @@ class Transcript:
 
 
 class Listener:
-    """Passes messages between the CLI and the bridge whose lock file is ``lock``."""
+    """Passes messages between the CLI and a bridge. ``lock``: the content of the bridge's lock file."""
 
     def __init__(self, bridge_port: int, lock: dict[str, Any], transcript: Transcript) -> None:
         self._bridge = f"ws://127.0.0.1:{bridge_port}/"

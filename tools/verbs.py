@@ -70,7 +70,7 @@ def page(_arguments: list[str]) -> None:
 
 
 def try_page() -> None:
-    """Builds the web UI. Without it, the server still runs, and shows what is missing in its place."""
+    """Builds the web UI. If that fails, the server still runs, and shows the reason in place of the web UI."""
     try:
         web_page.build()
     except web_page.PageError as error:
@@ -108,8 +108,8 @@ def pytest_in_parallel(arguments: list[str], workers: int = 0) -> None:
 
 
 def parallel_pytest(workers: int = 0) -> list[str]:
-    """The command for parallel tests. ``workers``: processes; by default more than cores, since the tests wait for real
-    programs much of their time.
+    """The command for parallel tests. ``workers``: the number of processes; by default one more than there are cores,
+    because the tests spend much of their time waiting for real programs, but at most 8.
     """
     workers = workers or min((os.cpu_count() or 1) + 1, 8)
     return [str(bootstrap.ensure("dev")), "-m", "pytest", "--numprocesses", str(workers), "--dist", "worksteal"]

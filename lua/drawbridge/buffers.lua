@@ -131,7 +131,7 @@ end
 
 local LINE_ENDS = { unix = '\n', dos = '\r\n', mac = '\r' }
 
---- The format in which saving would write the file's buffer, but not its lines; nil without unsaved changes.
+--- The file's buffer, and the format in which Neovim would save it; nil if the buffer has no unsaved changes.
 ---@param params {path: string}
 function M.unsaved(params)
   local buffer = M.find(params.path)

@@ -60,7 +60,8 @@ local function place_of(starts, byte)
   return { row = low - 1, column = byte - starts[low] }
 end
 
---- The range from the first match of `start_text` to the next match of `end_text` after it; both ends are inclusive.
+--- The range from the first match of `start_text` to the next match of `end_text` after it, or only the first match if
+--- there is no next one; both ends are inclusive. nil if nothing matches.
 ---@return {from: table, to: table}? range
 local function search(buffer, params)
   local lines = vim.api.nvim_buf_get_lines(buffer, 0, -1, false)
@@ -92,7 +93,7 @@ local function is_normal(window)
     and vim.bo[vim.api.nvim_win_get_buf(window)].buftype == ''
 end
 
---- The window to show a file in: the current one, the last one, or any other of the tab page that contains a file.
+--- The window to show a file in: the current one, the previous one, or any other window of the tab page that shows a file.
 local function normal_window()
   local candidates = { vim.api.nvim_get_current_win(), vim.fn.win_getid(vim.fn.winnr('#')) }
   vim.list_extend(candidates, vim.api.nvim_tabpage_list_wins(0))

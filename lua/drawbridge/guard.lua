@@ -75,7 +75,7 @@ function M.find(wait)
   return answer.found, answer.problem
 end
 
---- The guard's state on one line, for people.
+--- The guard's state on one line, for the user.
 ---@param found drawbridge.Guards?
 ---@param problem string?
 function M.line(found, problem)

@@ -274,7 +274,7 @@ local function check_gemini()
   end
 end
 
---- The setting that Gemini CLI needs to look for an editor.
+--- Reports the setting that Gemini CLI needs to look for an editor.
 local function check_gemini_setting()
   local settings = require('drawbridge.gemini_settings')
   local file, ide = home(settings.file()), settings.ide()

@@ -95,7 +95,7 @@ function M.show_status()
   require('drawbridge.status').show()
 end
 
---- `:DrawbridgeLog`: shows the last lines of the bridge and the plugin; `q` closes the window.
+--- `:DrawbridgeLog`: shows the last lines that the bridge and the plugin have logged; `q` closes the window.
 function M.log()
   local file = require('drawbridge.config').get().server.log_file
   require('drawbridge.log').show(file and vim.fn.fnamemodify(file, ':p'))
@@ -143,7 +143,7 @@ function M.reject_hunk()
   require('drawbridge.review').reject_hunk()
 end
 
---- `:DrawbridgeReview`: shows the proposal that waits, or goes to its window.
+--- `:DrawbridgeReview`: shows the proposal that has waited longest; if none is waiting, goes to one that is shown.
 function M.review()
   require('drawbridge.review').open()
 end

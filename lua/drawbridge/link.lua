@@ -44,7 +44,7 @@ function M.fire(name, data)
   end
 end
 
---- Sends an event to the bridge; does nothing without one.
+--- Sends an event to the bridge; does nothing if no bridge is connected.
 ---@param event string
 ---@param payload table
 function M.send(event, payload)
@@ -59,7 +59,7 @@ function M.attached()
   return bridge ~= nil
 end
 
---- The state of the bridge; nil without one. `port` and `token` are set by its first announcement.
+--- The state of the bridge, without its channel; nil if none is connected. Its first announcement sets `port` and `token`.
 ---@return drawbridge.Bridge?
 function M.state()
   local known = vim.deepcopy(bridge)

@@ -454,7 +454,7 @@ function M.reject()
   return true
 end
 
---- Reverts the hunk under the cursor to the current text.
+--- Asks the bridge to revert the hunk under the cursor to the current text.
 ---@return boolean asked
 function M.reject_hunk()
   local entry = under_cursor()

@@ -216,7 +216,7 @@ function M.start()
 end
 
 local function close_stdin(job)
-  -- This fails if the bridge has just ended, which is fine: it was to end.
+  -- This fails if the bridge has just ended, which does no harm.
   pcall(vim.fn.chanclose, job, 'rpc')
 end
 

@@ -1,4 +1,4 @@
---- The status: a few characters for a status line, a table for scripts, a small window for people.
+--- The status: a few characters for a status line, a table for scripts, and a small window for the user.
 local M = {}
 
 --- A module of the plugin; nil unless something has loaded it already, since a status line must not load any.
@@ -28,7 +28,7 @@ local ASKING = { default = true, manual = true, plan = true }
 
 --- What the guard's hook has reported about the connected agents.
 ---@return string? silent The mode of an agent that does not ask.
----@return string? asks The mode of the other agents; nil unless all of them have reported a mode.
+---@return string? asks The mode of an agent that asks; nil unless all agents have reported a mode.
 local function reported()
   local link = loaded('link')
   local state = link and link.attached() and link.state() or { pids = {}, modes = {} }

@@ -10,7 +10,7 @@ local ASKED_AGAIN = 20 -- ms between two checks whether a question was answered
 
 local armed ---@type {buffer: integer, command: string, is_forced: boolean}?
 local acting = false -- Whether a command or mapping of the user is running.
-local before ---@type string? The key before the last one.
+local before ---@type string? The key before the current one.
 local namespace = vim.api.nvim_create_namespace('drawbridge_consent')
 local COMMAND_KEY = vim.api.nvim_replace_termcodes('<Cmd>', true, true, true)
 local LUA_KEY = '\128\253g' -- the key that a mapping to a Lua function sends

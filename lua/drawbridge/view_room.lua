@@ -32,7 +32,7 @@ local function speck(buffer)
   })
 end
 
---- A window of `windows` that shows something other than a terminal, if there is one.
+--- The first of `windows` that is not floating and does not show a terminal, if any.
 local function other_window(windows)
   for _, window in ipairs(windows) do
     if not is_terminal(window) and not is_float(window) then

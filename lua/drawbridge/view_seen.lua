@@ -12,7 +12,7 @@ local MARK = 3 -- cells of the "<<<" where the beginning of a line is scrolled o
 ---@field proposed integer[][] Ranges of changed rows of the proposed text.
 ---@field old integer[][] Ranges of removed rows of the current text.
 ---@field cells table<'proposed'|'old', table<integer, integer[][]>> The unseen cells of rows that were in view in part.
----@field spans integer[][] Of each hunk: its rows in the proposed text, and its rows in the current text.
+---@field spans integer[][] For each hunk: its rows in the proposed text, and its rows in the current text.
 ---@field has_dropped boolean Whether unseen rows were deleted, which an undo may bring back.
 
 --- `ranges` without the part from `first` to `last`.

@@ -105,7 +105,7 @@ function M.colour(entry)
   end
 end
 
---- Replaces lines of the proposed text, from 0, `last` exclusive.
+--- Replaces the lines from `first` to `last` (from 0, exclusive) of the proposed text.
 ---@param entry drawbridge.Entry
 function M.replace(entry, first, last, lines)
   -- The one line of an empty buffer is not part of the text.
@@ -113,7 +113,7 @@ function M.replace(entry, first, last, lines)
   vim.api.nvim_buf_set_lines(entry.proposed, first, last, false, lines)
 end
 
---- The proposed text with the user's edits; nil if there are none. Lines are sent as one string, because Neovim would
+--- The proposed text with the user's edits; nil if it was not edited. Lines are sent as one string, because Neovim would
 --- take a long time to pack many small ones.
 ---@param entry drawbridge.Entry
 ---@return {text: string, empty: boolean, dos: boolean, bom: boolean, final_newline: boolean}?

@@ -71,7 +71,7 @@ async def test_a_server_with_another_data_directory_is_found_if_it_is_the_only_o
         finder = Finder(elsewhere=True)
         await connects(finder, "blog")
         async with serving(tmp_path / "two") as two:
-            with pytest.raises(BadSetting, match="2 servers are running: .* Choose one with --url") as error:
+            with pytest.raises(BadSetting, match=r"2 servers are running: .* Choose one with --url") as error:
                 await connects(Finder(elsewhere=True), "blog")
             assert one.url in str(error.value)
             assert two.url in str(error.value)

@@ -33,7 +33,7 @@ def not_logged_in(name: str, said: str) -> Failure:
 
 
 class Costs:
-    """The cost of each turn in US dollars, computed from totals of the whole conversation.
+    """The cost of each turn in US dollars, computed from the totals for the whole conversation.
 
     ``known``: the total so far; None if it is not known.
     """
@@ -63,7 +63,7 @@ class Costs:
 
 
 def amount(value: object) -> float | None:
-    """A number that is finite and not negative; None for anything else."""
+    """``value`` as a float if it is a number that is finite and not negative; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

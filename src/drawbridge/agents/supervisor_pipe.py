@@ -63,7 +63,8 @@ class SupervisorPipe:
             os.write(self._local.fileno(), bytes([byte]))
 
     def tree_is_empty(self) -> bool:
-        """Whether the supervisor reported that no process is left. Call this after the supervisor has ended."""
+        """Whether the supervisor reported that no process is left, which it does only on Linux. Call this after the
+        supervisor has ended."""
         with contextlib.suppress(OSError):
             self._received += self._local.recv(64)
         return self._received.endswith(b"gone\n")

@@ -41,7 +41,8 @@ autoload -Uz bashcompinit && bashcompinit
 
 
 class Word(NamedTuple):
-    """A command or a flag. ``values``: the possible values; () for any value, None if it takes none."""
+    """A command, a flag or an argument's value. ``values``: a flag's possible values; () for any value, None if the
+    flag takes no value."""
 
     text: str
     help: str

@@ -1,4 +1,4 @@
-"""Every error that Drawbridge raises on purpose, split by who has to act.
+"""Every error that Drawbridge raises on purpose, grouped by who has to act.
 
 ::
 
@@ -25,14 +25,15 @@
         └── ServerRunning        another agent server uses the same data
 
 ``code`` is stable and documented in ``docs/errors.md``; the text is for people: what failed, the reason, what to do.
-``exit_code``: the exit code of a command that the error ends.
+``exit_code``: the exit code of a command that fails with the error.
 """
 
 from __future__ import annotations
 
 
 class DrawbridgeError(Exception):
-    """Root of the tree. ``str(error)`` is the whole text for a person, without internal paths and addresses."""
+    """The root of the tree. ``str(error)`` is the complete message for the user, without internal paths and
+    addresses."""
 
     code = "INTERNAL"
     exit_code = 1

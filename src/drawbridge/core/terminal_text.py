@@ -106,7 +106,7 @@ class Terminal:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and code and text else text
 
     def plain(self, text: str, style: str = "context") -> str:
-        """Text from outside, on one line, with strange characters escaped as in a Python string."""
+        """Returns untrusted ``text`` on one line, with strange characters escaped as in a Python string."""
         found = []
         at = 0
         for place in strange_places(text):
@@ -118,7 +118,8 @@ class Terminal:
 
 
 def harmless(text: str) -> str:
-    """Text from outside as ``Terminal.plain`` shows it, without color, so that it can be cut or measured."""
+    """Returns untrusted ``text`` as ``Terminal.plain`` shows it, but without color, so that it can be cut or
+    measured."""
     return _STRANGE.sub(lambda found: _escaped(found[0]), text)
 
 

@@ -20,7 +20,7 @@ from drawbridge.setup.plan import Plan
 
 
 class Fix(NamedTuple):
-    """``title``: what it does. ``lines``: the files that it changes."""
+    """``title``: what it does. ``lines``: one for each change, such as "delete" and the path of the file."""
 
     title: str
     lines: list[str]

@@ -55,7 +55,8 @@ def git() -> list[Finding]:
 
 
 def disk(low: int = LOW_DISK) -> list[Finding]:
-    """A finding about the free space for the server's data, whether or not its directory exists yet. ``low``: bytes."""
+    """The finding about the free space for the server's default data directory, which need not exist yet. ``low``: in
+    bytes."""
     place = Path(platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
     return disk_of(place, low)
 

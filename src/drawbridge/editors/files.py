@@ -67,7 +67,8 @@ def to_uri(path: str) -> str:
 
 
 def from_uri(uri_or_path: str) -> str:
-    """The path in a ``file:`` URI; a text that is not a URI is a path. Raises ``UnusableFile`` for another scheme or host.
+    """The path in a ``file:`` URI; text that is not a URI is returned unchanged. Raises ``UnusableFile`` for another
+    scheme or host.
 
     "?" and "#" are part of the path: the real ``claude`` 2.1.329 puts "file://" in front of a path and encodes nothing.
     For the same reason a name with a percent sign is not decoded if only the file with the undecoded name exists.
@@ -89,8 +90,8 @@ def from_uri(uri_or_path: str) -> str:
 
 
 def _scheme(text: str) -> tuple[str | None, str]:
-    """The scheme, None if there is none, and the rest. A scheme is followed by "//", or is ``file:/``; "notes: a.txt"
-    is a path.
+    """The scheme in lower case (None if ``text`` has none), and the rest. A scheme is followed by "//", or is
+    ``file:/``; "notes: a.txt" is a path.
     """
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):(?=/)", text, re.IGNORECASE)
     return (match[0][:-1].lower(), text[match.end() :]) if match else (None, text)
@@ -174,6 +175,6 @@ _LANGUAGES: Final = {
 
 def language(path: str) -> str:
     """The Language Server Protocol's identifier for a file's language, judged by the suffix alone. A suffix that is not
-    in the table is returned as it is; without one, "plaintext"."""
+    in the table is returned in lower case; without a suffix, "plaintext" is returned."""
     suffix = os.path.splitext(path)[1][1:].lower()
     return _LANGUAGES.get(suffix, suffix or "plaintext")

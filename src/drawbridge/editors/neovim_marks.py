@@ -19,8 +19,8 @@ hunks and, from 0.12 on, with the length of changed lines; measured on 0.7, 0.10
 limits. Above them the inline view shows the hunks that the bridge computed."""
 
 MARKS_CHUNK: Final = 2_000
-"""One call sends marks up to this number of hunks and lines; the next call continues. Also the maximum number of lines
-of one mark."""
+"""One call sends marks until they have this number of hunks and lines together; the next call continues. Also the
+maximum number of added lines of one mark."""
 
 FIRST_MARKS: Final = 200
 """Like ``MARKS_CHUNK``, for the first call, which the view waits for: more than fits on a screen."""
@@ -64,8 +64,8 @@ def portions(
 
 
 def hunk_at(found: Sequence[Hunk], line: int, side: str) -> Hunk | None:
-    """The hunk at a line of one side; None if there is none. A hunk without lines on that side is at the lines before
-    and after its gap."""
+    """The hunk at a line of one side ("old" or "new"), or None. A hunk without lines on that side is at the lines
+    before and after its gap."""
     for hunk in found:
         start, end = (hunk.old_start, hunk.old_end) if side == "old" else (hunk.new_start, hunk.new_end)
         if start <= line < end or (start == end and line in (start - 1, start)):

@@ -82,11 +82,12 @@ class BufferStatus(Struct, frozen=True):
 
 
 class BridgeState(Struct, frozen=True):
-    """What the user can see of the bridge: where it listens, and which agents are connected (``agents``: their names).
+    """What the editor knows about the bridge: where it listens, and which agents are connected (``agents``: their
+    names).
 
     ``token``: the editor passes it to a restarted bridge, so that agents reconnect automatically. ``pids``: the process
-    ids of the agents that report one; the guard asks for them, so that no agent receives a notice twice. ``unasked``:
-    the agents that have written a file without a proposal since their last proposal.
+    ids of the agents that report one; the guard asks for them, so that no agent receives the same context twice.
+    ``unasked``: the agents that have written a file without a proposal since their last proposal.
     """
 
     port: int

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from drawbridge.guard.settings import Settings
 
 REFRESH_TIMEOUT = 2_000
-"""Milliseconds for a busy editor: the file is already written, so only the agent's next step waits for this."""
+"""The deadline for a busy editor, in milliseconds: the file is already written, so only the agent's next step waits for
+this."""
 
 DIAGNOSTICS_SECONDS = 0.5
 DIAGNOSTICS_EVERY = 0.04

@@ -71,7 +71,7 @@ BEFORE, AFTER, FAILED, PROMPT, START, MOVED, CHANGED = (
 ASKS, NOTICE, STOP, END = "asks", "notice", "stop", "end"
 
 FOR_SERVER = (ASKS, NOTICE, STOP, END, START, PROMPT, AFTER, FAILED)
-"""The events that an agent server needs; the guard itself ignores the first four."""
+"""The events that are reported to an agent server whatever the tool is; the guard itself ignores the first four."""
 
 # What a tool does.
 EDIT, READ, SHELL, OTHER = "edit", "read", "shell", "other"
@@ -250,8 +250,8 @@ def add_context(call: "Call", context: str = "", watch: "list[str] | None" = Non
 NO_OPINION = b"{}"
 
 LONGEST_CONTEXT = 9_900
-"""The maximum length of the context, in characters; Claude Code moves more than 10,000 to a file, and the model reads
-only the beginning of that file."""
+"""The maximum length of the context, in characters; Claude Code moves a context of more than 10,000 to a file, and the
+model reads only the beginning of that file."""
 
 
 def _bytes(answer: "dict[str, Any]") -> bytes:

@@ -1,4 +1,5 @@
-"""The copies of texts that a reload replaced, for ``drawbridge hook --restore``. Not part of any hook call."""
+"""The copies of texts that a reload replaced, for ``drawbridge hook --restore``. A hook call loads this module only to
+remove old copies."""
 
 from __future__ import annotations
 

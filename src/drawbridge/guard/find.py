@@ -73,7 +73,7 @@ def is_own_socket(path: str, me: int) -> bool:
 
 
 def pid_in(name: str) -> int:
-    """The process id in a name like ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 if there is none."""
+    """The process id in a name like ``<64 hex>-<pid>.sock`` or ``<64 hex>-vscode-<pid>.sock``; 0 for other names."""
     if len(name) < HASH_LENGTH + 7 or name[HASH_LENGTH] != "-" or not name.endswith(".sock"):
         return 0
     if name[:HASH_LENGTH].strip(HEX):

@@ -15,7 +15,7 @@ EXEC_LUA = b"\x94\x00\x02\xadnvim_exec_lua\x92"
 MODE_ID, LUA_ID = 1, 2
 RESPONSE = 1
 MESSAGE = b"\x93\x94"
-"""The first byte of a message: a list of three or four elements."""
+"""The possible first bytes of a message: a list of three or four elements."""
 
 DEEPEST = 32
 
@@ -38,7 +38,8 @@ def request(key: str, method: str, params: str) -> bytes:
 
 
 def full_request(code: str, key: str, method: str, params: str) -> bytes:
-    """Like ``request``, but with the Lua, which Neovim then stores as ``key``."""
+    """The same request, but with the Lua, which Neovim then stores as ``key``; sent after ``request`` if Neovim lacks
+    the code."""
     return _lua(KEEP % code, key, method, params)
 
 

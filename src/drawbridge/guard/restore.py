@@ -1,6 +1,6 @@
 """``drawbridge hook --restore``: lists the copies of texts that reloads replaced, or restores one.
 
-A person runs this; it is not a hook call.
+The user runs this; it is not a hook call.
 """
 
 from __future__ import annotations

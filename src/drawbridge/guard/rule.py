@@ -1,4 +1,5 @@
-"""The rule that decides which files are protected, and the editors' snapshots that it needs. Loaded once there is an editor."""
+"""The rule that decides which files are protected, and the editors' snapshots that it needs. Loaded only if an editor is
+running."""
 
 import posix
 

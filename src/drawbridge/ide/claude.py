@@ -78,7 +78,7 @@ class ClaudeClients:
         self.on_change: Callable[[], None] = lambda: None
 
     async def close(self) -> None:
-        """Cancels the calls of all clients."""
+        """Cancels the calls of all clients, and stops watching files."""
         await self.tasks.close()
         await self.unasked_writes.close()
 

@@ -31,7 +31,7 @@ class Cursor(_Notice, frozen=True):
 
 
 class OpenFile(_Notice, frozen=True):
-    """``timestamp``: when the user last looked at the file, in milliseconds."""
+    """``timestamp``: when the user last looked at the file, in milliseconds since 1970."""
 
     path: Annotated[str, Meta(min_length=1)]
     timestamp: Annotated[int, Meta(ge=0)]

@@ -72,7 +72,7 @@ class EventStream:
             self._reader.stream(sse.COMMENT)
 
     def close(self) -> None:
-        """Ends the stream after everything was sent, including the last decisions to a slow reader."""
+        """Ends the stream after all decisions have been sent, even to a slow reader."""
         if self._reader is not None:
             self._send(hold_back=False)
             self._reader.stream(sse.RETRY_LATER)

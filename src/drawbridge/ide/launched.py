@@ -74,12 +74,12 @@ class Launched:
             file.remove()
 
     def announce(self) -> None:
-        """Prints the ready line: on stdout, or on stderr if stdout carries RPC. Prints nothing if a text for people
-        follows."""
+        """Prints the ready line: on stdout, or on stderr if stdout carries RPC. Prints nothing if the folder editor
+        runs in a terminal, where text for the user follows (unless JSON was requested)."""
         paths = {name: file.path for name, file in self.files.items() if file.path}
         line = {"event": "ready", "port": self.port, "pid": os.getpid(), **paths}
         if self.settings.folder is not None and sys.stdout.isatty() and not self.settings.json:
-            return  # the text for people follows
+            return  # text for the user follows
         print(json.dumps(line), file=sys.stderr if self.settings.nvim == "stdio" else sys.stdout, flush=True)
 
 

@@ -181,7 +181,7 @@ class ServerLink:
 
     async def _welcomed(self) -> None:
         """Waits until a running server is connected, since the bridge may have been started a moment ago. Raises
-        ``Refused`` if there is none, or if it is too old for reviews.
+        ``Refused`` if no server is running or answers, or if it is too old for reviews.
         """
         if self._welcome.is_set():
             return

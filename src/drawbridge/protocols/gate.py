@@ -16,7 +16,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Head(Struct, frozen=True):
     """The head of an HTTP request. ``headers``: pairs of a lower-case name and a value, in the order received.
 
-    ``peer``: the address that it came from, if the server knows it.
+    ``peer``: the address that the request came from; empty if the server does not know it.
     """
 
     method: str

@@ -1,10 +1,11 @@
-"""The messages on the agent server's private socket: one JSON object on each line, its kind in ``type``. Does no I/O.
+"""The messages on the agent server's private socket: one JSON object on each line, with its kind in ``type`` (except in
+messages to hooks). Does no I/O.
 
 Two kinds of programs connect to this socket, both running as the server's own user. The hook of an agent in a terminal
 sends one line, and then disconnects or waits for an answer (see ``Hook``). A bridge stays connected: it reports the
 changes that its own agents propose in its editor, and shows there what other agents propose. A connection that closes
-without a message means that the server has ended: hooks and bridges send open questions and proposals again to the next
-server.
+without an answer means that the server has ended (unless the hook waits for a checkpoint): hooks and bridges send open
+questions and proposals again to the next server.
 
 A bridge also shows the review of a directory in its editor, where the user decides and comments on hunks, if the server
 knows these messages: ``Bridge.reviews`` and ``Welcome`` report that, because neither side accepts messages of unknown
@@ -129,9 +130,9 @@ class PromptFailed(Struct, tag="untyped", frozen=True):
 
 
 class ReviewRequest(Struct, tag="review_get", frozen=True):
-    """Requests the review that is open in the editor's directory ``folder``, or in one that contains the file ``path``
-    (empty if there is no file). With a ``project``, requests the open review of this session. Answered by
-    ``ReviewAnswer``.
+    """Requests the review of a directory that contains the file ``path`` (empty if there is no file), the innermost
+    one first, or of the editor's directory ``folder``. A review with files comes before an empty one. With a
+    ``project``, requests the review of this session. Answered by ``ReviewAnswer``.
     """
 
     id: str

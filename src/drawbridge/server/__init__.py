@@ -1,1 +1,1 @@
-"""Job 3: the agent server. It runs agents, and shows their sessions and approval requests to clients."""
+"""Job 3: the agent server. It runs agents and shows their sessions and approval requests to clients."""

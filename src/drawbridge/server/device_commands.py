@@ -1,6 +1,6 @@
 """The owner's commands for devices. ``drawbridge token`` creates, lists and revokes tokens, whether the server is
-running or not; ``drawbridge pair`` shows a code that connects one device, as text and as a QR code for the device's
-camera.
+running or not; ``drawbridge pair`` shows a code that connects one device, as text and, if other machines can reach the
+server, as a QR code for the device's camera.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 class Rights(NamedTuple):
     """What a device may do. ``projects``: the directories that it may use; None for all. ``lifetime``: how long its
-    token is valid; None until it is revoked.
+    token is valid; None for no limit.
     """
 
     scope: Scope

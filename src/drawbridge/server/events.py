@@ -1,4 +1,4 @@
-"""The events of the server: their types, how each is written into a history and read back, and which receivers get it. Pure.
+"""The server's events: their types, how each is written to a history and read back, and which receivers get it. Pure.
 
 An event is *recorded* (stored in its session's history, with a number there) or *announced* (not stored, because it
 matters only now). Where the protocol has a structure with the same fields, that structure is the event. A record has
@@ -73,7 +73,8 @@ __all__ = [
 logger = logging.getLogger("drawbridge.server")
 
 SHOWN_TEXT: Final = 150_000
-"""The longest edited text, in characters, that clients get with a decision. As JSON it may be six times as long."""
+"""The maximum length of an edited text, in characters, that clients get with a decision; as JSON it may be six times as
+long. For any other edited input, the maximum size of its JSON in bytes."""
 
 NOTHING: Final = Raw(b"null")
 
@@ -82,7 +83,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 class PromptAccepted(Struct, frozen=True):
     """A person's prompt. ``attachments``: the names of its attachments. ``uuid``: the id of its line in the agent's own
-    transcript, in terminal sessions.
+    transcript, in terminal sessions; otherwise empty.
     """
 
     run_id: str
@@ -98,7 +99,7 @@ class PromptAccepted(Struct, frozen=True):
     files: tuple[PromptFile, ...] = ()
     """The attachments that the agent opens by their paths."""
     review: Submission | None = None
-    """The review comments that it consists of; None for other prompts."""
+    """The review comments that it sends to the agent; None for other prompts."""
 
 
 class ApprovalRequested(Struct, frozen=True, omit_defaults=True):
@@ -161,7 +162,7 @@ class ApprovalResolved(Struct, frozen=True, omit_defaults=True):
     @property
     def shown(self) -> messages.PermissionResolved:
         """The part for clients, in a frame of at most ``FRAME_BYTES``. A message that does not fit is cut; an edit that
-        does not fit into the remaining space is left out.
+        does not fit into the remaining space, or an edited input of more than ``SHOWN_TEXT`` bytes, is left out.
         """
         message = shortened(_encode(self.message), messages.FRAME_BYTES - messages.ROOM)
         room = messages.FRAME_BYTES - messages.ROOM - len(message)
@@ -270,7 +271,8 @@ KINDS: Final[Mapping[type, str]] = {
     ProjectGone: "project_deleted",
     DiskWarning: "disk_warning",
 }
-"""The wire name of each of the server's own events: the ``update_type``, and the ``subtype`` of its record."""
+"""The wire name of each of the server's own events that clients receive: the ``update_type``, and the ``subtype`` of
+its record if it is recorded."""
 
 
 class Announced(Struct, frozen=True):

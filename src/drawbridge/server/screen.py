@@ -1,4 +1,4 @@
-"""What ``drawbridge serve`` prints when it is ready: one line of JSON for programs, or a short text for people."""
+"""What ``drawbridge serve`` prints when it is ready: a summary for people or, with ``--json``, a line for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESSES: Final = ("web UI", "programs", "metrics")
 
 
 def ready_line(plan: Plan, port: int, certificate: Certificate | None, metrics: str | None) -> dict[str, Any]:
-    """What a program needs to connect. ``token_file``, ``fingerprint`` and ``metrics`` may be null."""
+    """What a program needs to connect. ``token_file``, ``fingerprint`` and ``metrics`` may be None."""
     return {
         "event": "ready",
         "url": address(plan, port),

@@ -47,7 +47,7 @@ class Spec(NamedTuple):
     heading: str = ""
     """Begins a group of flags in the help, which lasts until the next heading."""
     choices: tuple[str, ...] = ()
-    """The allowed texts, if the type is not a ``Literal`` of them, such as the agents in the catalog."""
+    """The allowed values, such as the agents in the catalog, if the type is not a ``Literal``."""
     bare: str = ""
     """A variable without the prefix. It is read only with ``spec_env``, because many shells set PORT for a web
     project."""
@@ -122,7 +122,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     check: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """The settings that apply. Raises ``BadSetting`` with all problems at once.
+    """The settings that apply. Raises ``BadSetting``, which lists all problems at once.
 
     ``flags["config"]`` names the file, if the command has such a flag. ``check`` returns the problems that only the
     command itself can find; it gets the default in place of each invalid value.

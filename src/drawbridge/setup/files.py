@@ -18,7 +18,7 @@ NEW_FILE = 0o600
 
 
 class Step(Protocol):
-    """One step of setup: shown by its lines, in the form of a unified diff, then applied."""
+    """One step of setup. ``lines`` shows it in the form of a unified diff; ``apply`` executes it."""
 
     @property
     def path(self) -> Path: ...
@@ -91,7 +91,8 @@ class Change:
 
 
 def read(path: Path) -> bytes | None:
-    """The content of the file; None if it does not exist or is a broken link. Raises ``UnusableFile``."""
+    """The content of the file; None if it does not exist or is a broken link. Raises ``UnusableFile`` if it is not a
+    regular file, or can't be read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise UnusableFile(f"{path} is not a file. Nothing was changed. Move it away first.")

@@ -101,8 +101,9 @@ if {closed} and b'"{before}"' in given:
 print("{{}}")
 sys.exit()
 """
-"""What a stub runs if its copy is damaged: no traceback for the agent, but a line in the log, and a denial if the guard
-fails closed. The stub contains it as text, since the stub is compiled at each call."""
+"""What a stub runs if its copy is damaged: it writes one line to stderr and to the log instead of a traceback, and
+denies the call if the guard fails closed. The stub contains it as a string, because the stub is compiled at each
+call."""
 
 
 def directory() -> Path:
@@ -184,9 +185,11 @@ def is_whole(copy: Path) -> bool:
 
 
 def install_copy() -> Path:
-    """Copies the guard's modules, unless the copy exists: into a temporary directory, which is then renamed.
+    """Copies the guard's modules unless a complete copy exists, and compiles them for the chosen interpreter. Returns
+    the copy's path.
 
-    Raises ``NotPrivate`` if it can't be written, ``ProgramFailed`` if the copy does not run.
+    Raises ``NoProgram`` if no interpreter can be used, ``NotPrivate`` if the copy can't be written, ``ProgramFailed``
+    if it does not run.
     """
     interpreter, place = choose(), copy_path()
     if is_whole(place):
@@ -213,7 +216,8 @@ def _package() -> Path:
 
 
 def _compile(copy: Path, interpreter: Interpreter) -> None:
-    """Compiles the copy's bytecode and tests whether it runs. Raises ``ProgramFailed`` if it does not."""
+    """Compiles the copy for this interpreter, unless that has been done, and tests whether it runs. Raises
+    ``ProgramFailed`` if it does not."""
     root = copy / "drawbridge"
     if (root / "__pycache__" / f"__init__.{interpreter.tag}.pyc").exists():
         return

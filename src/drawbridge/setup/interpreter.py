@@ -1,4 +1,5 @@
-"""Chooses the Python that runs the guard: one that starts quickly, has the modules it needs, and is permanent."""
+"""Chooses the Python that runs the guard: a permanent one that has the modules that the guard needs, and that is not
+behind a shim, which would slow its start."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _probe(candidate: str) -> Interpreter | None:
-    """The real interpreter behind links, shims and environments; None if the guard can't run there."""
+    """The real interpreter behind links, shims and environments; None if the guard can't run with it."""
     try:
         command = [candidate, "-I", "-S", "-c", PROBE]
         answer = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=True).stdout

@@ -52,7 +52,8 @@ class Node(NamedTuple):
 
 
 class Document:
-    """A text and its JSON value. Editing returns another document; ``path`` leads to a value by keys and indices."""
+    """A text and its JSON value. Each edit returns a new document. ``path``: the keys and indices that lead to a
+    value."""
 
     def __init__(self, text: str, *, comments: bool = False) -> None:
         """Raises ``json.JSONDecodeError`` with the line, the column, and what was expected there."""
@@ -89,7 +90,8 @@ class Document:
         return self._with(self.text[: node.start] + source + self.text[node.end :])
 
     def insert(self, path: Path, value: Any) -> Document:
-        """Adds a last member or element. For a list, the last part of ``path`` is ignored."""
+        """Adds a member at the end of an object, or an element at the end of a list. For a list, the last part of
+        ``path`` is ignored."""
         parent = self._at(path[:-1])
         assert parent.items is not None, path
         assert not parent.is_object or path not in self, path
@@ -202,7 +204,7 @@ class Document:
         return lines.replace("\n", self._newline() + indent)
 
     def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """The start and end of each token (white space, comma, comment) in a range, and whether it is a comment."""
+        """The start and end of each comment and of each character between comments, and whether it is a comment."""
         while start < end:
             comment = COMMENT.match(self.text, start)
             stop = comment.end() if comment else start + 1

@@ -179,7 +179,8 @@ def _ask(nvim: str, lua: str) -> str:
 
 
 def _wanted(places: Places) -> tuple[Path, list[Step]]:
-    """The link's target, and the step that creates it: a copy, unless this runs from a permanent checkout."""
+    """The link's target, and the steps that create it. The target is the checkout that this command runs from, if that
+    is permanent, otherwise a copy."""
     source = plugin.directory()
     if source.name != "runtime" and not is_passing(str(source)):
         return source, []
@@ -228,7 +229,8 @@ def _starter_step(places: Places, wanted: Path, notes: list[str]) -> Change:
 
 
 def _options(wanted: Path, notes: list[str]) -> str:
-    """The argument of ``setup{}``: the command to run, unless the plugin finds it automatically."""
+    """The argument of ``setup{}``: the command to run; an empty table if the plugin finds the command automatically, or
+    if Drawbridge is not installed permanently."""
     found = shutil.which("drawbridge")
     if (wanted / ".venv" / "bin" / "drawbridge").exists() or (found and not is_passing(found)):
         return "{}"

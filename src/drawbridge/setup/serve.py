@@ -141,7 +141,7 @@ class Launchd:
         self.path = Path.home() / "Library" / "LaunchAgents" / f"{NAME}.serve.plist"
 
     def content(self) -> bytes:
-        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd rotates no logs
+        log = Path.home() / "Library" / "Logs" / f"{NAME}.log"  # the server rotates it; launchd does not rotate logs
         return plistlib.dumps(
             {
                 "Label": self.path.stem,
@@ -149,7 +149,7 @@ class Launchd:
                 "EnvironmentVariables": passed_on(self._environ),
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
-                "ProcessType": "Interactive",  # otherwise launchd throttles its agents like background work
+                "ProcessType": "Interactive",  # otherwise launchd throttles the server's agents like background work
                 "ExitTimeOut": 30,
                 "HardResourceLimits": {"Core": 0},
             }

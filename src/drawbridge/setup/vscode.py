@@ -20,7 +20,7 @@ PROGRAMS = ("code", "code-insiders", "codium", "cursor", "windsurf", "code-serve
 """VS Code, its Insiders build and compatible editors, in the order in which they are tried."""
 
 COMMAND_SECONDS = 120
-"""The limit for a command of the editor, in seconds; code-server starts Node.js first."""
+"""The time limit for one of the editor's commands, in seconds; code-server starts Node.js first."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def plan(program: str | None, *, remove: bool) -> Plan:
 
 
 def extension_directory() -> Path:
-    """The extension's folder: beside this package in a wheel, in the repository in a checkout."""
+    """The extension's folder: inside this package if it is installed from a wheel, otherwise in the checkout."""
     package = Path(drawbridge.__file__).parent
     installed = package / "runtime" / "vscode"
     return installed if installed.is_dir() else package.parent.parent / "extensions" / "vscode"

@@ -168,7 +168,7 @@ def question(decision: Decision, count: int, unseen: int, where: str) -> tuple[s
 
 
 def decided_words(decided: Mapping[str, Any]) -> str:
-    """What a person has done in a review, as a text that follows their name."""
+    """What someone has decided in a review, such as "kept 2 changes in 1 file"; it follows their name."""
     about = f"{counted(decided['hunks'], 'change')} in {counted(decided['files'], 'file')}"
     return f"{DECIDED.get(decided.get('decision') or '', 'decided on')} {about}"
 
@@ -243,7 +243,7 @@ def lines_words(side: Side, first: int, last: int) -> str:
 
 
 def short_words(comment: Comment) -> str:
-    """The beginning of a comment or, if it has no text, what it suggests."""
+    """The beginning of a comment's first line or, if that is empty, what the comment suggests."""
     line = comment["text"].partition("\n")[0] or ("a suggestion" if comment.get("suggestion") else "remove these lines")
     return f"{line[:LONGEST_SHORT]}…" if len(line) > LONGEST_SHORT else line
 

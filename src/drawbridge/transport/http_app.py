@@ -38,8 +38,8 @@ class ServerOptions(Struct, frozen=True):
     can no longer be dropped."""
 
     ping_seconds: float | None = None
-    """Seconds between pings of each WebSocket, which is closed if its peer has neither sent nor read anything
-    since the previous ping.
+    """Seconds between pings of each WebSocket, which is closed if its peer has sent nothing since the previous ping,
+    unless the peer is still reading earlier messages.
 
     If None, WebSockets are never pinged: a suspended agent (Ctrl-Z) keeps its connection and its diffs, and the kernel
     detects dead connections.

@@ -49,7 +49,7 @@ IDLE_SECONDS: Final = 60.0
 """Seconds for which an HTTP connection is kept open for the next request."""
 
 CLOSING_SECONDS: Final = 2.0
-"""Seconds that a peer has to complete the closing handshake."""
+"""Seconds that closing a connection may take, including its closing handshake."""
 
 HIGH_WATER: Final = 1024 * 1024
 """The number of bytes waiting for a slow peer above which nothing more is read from it."""
@@ -115,8 +115,9 @@ class HttpServer:
             await self._server.wait_closed()
 
     def make_room(self) -> bool:
-        """Makes room for one more connection. Returns False if no connection may be closed: all are open WebSockets,
-        requests that are being answered, or new connections from many places whose first requests may still arrive.
+        """Makes room for one more connection. Returns False if the server is full and no connection may be closed: all
+        are open WebSockets, requests that are being answered, or new connections from many places whose first requests
+        may still arrive.
         """
         while True:
             waiting = [connection for connection in self.connections if connection.waits_for_peer]
@@ -182,8 +183,8 @@ class _Connection(asyncio.Protocol):
         self._pinged = False
         self._unsent = 0
         self.send_framed: Callable[[bytes], None] = _dropped
-        """The transport's own ``write`` while the WebSocket is open: a direct call, since it sends most bytes of a
-        broadcast."""
+        """The transport's own ``write`` while the WebSocket is open: a direct call, since most bytes of a broadcast are
+        sent this way."""
         self.address = self.place = ""
         self._made_at = asyncio.get_running_loop().time()
         self._has_asked = False
@@ -193,7 +194,7 @@ class _Connection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports behave the same but are not a subclass.
+        # uvloop's transports behave the same way but are not subclasses.
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
@@ -284,7 +285,8 @@ class _Connection(asyncio.Protocol):
         return self._http.websocket is not None and self._http.websocket.compressed
 
     def ping_or_cut(self) -> None:
-        """Pings an open WebSocket, or closes it if its peer has neither sent nor read anything since the last ping."""
+        """Pings an open WebSocket, or closes it if its peer has sent nothing since the last ping, unless the peer is
+        still reading earlier messages."""
         websocket, transport = self._http.websocket, self._transport
         if websocket is None or transport is None or not websocket.is_open:
             return

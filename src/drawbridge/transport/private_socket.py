@@ -7,8 +7,9 @@
         4711.json                              0600; what that server has announced (``transport.running``)
         <session>.waiting                      comments wait for this agent session; its next hook receives them
 
-A program connects to the newest socket that has a listener. If several servers are running, that is the server that
-started last and, once it has ended, the one before it. ``guard.find.servers`` does the same without this module.
+A program connects to the newest socket that has a listener. If several servers are running, that socket belongs to the
+one that started last or, once it has ended, to the one before it. ``guard.find.servers`` does the same without this
+module.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def listening() -> Iterator[socket.socket]:
 
 
 def addresses() -> list[str]:
-    """The paths where a server may listen, newest first; empty if the directory is missing or open to other users."""
+    """The paths where a server may listen, newest first; empty if the directory is missing, belongs to another user, or
+    is open to other users."""
     place = directory()
     try:
         names = [name for name in os.listdir(place) if name.endswith(ENDING)]

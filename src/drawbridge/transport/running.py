@@ -66,7 +66,7 @@ def announced(
     loopback: bool,
     authority: bool = False,
 ) -> Iterator[None]:
-    """Lets other processes find this server while the block runs."""
+    """Lets other processes find this server while the block runs. Raises ``NotPrivate``."""
     path = str(directory / FILE)
     me = psutil.Process()
     found = Running(
@@ -92,8 +92,8 @@ def announced(
 
 
 def find(directory: Path) -> Running | None:
-    """The running server that uses this data directory; None if no server does. Files of a killed server are
-    ignored."""
+    """What the server that uses this data directory has announced; None if no server does. The file of a server that
+    was killed is ignored."""
     return _read(directory / FILE)
 
 

@@ -82,7 +82,7 @@ class ApprovalView(Vertical, can_focus=True):
             self.view = view
 
     class Closed(Message):
-        """The user has seen that another client decided, or that the request was withdrawn."""
+        """The user has closed a request that another client decided, or that was withdrawn."""
 
         def __init__(self, view: ApprovalView) -> None:
             super().__init__()
@@ -339,8 +339,8 @@ class ApprovalView(Vertical, can_focus=True):
             self.query_one(".why", Input).focus()
 
     def back(self) -> bool:
-        """Returns to reading or to the previous question, or closes a resolved request. Returns whether there was
-        anything to leave. Written text is kept."""
+        """Returns to reading or to the previous question, or closes a request that is resolved or withdrawn. Returns
+        whether there was anything to leave. What the user has written is kept."""
         if self.is_settled:
             self.post_message(self.Closed(self))
         elif self._is_at_later_question:
@@ -477,7 +477,7 @@ class ApprovalView(Vertical, can_focus=True):
         return difference(proposal["old_text"], self._new_text()) if proposal else None
 
     def _first_change(self) -> int:
-        """The first added line of the new text, from 0; 0 if there is none."""
+        """The first added line of the new text, from 0; also 0 if no line is added."""
         lines = self._found.lines if self._found is not None else []
         return next((line.number - 1 for line in lines if line.kind == "added"), 0)
 

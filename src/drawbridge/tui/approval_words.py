@@ -144,7 +144,8 @@ def notice(request: answers.Request, state: ApprovalState, found: Difference | N
 
 
 def circumstances(request: answers.Request) -> list[Part]:
-    """Why the agent asks, and what is risky. This may be long, so it is shown in the same field as the call."""
+    """Why the agent asks, and what is risky. This may be long, so it is shown with the call, where it can be
+    scrolled."""
     reason, path = request.get("reason"), request.get("blocked_path")
     found = [Part("words", wording.one_line(reason))] if reason else []
     found += [Part("field", wording.one_line(path), "Path")] if path else []

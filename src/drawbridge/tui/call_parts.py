@@ -1,5 +1,5 @@
-"""A tool call as the parts that a person reads, in order. Only fields that a diff shows or that have no meaning for a
-person are left out. Does no I/O."""
+"""A tool call as the parts that the user reads, in order. Only fields that a diff shows or that mean nothing to the
+user are left out. Does no I/O."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _command(given: Any) -> str:
 
 
 def _shown_of_acp(call: Mapping[str, Any]) -> set[str]:
-    """The fields of an ACP tool call that are shown as separate parts, or have no meaning for a person."""
+    """The fields of an ACP tool call that are shown as separate parts, or mean nothing to the user."""
     found = {name for name, words in ACP_WORDS.items() if isinstance(call.get(name), str) and call[name] in words}
     id = call.get("toolCallId")
     if isinstance(id, str) and ACP_ID.fullmatch(id):

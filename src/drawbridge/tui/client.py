@@ -90,7 +90,7 @@ class Client:
 
     @property
     def project(self) -> Project | None:
-        """The shown project."""
+        """The shown project; None if no project is shown, or if the server has not sent it."""
         return self.projects.all.get(self.conversation.id) if self.conversation is not None else None
 
     async def begin(self) -> None:
@@ -115,7 +115,7 @@ class Client:
         await self._join()
 
     async def choose(self, id: str | None) -> None:
-        """Shows a project, or none if ``id`` is None."""
+        """Shows a project, or none if ``id`` is None. Raises ``RequestError``."""
         before = self.conversation
         if before is not None and before.id == id:
             return

@@ -29,9 +29,9 @@ class Commenting:
         self._load = load
         self.all: Sequence[Comment] = ()
         self.version = ""
-        """The version of the drafts that were last shown."""
+        """The version of the drafts in ``all``."""
         self.handover = ""
-        """The state of the comments that were left with the agent of a terminal session; "" if there are none."""
+        """The state of the comments that were left with the agent of a terminal session; "" if none were."""
         self.problem = ""
         """Why the comments could not be withdrawn; empty if nothing went wrong."""
         self.parts: Sequence[Part] = ()
@@ -113,7 +113,7 @@ class Commenting:
         return one
 
     def at(self, key: str | None) -> Writing | None:
-        """The unsaved text that was begun at a part, or whose draft is shown there; None if there is none."""
+        """The unsaved text that was begun at a part, or whose draft is shown there, or None. ``key``: the part's."""
         for one in self.writings:
             draft = self.draft_of(one)
             shown = self.part_of(draft) if draft is not None else None

@@ -40,7 +40,7 @@ class Committing:
         self.kept: Sequence[str] = ()
         """The paths of all files that could be committed."""
         self.offer: Mapping[str, Any] = {}
-        """What the server offers to commit; empty if there is nothing."""
+        """What the server offers to commit; empty if it offers nothing."""
 
     @property
     def state(self) -> Commit:

@@ -280,7 +280,7 @@ def _no_server(address: ServerAddress, error: Exception) -> str:
 
 
 def _why(error: Exception) -> str:
-    """The reason in a few words, without addresses and numbers that do not help a person."""
+    """The reason in a few words, without addresses and numbers that do not help the user."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message if hasattr(error, "verify_message") else str(error.args[0])
     if isinstance(error, TimeoutError):

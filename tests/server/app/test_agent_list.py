@@ -22,6 +22,11 @@ async def test_agents_are_listed_with_what_to_do_for_the_missing(tmp_path: Path)
         hello = (await client.ask("hello"))["data"]
         assert list(listed) == hello["agents"]
         assert hello["machine"] == socket.gethostname()
+        words = {one["name"]: one for one in hello["agent_words"]}
+        assert words["claude"]["label"] == "Claude"
+        assert words["codex"]["login"]["command"] == "codex login"
+        assert words.keys() >= set(hello["agents"])  # also agents that the owner has added
+        assert [one["name"] for one in hello["effort_offers"]] == ["low", "medium", "high", "xhigh", "max"]
         assert listed["codex"] == {
             "name": "codex",
             "title": "Codex",

@@ -493,7 +493,7 @@ export class ConversationView {
   _addCard(request: any) {
     const card = new ApprovalCard(request, {
       root: this._project?.path ?? '',
-      agent: agentName(this._project?.agent ?? ''),
+      agent: agentName(this._project?.agent ?? '', this.client.hello),
       may: (type: string) => this.client.may(type),
       answer: (asked: any, answer: any) => this._answer(asked, answer),
       whole: (blob: string) => this._whole(blob),

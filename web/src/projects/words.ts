@@ -112,10 +112,10 @@ export function liftedWords(until: string, now = new Date()) {
   return Date.parse(until) > now.getTime() ? `Limit resets at ${clock(until, now)}.` : 'The limit has reset.';
 }
 
-/** An agent's display name: "Claude" for "claude". */
-export function agentName(agent: string) {
-  const own = ({ claude: 'Claude', gemini: 'Gemini', codex: 'Codex' } as Record<string, string>)[agent];
-  return own ?? `The ${agent} agent`;
+/** An agent's display name: "Claude" for "claude". Until the server's hello has arrived, a guess. */
+export function agentName(agent: string, hello?: Pick<Hello, 'agent_words'>) {
+  if (!hello) return agent.charAt(0).toUpperCase() + agent.slice(1);
+  return hello.agent_words.find(({ name }) => name === agent)?.label ?? `The ${agent} agent`;
 }
 
 /** How long a run has taken so far; empty if it has not started. */

@@ -17,6 +17,9 @@ export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: strin
 /** The state that an agent currently reports. `context_tokens`: the last known size of its context, out of `context_window`. `tasks`: only running ones. */
 export type AgentState = { model?: string | null; effort?: string | null; context_tokens?: number | null; context_window?: number | null; retry?: Retry | null; compacting?: boolean; todos?: Todo[]; tasks?: Task[] };
 
+/** An agent in words. `label`: its name as it begins a sentence. */
+export type AgentWords = { name: string; label: string; login: Login };
+
 /** A change that `remember` would make, in words. `suggestion`: the index in `suggestions` of the suggestion that the change comes from. `saved_in`: the file in which the agent saves the change; empty if the change lasts only as long as the session, or the file is not known. */
 export type Always = { text: string; suggestion: number; saved_in?: string };
 
@@ -62,6 +65,9 @@ export type DirectoryCreated = { path: string };
 /** `update/disk_warning`. `scope`: the history of `project_id` ("project"), all data of the server ("data"), or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little space is free on the disk; again only after the use has been well below that threshold. `message` is for people. */
 export type DiskWarning = { scope: "data" | "disk" | "project"; used_mb: number; limit_mb: number; message: string };
 
+/** A level of effort, as clients show it. */
+export type EffortOffer = { name: string; text: string };
+
 /** `error` repeats `message` under the specification's name. */
 export type Error = { code: string; message: string; error: string; retryable: boolean; correlation_id: string; request_id?: string | null; field?: string | null; details?: any };
 
@@ -85,8 +91,8 @@ export type Handover = { project_id: string; by: string; prompt: string; state: 
 /** `status` "degraded" if `problems` (texts for people) is not empty. `subscriptions`: the number of subscriptions of all clients to projects and topics. */
 export type Health = { status: "degraded" | "ok"; version: string; uptime_seconds: number; clients: number; projects: number; running: number; disk_free_mb: number; problems: string[]; subscriptions: number; runs: Runs };
 
-/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents that can be run; `pictures`: the agents that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes in words, including modes that `set_mode` does not accept here. */
-export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; machine: string };
+/** `machine`: the server's host name. `client_id`: as in the server's log and in correlation ids. `agents`: the agents that can be run; `pictures`: the agents that accept images with a prompt. `features`: the message types that this server accepts from this client. `modes`: the permission modes that `set_mode` accepts here, in addition to an agent's own modes (`modes` of a project). `mode_offers`: the protocol's modes in words, including modes that `set_mode` does not accept here. `agent_words`: the agents that the server knows, including agents that it can't run; `effort_offers`: levels of effort in words. */
+export type Hello = { server: string; version: string; protocol: number; client_id: string; device: DeviceOf; agents: string[]; pictures: string[]; features: string[]; limits: Limits; modes: string[]; mode_offers: ModeOffer[]; agent_words: AgentWords[]; effort_offers: EffortOffer[]; machine: string };
 
 /** `next`: the `after_seq` (or `before_seq`) of the next page; null if `has_more` is false. `first_seq`: the number of the first record that the history still contains. */
 export type HistoryPage = { messages: Record[]; next: number | null; has_more: boolean; first_seq?: number };
@@ -96,6 +102,9 @@ export type Limits = { message_bytes?: number; frame_bytes?: number; piece_bytes
 
 /** The numbers of lines that were added and removed. */
 export type Lines = { added: number; removed: number };
+
+/** How a person logs in to an agent on the server's machine. `next`: what to do after the `command`. */
+export type Login = { command: string; next: string };
 
 export type McpServer = { name: string; status?: string | null };
 

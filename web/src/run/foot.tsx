@@ -141,7 +141,7 @@ export class Foot {
       this.composer.show({
         placeholder: running
           ? 'Queue a message…'
-          : `Message ${agentName(this.chosen.agent ?? project.agent).replace(/^The /, 'the ')}…`,
+          : `Message ${agentName(this.chosen.agent ?? project.agent, this.client.hello).replace(/^The /, 'the ')}…`,
         accepts: {
           files: !project.desk && may('blob_put'),
           images:
@@ -251,7 +251,7 @@ export class Foot {
     if (!conversation || conversation.run || !conversation.atEnd || conversation.waiting.length) return null;
     const last = conversation.items.findLast(({ kind }) => ['finished', 'prompt', 'notice'].includes(kind));
     if (last?.kind !== 'finished' || last.run_id === this.closed) return null;
-    const problem = problemOf(last as any, agentName(project.agent));
+    const problem = problemOf(last as any, agentName(project.agent, client.hello));
     if (!problem) return null;
     const prompt = conversation.items.findLast(
       (item) => item.kind === 'prompt' && item.run === last.run_id && !item.steer,

@@ -54,16 +54,3 @@ export function problemOf(
   if (DIED.test(said)) return { title: `${agent}’s process ended unexpectedly`, help: ['retry', 'new'] };
   return { title: 'The run failed', help: ['retry', 'new'] };
 }
-
-/** How to log an agent in, on the server's machine. */
-export function loginSteps(agent: string): { command: string; next: string } {
-  const steps: Record<string, { command: string; next: string }> = {
-    claude: {
-      command: 'claude',
-      next: 'Type /login there and follow the steps. Or check the API key that the server was started with.',
-    },
-    gemini: { command: 'gemini', next: 'Choose how to log in there.' },
-    codex: { command: 'codex login', next: 'Follow the steps there.' },
-  };
-  return steps[agent] ?? { command: agent, next: 'Log in there, as its documentation describes.' };
-}

@@ -1,4 +1,4 @@
---- The diagnostics of a file that are new since `snapshot` stored the previous ones.
+--- The errors and warnings in a file that are new since `snapshot` stored the previous ones.
 local MOST = 20
 local SEVERITIES = { 'error', 'warning' }
 

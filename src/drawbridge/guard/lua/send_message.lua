@@ -1,4 +1,4 @@
---- Shows a one-line notice; with `file_path`, only if that file is open. A longer notice, or two at once, would end in
+--- Shows a notice on one line; with `file_path`, only if that file is open. A longer notice is cut: it would end in
 --- "Press ENTER".
 local function fitted(text)
   local room = math.max(vim.v.echospace, 10)

@@ -21,11 +21,12 @@ class GeminiContext(Protocol):
         ...
 
     async def withdraw(self, file_path: str) -> str | None:
-        """Withdraws a proposal without a notification. Returns its text with the user's edits; None if none is open."""
+        """Withdraws a proposal without a notification. Returns its text with the user's edits; None if it is not shown,
+        or the editor does not answer."""
         ...
 
     async def decide(self, file_path: str, *, accept: bool) -> bool:
-        """Decides on a proposal as the user would. Returns False if none is open."""
+        """Decides on a proposal as the user would. Returns False if it is not shown, or was already decided."""
         ...
 
 

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from drawbridge.agents import catalog
-from drawbridge.agents.modes import OFFERS
+from drawbridge.agents import catalog, efforts, modes
 from drawbridge.agents.registry import Program
 from drawbridge.core.errors import BadArgument
 from drawbridge.server.app.blobs import Blobs, no_blob, piece
@@ -151,7 +150,9 @@ class ServerCommands:
                 ),
                 limits=replies.Limits(),
                 modes=self._core.modes,
-                mode_offers=OFFERS,
+                mode_offers=modes.OFFERS,
+                agent_words=[_in_words(name) for name in dict.fromkeys([*catalog.AGENTS, *self._agents])],
+                effort_offers=efforts.OFFERS,
                 machine=self._machine,
             ),
         )
@@ -354,6 +355,10 @@ class ServerCommands:
 
 MOST: Final = 1_000
 """The maximum number of names in one reply."""
+
+
+def _in_words(agent: str) -> replies.AgentWords:
+    return replies.AgentWords(agent, catalog.label(agent), replies.Login(*catalog.login(agent)))
 
 
 def listed(path: str, roots: Sequence[Path]) -> Directories:

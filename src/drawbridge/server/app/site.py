@@ -78,7 +78,7 @@ class Answer(Struct, frozen=True):
 
 
 class _File:
-    """A file of the web UI. It is compressed when it is first requested, because most servers ever serve only a few of
+    """A file of the web UI. It is compressed when it is first requested, because most servers only ever serve a few of
     the many files."""
 
     def __init__(self, type: str, body: bytes) -> None:

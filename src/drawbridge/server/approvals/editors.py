@@ -43,7 +43,7 @@ class Editor(Protocol):
 
 
 class Person:
-    """The person at an editor, as a ``Subscriber`` that decides like a client but receives no frames."""
+    """The user of an editor, as a ``Subscriber`` that decides like a client but receives no frames."""
 
     id = "editor"
     decides = runs = owns = True
@@ -84,8 +84,8 @@ class Editors:
     # Called by sessions.
 
     def offer(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
-        """Shows an open approval request. Does nothing if it has no proposal, or if no input makes the tool write a
-        given text."""
+        """Shows an open approval request. Does nothing if it has no proposal, or if its input can't be changed so that
+        the tool writes an edited text."""
         if approval.request.proposal is None or changed_input(approval, approval.request.proposal.new_text) is None:
             return
         offered = self._offered[approval.id] = _Offer(approval, agent, decide, besides)
@@ -170,7 +170,7 @@ class Editors:
 
 
 def decision(approval: PendingApproval, text: str | None) -> Decision:
-    """The decision of a person who saw the change as text: exactly ``text`` is to be written, or nothing (None)."""
+    """The decision of a person who saw the change as text: exactly ``text`` is to be written; nothing if it is None."""
     proposal = approval.request.proposal
     if text is None or proposal is None:
         return Decision(allow=False)

@@ -1,4 +1,4 @@
-"""Marks the parts of a tool call that a person should look at twice, such as ``sudo`` or a write outside the project. Pure.
+"""Marks the parts of a tool call that deserve a second look, such as ``sudo`` or a write outside the project. Pure.
 
 The marks are a reading aid, not a check: a command without marks may do anything. Text in quotes is marked as well,
 since a shell may run it (``sh -c "sudo …"``).
@@ -33,7 +33,7 @@ TEXTS: Final = {
     "hidden_characters": "Contains hidden or misleading characters",
     "unchecked": "Too long to be checked: read all of it",
 }
-"""The words for people, by the code of the risk."""
+"""Maps the code of each risk to the text that clients show."""
 
 SCANNED: Final = 50_000
 """The maximum number of characters of a command or a text that are searched. Searching more would take the server's
@@ -52,9 +52,9 @@ _DOWNLOADS: Final = frozenset({"curl", "wget"})
 _SHUTDOWNS: Final = frozenset({"shutdown", "reboot", "halt", "poweroff"})
 _DISKS: Final = frozenset({"fdisk", "parted", "wipefs", "mkswap"})
 _WRITES_ALL: Final = frozenset({"tee", "touch", "mkdir", "rmdir", "rm", "truncate", "chmod", "chown", "unlink"})
-"""Programs that change every file that they name."""
+"""Programs that change every file in their arguments."""
 _WRITES_LAST: Final = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
-"""Programs that change the last file that they name."""
+"""Programs that write to the last file in their arguments."""
 _HARMLESS_TARGETS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _SETTINGS: Final = frozenset({".git", ".claude", ".gemini", ".codex", ".vscode", ".husky"})
 _SETTINGS_FILES: Final = frozenset({".mcp.json", ".envrc"})
@@ -94,7 +94,7 @@ class Mark(NamedTuple):
 
 
 def in_command(command: str, root: str, resolve: Resolve, field: str) -> list[Risk]:
-    """The risks in a shell command that starts in the directory ``root``. ``field``: the command's field in the input."""
+    """The risks in a shell command that starts in the directory ``root``. ``field``: its field in the tool's input."""
     scanned = command[:SCANNED]
     tokens = [Token(found[0], found.start(), found.end()) for found in _TOKEN.finditer(scanned)]
     marks = [*_programs(tokens), *_writes(tokens, root, resolve), *_hidden(scanned)]
@@ -148,7 +148,8 @@ def _programs(tokens: Sequence[Token]) -> Iterator[Mark]:
 
 
 def _risk_of(token: Token, rest: Sequence[Token], tokens: Sequence[Token], at: int) -> tuple[str | None, Token | None]:
-    """The risk of a token, if it is a program with the arguments ``rest``; and the last token that belongs to it."""
+    """The risk of a token, which may be a program with the arguments ``rest`` or a ``|`` (None without a risk); and the
+    last token that belongs to the risk (None if that is the token itself)."""
     first = rest[0] if rest else None
     match token.program:
         case program if program in _SUDO:
@@ -226,7 +227,7 @@ def _risk_of_pipe(tokens: Sequence[Token], at: int) -> tuple[str | None, Token |
 
 
 def _last_option(rest: Sequence[Token], letters: str, words: tuple[str, ...]) -> Token | None:
-    """The last of the options that contain one of these letters, or are one of these words."""
+    """The last option that contains one of these letters, or is one of these words; None without such an option."""
     found = None
     for one in rest:
         text = one.text
@@ -246,7 +247,7 @@ def _arguments(tokens: Sequence[Token], at: int) -> list[Token]:
 
 
 def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Mark]:
-    """The files outside the project that a command writes: by a redirection, or as an argument of a program that
+    """Marks the files outside the project that a command writes: by a redirection, or as arguments of a program that
     writes."""
     inside: dict[str, bool] = {}
 
@@ -281,7 +282,7 @@ def _writes(tokens: Sequence[Token], root: str, resolve: Resolve) -> Iterator[Ma
 
 
 def _absolute(path: str, directory: str) -> str:
-    """The path as a shell in ``directory`` understands it, as far as that can be known: the home directory stays ``~``."""
+    """The path as a shell in ``directory`` understands it, but the home directory stays ``~``."""
     for home in ("$HOME", "${HOME}"):
         path = path.replace(home, "~")
     return path if path.startswith("~") else posixpath.normpath(posixpath.join(directory, path))

@@ -131,8 +131,8 @@ class Approvals:
         surfaces are closed. ``at``: the surface that delivers the decision itself, instead of the first one. Returns
         the request, the answer for the client, and the surface that delivers the decision.
 
-        Raises ``ClientError`` for a later decision, for one that does not fit the request, and for one that can't be
-        written, since an agent must not receive a decision that is not in the history. In the last two cases the
+        Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
+        for one that can't be written, since an agent must not receive a decision that is not in the history. In the last two cases the
         request stays open.
         """
         approval = self._decidable(approval_id, decision)
@@ -256,7 +256,7 @@ def _edited(approval: PendingApproval, decision: Decision) -> dict[str, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """Encodes a value so that only equal JSON values are equal: in Python, ``1 == True``."""
+    """Encodes a value so that only equal JSON values have equal encodings: in Python, ``1 == True``."""
     return msgspec.json.encode(value, order="deterministic")
 
 
@@ -268,7 +268,7 @@ _LONGEST_PATH: Final = 4_096
 """The maximum length of a text that may be a path, in characters."""
 
 _PATHS: Final = ("path", "file", "dir", "target", "source", "destination", "cwd")
-"""The name of a field that contains a path contains one of these."""
+"""A field is taken to contain a path if its name contains one of these."""
 
 _TEXTS: Final = frozenset(
     [

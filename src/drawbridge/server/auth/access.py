@@ -51,8 +51,8 @@ def of_this_machine() -> set[Address]:
 
 def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
     """The names and addresses at which other machines can reach the server: first ``public``, then the addresses that
-    it listens on. If ``host`` is one of ``EVERYWHERE``, link-local addresses are left out; if it is a loopback address,
-    only ``public`` is returned."""
+    it listens on. If ``host`` is one of ``EVERYWHERE``, loopback and link-local addresses are left out; if it is a
+    loopback address, only ``public`` is returned."""
     if host not in EVERYWHERE:
         own: tuple[str, ...] = () if is_loopback(host) else (host,)
     else:
@@ -64,7 +64,7 @@ def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is a loopback address: a server there can be reached only from this machine."""
+    """Whether ``host`` is ``localhost`` or a loopback address: a server there can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -72,7 +72,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """The address as written in a URL."""
+    """The host as it is written in a URL: an IPv6 address in brackets."""
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:
@@ -125,11 +125,12 @@ class OwnNames:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # Looked up each time: a laptop changes networks, and requests by an address are rare.
+        # Looked up each time: a laptop changes networks, and requests that use an IP address are rare.
         return address.is_loopback or address in of_this_machine()
 
     def dialled(self, host: str, port: int, default_port: int) -> bool:
         """Whether a client that has dialed exactly ``host`` is connected to the server at ``port`` of this machine.
+        ``default_port``: the port if ``host`` does not contain one.
 
         This check is stricter than the one for requests: it accepts neither other spellings of a name (except its
         lower-case form) nor other ports, where another program may listen. With a public name, any port is accepted:
@@ -175,8 +176,9 @@ class Access:
         """``origins``: the origins of other web pages that may connect. ``proxies``: addresses and networks whose
         ``X-Forwarded-For`` is trusted.
 
-        ``port``: the port that the server listens on; ``certificate``: returns the SHA-256 of the certificate that new
-        connections get. ``notified``: returns the identity for a notification's token; None if the token is not valid.
+        ``port``: the port that the server listens on. ``certificate`` returns the SHA-256 of the certificate that new
+        connections get; None without TLS. ``notified`` returns the identity for a notification's token; None if the
+        token is not valid.
         """
         self._port = port
         self.certificate = certificate
@@ -263,7 +265,7 @@ class Access:
 
     def signed(self, answer: SshAuth, nonce: str | None, certificate: str | None) -> Identity:
         """The identity of the key that has signed the challenge. ``nonce``: the nonce of the open challenge; None if
-        there is no open challenge. ``certificate``: the SHA-256 of the connection's certificate.
+        there is no open challenge. ``certificate``: the SHA-256 of the connection's certificate; None without TLS.
 
         Raises ``ClientError``.
         """
@@ -322,7 +324,7 @@ def is_address(text: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """The address without a port and brackets: some proxies write "[2001:db8::1]:4711" or "192.0.2.7:4711"."""
+    """The address without its port and brackets: some proxies write "[2001:db8::1]:4711" or "192.0.2.7:4711"."""
     host = _without_port(text) if text.startswith("[") or text.count(":") == 1 else text
     return host.removeprefix("[").removesuffix("]")
 
@@ -333,7 +335,7 @@ def _without_port(host: str) -> str:
 
 
 def is_local(page: str) -> bool:
-    """Whether the address leads to the machine on which it is opened. Raises ValueError if it is not an address."""
+    """Whether the URL leads to the machine on which it is opened. Raises ``ValueError`` if it is not a valid URL."""
     parts = urlsplit(page)
     _ = parts.port  # the port is checked only when it is read
     return is_loopback(parts.hostname or "")

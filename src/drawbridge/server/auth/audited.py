@@ -37,7 +37,7 @@ class Audit(Struct, Generic[C, R], frozen=True):
     it has in addition to the project and the sender.
 
     ``fields`` is called with the command, the data of its reply, and the open approval request that the command decides
-    on, otherwise None.
+    on; None for other commands.
     """
 
     event: str

@@ -1,11 +1,11 @@
-"""Devices: each has a name, a scope and a token, which is issued, listed and revoked separately; and the one-time codes
-with which a person pairs a device.
+"""Devices and the one-time codes with which a person pairs a device. Each device has a name, a scope and its own token,
+which can be revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
 the running server both write the file, each under a lock; the server sees the commands' changes when it next reads the
 file.
 
-A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``rate_limits``), so 40 bits are
+A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``entrance``), so 40 bits are
 enough.
 """
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("drawbridge.server")
 FILE: Final = "devices.json"
 
 TOKEN: Final = re.compile(r"drawbridge_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
-"""Matches a device's id, which is also in the file, and its secret, which only the device keeps."""
+"""Matches a device's token: the device's id, which is also in the file, and the secret, which only the device keeps."""
 
 NAME: Final = re.compile(r"\S(.{0,58}\S)?")
 
@@ -67,7 +67,7 @@ UNNAMED: Final = "device"
 
 class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A device and its token. ``hash``: the SHA-256 of the secret, which has 256 random bits, so that a slower hash is
-    not needed. ``made_by``: as in ``Code``."""
+    not needed. ``made_by`` is as in ``Code``."""
 
     id: str
     name: str
@@ -91,8 +91,8 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
-    valid; None without a limit. ``expires``: when the token of the device that made the code expires; the new device's
-    token expires no later.
+    valid; None without a limit. ``expires``: when the token of the device that made the code expires (None if it
+    does not); the new device's token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
     is valid only as long as its maker is.
@@ -167,8 +167,8 @@ class Devices:
     # for the server
 
     def identify(self, token: str) -> Identity:
-        """The identity of a token's device. Raises ``ClientError``; only a client that has the secret receives the
-        reason."""
+        """The identity of a token's device. Raises ``ClientError``; only a client that has the secret learns that the
+        token was revoked or has expired."""
         known = self._devices if self._is_whole() else {}
         parts = TOKEN.fullmatch(token)
         device = known.get(parts[1]) if parts else None

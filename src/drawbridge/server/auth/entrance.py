@@ -60,12 +60,12 @@ DENIALS: Final = (30, 1 / 6)
 limit, a device could flood the audit log until the entries about its earlier actions are rotated out."""
 
 CHANGES: Final = (300, 2.0)
-"""Audited commands from one device. With its connections and prompts, a device causes at most about seven entries a
-second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
+"""Audited commands from one device or SSH key. With its connections and prompts, a device causes at most about seven
+entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)
-"""Connections from one device. Each adds two entries to the audit log."""
+"""Connections from one device or SSH key. Each adds two entries to the audit log."""
 
 REFUSALS: Final = (1_000, 1.0)
 """Audit log entries about clients that were refused or limited, from all addresses together."""
@@ -397,8 +397,8 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The event bus's "audit" receiver: writes events that no command has caused to the audit log. Commands are
-        audited by ``Dispatch``."""
+        """The event bus's "audit" receiver: writes events that were not caused by a command to the audit log.
+        ``Dispatch`` audits commands."""
         event = announced.event
         if isinstance(event, RunContinued):
             self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)

@@ -65,7 +65,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     def sees(self, path: Path | None) -> bool:
         """Whether it may see a project at ``path`` (None if the path is not known). The target of ``path`` is checked
-        too, because the directory may have become a link to a directory that it may not see."""
+        too, because the directory may have been replaced by a link to a directory that the client may not see."""
         if self.projects is None:
             return True
         return path is not None and self._includes(path) and self._includes(Path(os.path.realpath(path)))
@@ -108,7 +108,7 @@ def check_answer(
     identity: Identity, answer: commands.PermissionResponse, asked: ApprovalRequested, updated: Mapping[str, Any] | None
 ) -> None:
     """Raises ``ClientError`` (OUT_OF_SCOPE) if a decision exceeds ``approve``. ``updated``: the input that replaces the
-    agent's."""
+    agent's; None if it is unchanged."""
     if answer.remember:
         raise out_of_scope(identity, RUNS, "permission_response with remember", "data.remember")
     if updated is None:

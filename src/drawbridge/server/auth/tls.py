@@ -195,7 +195,7 @@ class Certificate:
         return _read(self.certificate).fingerprint(hashes.SHA256()).hex(":").upper()
 
     def context(self) -> ssl.SSLContext:
-        """Loads the certificate and the key. Raises ``BadSetting`` if they can't be used."""
+        """Returns a TLS context with the certificate and the key. Raises ``BadSetting`` if they can't be used."""
         self.check()
         context = _server_context()
         self.load_into(context)
@@ -232,7 +232,7 @@ def _server_context() -> ssl.SSLContext:
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
     """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged,
-    lacks a name or was not issued by the current authority (``own_authority``)."""
+    lacks a name, or is neither self-signed nor issued by the current authority (``own_authority``)."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)

@@ -8,10 +8,10 @@ submodules). If such a file existed before a run, reverting the run does not cha
 it.
 
 Filters (Git LFS, git-crypt) never run. A checkpoint contains the bytes that a file with a filter has in the work tree,
-so that the file is shown and reverted exactly. Because such files are read for every checkpoint, only the smallest ones
-are, up to ``FILTERED_BYTES`` in total. Any other such file that is unchanged according to the user's index is in the
-checkpoint in the form that its filter produced. If a run changes one of these, its content before the run is not known,
-and reverting the run is refused.
+so that the file is shown and reverted exactly. Because that requires reading these files for every checkpoint, only the
+smallest ones are read, up to ``FILTERED_BYTES`` in total. Any other such file that is unchanged according to the user's
+index is in the checkpoint in the form that its filter produced. If a run changes one of these files, its content before
+the run is not known, and reverting the run is refused.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NAMED: Final = 5
 """The maximum number of files that the text of an error names."""
 
 INDEX: Final = "checkpoint.index"
-"""The file with the index of the last checkpoint."""
+"""The name of the file with the index of the last checkpoint."""
 
 KEPT_RUNS: Final = 50
 """The number of runs of a project whose checkpoints are kept. Older checkpoints are dropped; git garbage-collects them
@@ -107,8 +107,8 @@ Stored: TypeAlias = Callable[[Git, str, When, str], Awaitable[None]]
 """Called with each checkpoint that was stored: git, the run's id, when it was taken, and the commit's id."""
 
 REVIEW: Final = "review"
-"""The part of the names of the refs of a project's review (``refs/drawbridge/<project>/review/…``). These refs are not
-dropped when runs end."""
+"""What the refs of a project's review contain in place of a run's id (``refs/drawbridge/<project>/review/…``). These
+refs are not dropped when the checkpoints of older runs are."""
 
 
 class Changed(Exception):
@@ -176,10 +176,10 @@ class _Collected(msgspec.Struct, frozen=True):
 class Checkpoints:
     """The checkpoints of one project.
 
-    ``folder``: where the index of the last checkpoint is kept. With it, the next checkpoint needs only a single git
-    command to get the state of the files, if the user's index and git's configuration are unchanged. Without a folder,
-    each checkpoint begins with the user's index. The private repository of a directory that is not in a git work tree
-    is also in ``folder``; without a folder, such a directory has no checkpoints. ``stored`` is called in the operation
+    ``folder``: where the index of the last checkpoint is kept. With it, a run usually waits for only a single git
+    command, if the user's index and git's configuration are unchanged. Without a folder, each checkpoint begins with
+    the user's index. The private repository of a directory that is not in a git work tree is also in ``folder``;
+    without a folder, such a directory has no checkpoints. ``stored`` is called in the operation
     that has stored the checkpoint, and may use its git, but not its index. ``active``: returns the runs that may be
     active in addition to the one that a checkpoint is about.
     """
@@ -206,7 +206,8 @@ class Checkpoints:
         self._find_unsaved = find_unsaved
         self._left: _Left | None = None
         self._settings: Settings | None = None
-        """git's settings in the last operation, if there are any."""
+        """git's settings in the last operation that did not take a checkpoint; None if there was no such operation, or
+        no git for it."""
         self._busy = UrgentLock()
         """Held during an operation: a client may request the changes of a run whose last checkpoint is still being
         taken. A run does not wait for what clients have requested, except for the operation that is under way."""
@@ -233,8 +234,8 @@ class Checkpoints:
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[Git | None]:
-        """git for one operation that a person has requested; None if there is no repository, or git is not
-        installed."""
+        """git for one operation that does not take a checkpoint; None if there is no repository, or git is not
+        installed. Raises ``NoCheckpoint``, ``GitFailed`` or OSError."""
         async with self._busy.held():
             try:
                 async with self._opened(self._settings) as git:
@@ -307,7 +308,7 @@ class Checkpoints:
     async def _begin_with_repository(self) -> None:
         """Before a run, switches a directory that has become a git work tree to that repository and removes the private
         one, unless its review has something to decide, or a run has not ended. Raises ``TooLarge`` if the directory was
-        too large a short time ago."""
+        recently found to be too large."""
         if self._private is None:
             return
         self._private.check_again_later()
@@ -480,7 +481,8 @@ class Checkpoints:
 
     async def _look(self, git: Git, since: str | None) -> Filtered:
         """Updates git's index to match the work tree. ``since``: the checkpoint to compare the work tree with; files
-        with a filter that were read for it are read again. Returns the files with a filter."""
+        with a filter that were read for it are read again. If it is None, the smallest files with a filter are read.
+        Returns the files with a filter."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
         try:
             # Copied with its time, as in ``_resume``.
@@ -596,7 +598,7 @@ class Checkpoints:
 
     async def revert(self, run_id: str) -> RunChanges:
         """Reverts exactly what the run changed, and returns these changes. Raises ``Changed``, ``UnsavedChanges``,
-        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless git itself was ended while it was
+        ``NoCheckpoint``, ``GitFailed`` or OSError without changing anything, unless git itself was killed while it was
         writing the files."""
         async with self._working() as git:
             git, before, after = await self._both(git, run_id)
@@ -657,7 +659,8 @@ class Checkpoints:
                 raise Changed(await self._named(git, complaint, paths))
 
     def _unsaved(self, paths: Iterable[str]) -> Mapping[str, str]:
-        """The files that have unsaved changes in an editor: path, for people → the editor's name. Blocking."""
+        """The files that have unsaved changes in an editor: path, as ``shown_path`` returns it → the editor's name.
+        Blocking."""
         files = {str(self._directory / path): path for path in paths}
         found = self._find_unsaved(list(files))
         return {shown_path(path): found[file] for file, path in files.items() if file in found}
@@ -683,8 +686,8 @@ class Checkpoints:
             await git.read("update-index", "--replace", "-z", "--index-info", stdin="".join(lines))
 
     async def _merged(self, git: Git, there: str, made: str, was: str) -> str | int | None:
-        """The entry of a file that was changed after the run, with the run's changes undone. If both changed the same
-        lines, the line where that begins; None if the conflict is not in lines."""
+        """The entry of a file that was changed after the run, with the run's changes undone. If both changes conflict,
+        the line where the conflict begins, from 1; None if the conflict is not in lines."""
         modes, blobs = zip(*(entry.split(" ") for entry in (there, made, was)), strict=True)
         if not {*modes} <= {"100644", "100755"}:
             return None
@@ -698,7 +701,8 @@ class Checkpoints:
         return f"{modes[2] if modes[0] == modes[1] else modes[0]} {blob}"
 
     async def _named(self, git: Git, complaint: str, known: Sequence[str]) -> list[str]:
-        """The files of ``known`` that git's error names, or all of them if it names none; as paths for people."""
+        """The files of ``known`` that git's error names, or all of them if it names none; paths as ``shown_path``
+        returns them."""
         named = re.findall(r"error: (?:patch failed: )?(.+?)(?::\d+)?(?:: .*)?$", complaint, re.MULTILINE)
         prefix = (await git.read_once("rev-parse", "--show-prefix")).strip()
         words = [shown_path(path) for path in known]
@@ -755,7 +759,8 @@ async def differences(git: Git, old: str, new: str) -> dict[str, tuple[str, str]
 
 
 async def filtered_of(git: Git, checkpoint: str) -> Filtered:
-    """The files with a filter in a checkpoint, which may not exist, or may come from an earlier version."""
+    """The files with a filter in a checkpoint. Empty if the checkpoint does not exist, or was made by an earlier
+    version that did not record these files."""
     return noted(await message_of(git, checkpoint), Filtered) or Filtered()
 
 
@@ -845,7 +850,7 @@ def _entries(listed: str) -> dict[str, tuple[str, str]]:
 
 
 def shown_path(path: str) -> str:
-    """The path for people: only valid UTF-8 can be sent."""
+    """The path as clients see it. Bytes that are not UTF-8 are replaced, because only valid UTF-8 can be sent."""
     return path.encode(errors="surrogateescape").decode(errors="replace")
 
 

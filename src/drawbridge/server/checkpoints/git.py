@@ -2,18 +2,18 @@
 a program.
 
 Anyone who can write files in a project, such as an agent, can also write ``.git/config`` and ``.gitattributes``. git
-runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for an object of a
-partial clone that is missing. Disabling each of them by name would fail with the first one that is forgotten, and new
-versions of git add more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the
-list of ignored files are links into the repository, and the configuration is Drawbridge's. A filter without a
-configured program does not change the bytes, a repository without a remote fetches nothing, and a submodule's status is
-never requested. Only ``git config --list`` and, if that prints an error, ``git rev-parse --git-dir`` read the
-repository's configuration. They start no program, and from the output of the first one, only the object format and the
-settings in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, the
-remotes are read as well.) The one exception is ``as_person``: a commit or a push that a person has requested is made
-with the user's configuration and hooks, and the author of a possible commit is read from that configuration.
+runs programs that these name: filters, fsmonitor, hooks, external diffs, and ``core.sshCommand`` for a missing object
+of a partial clone. Disabling each of them by name would fail with the first one that is forgotten, and new versions of
+git add more. So git works in Drawbridge's own git directory, made for one operation: objects, refs and the repository's
+``info/exclude`` and ``info/attributes`` are links into the repository, and the configuration is Drawbridge's. A filter
+without a configured program does not change the bytes, a repository without a remote fetches nothing, and a submodule's
+status is never requested. Only ``git config --list`` and, if that prints an error, ``git rev-parse --git-dir`` read the
+repository's configuration. They start no program, and only the extensions (such as the object format) and the settings
+in ``KEPT`` are used: line endings, ignored files, what the file system can do. (To know where a push goes, the remotes
+are read as well.) The one exception is ``as_person``: a commit, a push or a pull request that a client has requested is
+made with the user's configuration and hooks, and the author of a possible commit is read from that configuration.
 
-The commands of one operation are given to one shell under one supervisor (``agents/supervisor.py``), since starting a
+One shell under one supervisor (``agents/supervisor.py``) runs the commands of one operation, since starting a
 supervisor takes 20 ms. So git has no more permissions than an agent, ends with the server and leaves no process behind.
 git writes files while a run is reverted. The shell and git therefore ignore SIGTERM: if the server dies, git has 3
 seconds to finish before the supervisor kills it.
@@ -90,7 +90,7 @@ KEPT: Final = frozenset(
         "trustctime",
     )
 )
-"""The user's settings that also apply to Drawbridge's git. None of them can name a program."""
+"""The settings of the user and the repository that also apply to Drawbridge's git. None of them can name a program."""
 
 OF_OBJECTS: Final = ("objects/info", "objects/pack")
 """The directories in which git opens every file of certain kinds, such as indexes of packs."""
@@ -115,14 +115,14 @@ LARGEST_OUTPUT: Final = 100 * MB
 configuration, is written by an agent."""
 
 LARGEST_DIFF: Final = 400_000
-"""The maximum number of bytes of a diff that are shown."""
+"""The maximum size of the shown part of a diff, in bytes."""
 
 ESCAPED: Final = 600_000
-"""The maximum size of the diff as JSON, in bytes; each control character takes six of them."""
+"""The maximum size of the shown part of a diff as JSON, in bytes; each control character takes six of them."""
 
 MOST_CONFIGURATION_FILES: Final = 50
-"""The maximum number of files that are checked before a run for changes to the configuration. If there are more, the
-configuration is read for every checkpoint."""
+"""The maximum number of files that are checked before an operation for changes to the configuration. If there are more,
+the configuration is read for every operation."""
 
 LONGEST_COMPLAINT: Final = 65_536
 
@@ -157,14 +157,14 @@ LOCAL: Final = frozenset(
 """Environment variables that describe one repository (``git rev-parse --local-env-vars``), perhaps a different one."""
 
 LONGEST_POINTER: Final = 8192
-"""The maximum size of a file that names a git directory, in bytes."""
+"""The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
 
 
 Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
 
 
 class GitFailed(Exception):
-    """A git command failed. The text contains git's own message and is for the log."""
+    """A git command failed. The text, which may contain git's own message, is for the log."""
 
 
 class TookTooLong(GitFailed):
@@ -172,11 +172,13 @@ class TookTooLong(GitFailed):
 
 
 class NoCheckpoint(Exception):
-    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is for people."""
+    """No checkpoint exists, or git can't work in this repository. The text gives the reason and is shown to the
+    user."""
 
 
 _waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git has waited for. As long as it is there, operations are refused."""
+"""The root of a work tree → a file that git has waited for. As long as git would wait for it again, operations are
+refused."""
 
 _late_at: dict[Path, float] = {}
 """The root of a work tree → when git last exceeded its full time there, for a reason that was not found."""
@@ -188,9 +190,9 @@ def now() -> float:
 
 class Settings(Struct, frozen=True):
     """The part of the configuration that git receives. ``words``: the arguments for its command line; ``format``: the
-    object format; ``id_bytes``: the size of an object id. ``files``: the files that the configuration was read from, or
-    would be if they existed, and the files for ignored files and attributes outside the work tree, each with a value
-    that changes with it; None if these files are not known.
+    object format; ``id_bytes``: the size of an object id, in bytes. ``files``: the files that the configuration was
+    read from, or would be if they existed, and the lists of ignored files and attributes outside the work tree, each
+    with a value that changes when the file does; None if these files are not known or are too many.
     """
 
     words: tuple[str, ...]
@@ -218,7 +220,8 @@ class Repository(Struct, frozen=True):
 
 
 def find(directory: Path) -> Repository | None:
-    """The repository whose work tree contains ``directory``, if any. Starts no process."""
+    """The repository whose work tree contains ``directory`` and is on the same file system; None if there isn't one, or
+    if ``directory`` is in a git directory. Starts no process. Blocking."""
     try:
         place = directory.resolve()
         device = place.stat().st_dev
@@ -317,7 +320,8 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is, or leads to, a pipe or a device, which git would wait for or read without end. Blocking."""
+    """Whether the entry is, or leads to, a pipe or a character device other than ``/dev/null``: git would wait for it
+    or read it without end. Blocking."""
     if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
         return False
     try:
@@ -364,13 +368,15 @@ def _line_of(file: Path) -> str | None:
 
 
 def program() -> str | None:
-    """The path of git, or None. Relative entries of PATH are not used: the current directory is the project."""
+    """The path of git; None if it is not installed. Relative entries of PATH are not used, because the current
+    directory may be the project."""
     found = shutil.which("git")
     return found if found is not None and os.path.isabs(found) else None
 
 
 class Git:
-    """git for one operation. ``folder`` is for files, such as ``index``, that exist only as long as the operation."""
+    """git for one operation. ``folder`` is for files, such as ``index``, that exist only during the operation. Each
+    method that runs git with ``run`` can raise the same errors as ``run``."""
 
     def __init__(
         self,
@@ -505,18 +511,19 @@ class Git:
         return _output(words, *await self.once(*words))
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
-        """Changes the index for these paths, which are relative to the project. Raises ``GitFailed``."""
+        """Changes the index for these paths, which are relative to the project. ``flag``: how, as an option of ``git
+        update-index``. Raises ``GitFailed``."""
         named = "\0".join(paths)
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)
 
     async def as_person(self, script: str, seconds: float, what: str) -> tuple[int, str]:
-        """Runs a shell script in the root of the work tree, in which ``$git`` is the user's own git: with their
-        configuration, identity, hooks and signing, but with the limits of an agent. Returns its exit code and the end
-        of its output. ``what``: how an error refers to the script.
+        """Runs a shell script in the root of the work tree. In the script, ``$git`` is the user's own git, with the
+        user's configuration, identity, hooks and signing, but with the limits of an agent. Returns the script's exit
+        code and the end of its output. ``what``: how an error refers to the script.
 
-        After ``seconds``, what the script runs gets SIGTERM, but not the script itself. Raises ``GitFailed`` if the
-        script still does not end.
+        After ``seconds``, everything that the script has started receives SIGTERM; the script itself ignores it. Raises
+        ``GitFailed`` if the script still does not end, or was killed.
         """
         given = environment(os.environ, str(self.repository.root), "")
         removed = ["LC_ALL", *(name for name in os.environ if name not in given)]
@@ -623,7 +630,7 @@ def _not_read(reason: str) -> NoCheckpoint:
 
 
 def _output(words: Sequence[str], code: int, said: str, complaint: str) -> str:
-    """The output of a command. Raises ``GitFailed`` if its exit code is not 0."""
+    """Returns ``said``, the output of a command. Raises ``GitFailed`` if the command's exit code is not 0."""
     if code:
         raise GitFailed(f"git {words[0]} exited with code {code}: {complaint.strip()[:500]}")
     return said
@@ -735,9 +742,10 @@ def _setting(item: str) -> tuple[str, str]:
 
 
 def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]]) -> set[str] | None:
-    """All files that git reads the configuration from, or would if they existed, and the files that decide which of it
-    applies. ``items``: origin and setting, as ``git config --list --show-origin -z`` prints them. None if some of the
-    files can't be known, or if there are too many."""
+    """All files that git reads the configuration from, or would if they existed; HEAD, which can decide which part of
+    the configuration applies; and the repository's ``info/exclude`` and ``info/attributes``. ``items``: origin and
+    setting, as ``git config --list --show-origin -z`` prints them. None if some of the files can't be known, or if
+    there are too many."""
     user = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {f"{user}/git/config", os.path.expanduser("~/.gitconfig"), "/etc/gitconfig"}
     files |= {str(repository.common / "config"), str(repository.own / "config.worktree")}
@@ -759,7 +767,7 @@ def _configuration_files(repository: Repository, items: Iterable[tuple[str, str]
 
 
 def versions(files: Iterable[str]) -> Versions:
-    """Returns a value for each file that changes when the file changes; None if the file does not exist. Blocking."""
+    """Returns, for each file, a value that changes when the file does; None if the file does not exist. Blocking."""
     found: dict[str, tuple[int, ...] | None] = {}
     for file in files:
         try:
@@ -772,8 +780,8 @@ def versions(files: Iterable[str]) -> Versions:
 
 
 def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Adds the default paths of ``NAMES_A_FILE``: git looks for them below HOME, which Drawbridge sets to another
-    directory."""
+    """The settings with absolute paths for ``NAMES_A_FILE``, by default git's own default paths: git looks for these
+    below HOME, which Drawbridge sets to another directory."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     files = {"core.excludesfile": f"={home}/git/ignore", "core.attributesfile": f"={home}/git/attributes"} | dict(
         chosen
@@ -782,7 +790,7 @@ def _with_files(chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def beginning_of(patch: Path) -> tuple[str, bool]:
-    """As much of a diff as is shown, and whether there is more. Blocking."""
+    """The part of a diff that is shown, and whether the diff has more. Blocking."""
     with patch.open("rb") as file:
         start, more = file.read(LARGEST_DIFF).decode(errors="replace"), bool(file.read(1))
     diff = start

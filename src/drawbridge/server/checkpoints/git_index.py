@@ -24,7 +24,7 @@ GITLINK: Final = 0o160000
 
 _EXTENDED: Final = 0x4000
 _STAT_BYTES: Final = 40
-"""Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 28), owner and size."""
+"""Bytes of an entry before the object's id: times, device, inode, mode (bytes 24 to 27), owner and size."""
 
 
 class Index(Struct, frozen=True):

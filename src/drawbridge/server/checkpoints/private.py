@@ -66,8 +66,8 @@ REST_SECONDS: Final = 600.0
 """Seconds for which a directory that was too large is not checked before a run: each check would delay the run."""
 
 MOST_STORED: Final = 2_000 * MB
-"""The maximum size of the repository, in bytes; beyond it, only the latest run's checkpoints and the review are
-kept."""
+"""The maximum size of the repository, in bytes; beyond it, only the review and the checkpoints of the latest run and of
+active runs are kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
@@ -81,7 +81,7 @@ ADVICE: Final = (
 
 
 class TooLarge(NoCheckpoint):
-    """The directory exceeds a limit."""
+    """The directory exceeds a limit, or contains the user's home directory or the server's data."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"Too large to review: {why} {ADVICE}")
@@ -214,7 +214,8 @@ class PrivateRepository:
         return sum(size for _, size in self._objects()) > MOST_STORED
 
     async def collect(self, git: Git, *, now: bool) -> None:
-        """Removes what no checkpoint refers to, if that is due or ``now``. A failure is logged."""
+        """Removes objects that are no longer in any checkpoint or review, if this is due or ``now`` is set. A failure
+        is logged."""
         if not now and not await asyncio.to_thread(self._is_due):
             return
         try:

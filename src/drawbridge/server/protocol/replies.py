@@ -11,7 +11,7 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta, Raw, Struct
 
-from drawbridge.agents.base import ModeOffer
+from drawbridge.agents.base import EffortOffer, ModeOffer
 from drawbridge.server.protocol.commands import Kind
 from drawbridge.server.protocol.messages import (
     BLOB_BYTES,
@@ -591,12 +591,28 @@ class DeviceOf(Struct, frozen=True, kw_only=True):
     projects: tuple[str, ...] | None
 
 
+class Login(Struct, frozen=True):
+    """How a person logs in to an agent on the server's machine. ``next``: what to do after the ``command``."""
+
+    command: str
+    next: str
+
+
+class AgentWords(Struct, frozen=True):
+    """An agent in words. ``label``: its name as it begins a sentence."""
+
+    name: str
+    label: str
+    login: Login
+
+
 class Hello(Struct, frozen=True, kw_only=True):
     """``machine``: the server's host name. ``client_id``: as in the server's log and in correlation ids. ``agents``:
     the agents that can be run; ``pictures``: the agents that accept images with a prompt. ``features``: the message
     types that this server accepts from this client. ``modes``: the permission modes that ``set_mode`` accepts here, in
     addition to an agent's own modes (``modes`` of a project). ``mode_offers``: the protocol's modes in words, including
-    modes that ``set_mode`` does not accept here.
+    modes that ``set_mode`` does not accept here. ``agent_words``: the agents that the server knows, including agents
+    that it can't run; ``effort_offers``: levels of effort in words.
     """
 
     server: str
@@ -610,6 +626,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     limits: Limits
     modes: list[str]
     mode_offers: Sequence[ModeOffer]
+    agent_words: Sequence[AgentWords]
+    effort_offers: Sequence[EffortOffer]
     machine: str
 
 

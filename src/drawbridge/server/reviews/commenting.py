@@ -39,7 +39,7 @@ class KeptComments(Protocol):
 
     @property
     def handover(self) -> Handover | None:
-        """The drafts that are waiting for the agent of a terminal session, or that were waiting last."""
+        """The latest drafts that were handed to a terminal session; None once the agent has received them all."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
@@ -105,9 +105,9 @@ class Commenting:
     async def comment(
         self, command: commands.ReviewComment, session: str, asker: Subscriber
     ) -> Answer[ReviewCommented]:
-        """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment gets the same
-        comment unless that has been removed. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``,
-        ``GitFailed`` or OSError without changing anything."""
+        """Writes, changes, removes, resolves or reopens a comment. A repeated request to write a comment returns the
+        comment that the first one wrote, unless the comment has been removed. Raises ``ClientError``,
+        ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError without changing a comment."""
         if command.comment_id is None:
             id = _new_id(command, asker)
             comment = None if id in self._comments else await self._new(command, id, asker)
@@ -228,8 +228,9 @@ NOT_AS_SHOWN: Final = "The lines have changed since they were shown. Read the re
 
 
 def _new_id(command: commands.ReviewComment, asker: Subscriber) -> str:
-    """The id of a new comment: the same for a repeated request. A client that numbers its requests reuses numbers after
-    it reconnects, so a request is a repetition only if the comment and its author are the same, too."""
+    """The id of a new comment. A repeated request gets the same id, unless it has no ``request_id``. A client that
+    numbers its requests reuses numbers after it reconnects, so a request counts as repeated only if the comment and its
+    author are the same, too."""
     if command.request_id is None:
         return f"comment_{uuid.uuid4().hex[:16]}"
     digest = blake2b(msgspec.json.encode((asker.name, command)), digest_size=8)

@@ -51,8 +51,8 @@ class NothingToCommit(Exception):
 
 
 class Blocked(Exception):
-    """The repository is in a state in which the changes can't be committed. The text is for people. ``paths``: the
-    files that it concerns."""
+    """The repository is in a state in which the changes can't be committed. The text is shown to the user. ``paths``:
+    the files that prevent the commit; empty if no particular files do."""
 
     def __init__(self, reason: Reason, text: str, paths: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -61,8 +61,8 @@ class Blocked(Exception):
 
 
 class BadBranch(Exception):
-    """The new branch can't be created: its name is not valid or is taken, or git refused to create it. The text is for
-    people."""
+    """The new branch can't be created: its name is not valid or is taken, or git refused to create it. The text is
+    shown to the user."""
 
     def __init__(self, text: str, *, exists: bool) -> None:
         super().__init__(text)
@@ -80,8 +80,8 @@ class Refused(Exception):
 
 
 class Committed(Struct, frozen=True):
-    """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, for
-    people; ``kept``: the paths of the files whose kept changes the branch now contains."""
+    """A commit that was made. ``branch``: without "refs/heads/". ``files``: the paths of the committed files, as
+    ``shown_path`` returns them. ``kept``: the paths of the files whose kept changes the branch now contains."""
 
     commit: str
     branch: str
@@ -133,9 +133,9 @@ def _number(text: str) -> int:
 async def commit(
     git: Git, start: str, base: str, files_now: str, message: str, branch: str | None, files: Collection[str] = ()
 ) -> Committed:
-    """Commits what was kept from ``start`` to ``base``, which are commits of a review. ``files_now``: a commit of the
-    files as they are. ``branch``: the name of a new branch, which is then checked out. ``files``: the only paths to
-    commit, as ``shown_path`` returns them; all if it is empty.
+    """Commits what was kept: the changes between ``start`` and ``base``, two commits of a review. ``files_now``: a
+    commit that contains the current files. ``branch``: the name of a new branch to create and check out; None for the
+    current branch. ``files``: the only paths to commit, as ``shown_path`` returns them; all if it is empty.
 
     Raises ``NothingToCommit``, ``Blocked``, ``BadBranch``, ``Refused`` or ``GitFailed``.
     """
@@ -201,8 +201,8 @@ async def _check_state(git: Git, head: Head, branch: str | None) -> None:
 
 
 async def author_of(git: Git) -> str:
-    """The user's name and address as in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` or
-    ``GitFailed``."""
+    """The user's name and email address as in a commit, such as "Ada <ada@example.org>". Raises ``Blocked`` if git does
+    not know them, or ``GitFailed``."""
     script = '"$git" var GIT_AUTHOR_IDENT && "$git" var GIT_COMMITTER_IDENT'
     code, output = await git.as_person(script, IDENTITY_SECONDS, "the user's name")
     found = IDENTITY.search(output)
@@ -250,7 +250,8 @@ async def _merged(git: Git, entries: Mapping[str, tuple[Entry, Entry, Entry]]) -
 
 @contextlib.asynccontextmanager
 async def _locked(git: Git, index: Path) -> AsyncIterator[Path]:
-    """Locks the user's index as git does. The lock file is removed at the end unless it has become the index."""
+    """Locks the user's index as git does. The lock file is removed at the end unless it has become the index. Raises
+    ``Blocked`` if the index is already locked."""
     lock = index.with_name(index.name + ".lock")
     try:
         made = await asyncio.to_thread(_create, lock)
@@ -315,7 +316,8 @@ async def _prepare_index(
 
 
 def _fill(copy: Path, lock: Path) -> None:
-    """Copies the index with its time, which git uses to recognize unchanged files. Blocking."""
+    """Copies the index with its permissions and its modification time, which git uses to recognize unchanged files.
+    Blocking."""
     shutil.copyfile(copy, lock)
     shutil.copymode(copy, lock)
     times = copy.stat()
@@ -323,8 +325,8 @@ def _fill(copy: Path, lock: Path) -> None:
 
 
 async def _run(git: Git, lock: Path, head: Head, tree: str, message: str, branch: str | None) -> tuple[int, str]:
-    """Commits the tree and makes the lock file the index. If that fails, HEAD and the branches are as before. Returns
-    the exit code and the output."""
+    """Commits the tree and makes the lock file the index. If that fails, HEAD and the branches are restored. Returns
+    the exit code and the output. Raises ``GitFailed`` if the script does not end in time."""
     index = git.folder / "committed"
     own = {"GIT_INDEX_FILE": str(index)}
     await git.read("read-tree", tree, environment=own)
@@ -363,5 +365,5 @@ else
 fi
 exit $code
 """
-"""The shell itself ignores SIGTERM, so the script is completed even if the commit is ended because it took too long, or
-because the server has ended."""
+"""The shell itself ignores SIGTERM, so the script is completed even if the commit is terminated because it took too
+long, or because the server has ended."""

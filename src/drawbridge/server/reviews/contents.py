@@ -53,7 +53,7 @@ async def loaded_texts(git: Git, entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def _parsed(output: bytes) -> dict[str, str | None]:
-    """Parses the output of ``cat-file --batch``: id → text, or None for what is not UTF-8 text. Blocking. Raises
+    """Parses the output of ``cat-file --batch``: id → text, or None if the content is not UTF-8 text. Blocking. Raises
     ``GitFailed``."""
     texts, at = dict[str, str | None](), 0
     while at < len(output):

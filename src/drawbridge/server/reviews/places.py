@@ -1,4 +1,5 @@
-"""Where the comments of a review are now, and which hunks have changed their lines since they were sent."""
+"""Where the comments of a review are now, and which hunks have changed the commented lines since the comments' run
+began."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LITERAL: Final = {"GIT_LITERAL_PATHSPECS": "1"}
 
 
 class Commits(NamedTuple):
-    """The trees of a review. ``runs``: the prefix of the refs with the checkpoints of its runs."""
+    """The commits of a review. ``runs``: the prefix of the refs with the checkpoints of its runs."""
 
     base: str
     head: str
@@ -57,7 +58,7 @@ async def places(
 
 
 async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
-    """The entries of the files among ``paths`` in the commit; empty if the commit does not exist."""
+    """The entries of the files among ``paths`` in the commit, by path; empty if the commit does not exist."""
     code, listed, _ = await git.run("ls-tree", "-z", commit, "--", *paths, environment=LITERAL)
     if code:
         return {}
@@ -70,8 +71,8 @@ async def _entries(git: Git, commit: str, paths: Sequence[str]) -> dict[str, Ent
 
 
 class _Comparing:
-    """Finds the lines of comments in the files of a review. ``texts``: by content id; ``old``, ``new``, ``before``: the
-    entries of the files in the review's trees, and before each run. Blocking."""
+    """Finds the lines of comments in the files of a review. ``texts``: the texts by the ids of their contents; ``old``,
+    ``new``: the entries of the files in base and in head; ``before``: their entries before each run. Blocking."""
 
     def __init__(
         self,

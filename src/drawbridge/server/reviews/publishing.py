@@ -1,4 +1,5 @@
-"""Commits what was kept in a review, and pushes it: what is offered, what is done, and what is recorded."""
+"""Commits what was kept in a review, and pushes the current branch: what is offered, what is done, and what is
+recorded."""
 
 from __future__ import annotations
 
@@ -129,8 +130,9 @@ class Publishing:
     async def push(
         self, command: commands.ReviewPush, session: str, asker: Subscriber
     ) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, creates a pull request if one is given, and records both in ``session``. Repeating
-        a ``request_id`` does not push again. Raises ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Pushes the current branch, creates a pull request if the command contains one, and records both in
+        ``session``. A repeated request with the ``request_id`` of a recent push does not push again. Raises
+        ``ClientError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
         wanted = command.pull_request
         key = (command.request_id or "", command.version, repr(wanted))
         async with self._pushing:

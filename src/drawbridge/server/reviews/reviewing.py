@@ -66,13 +66,13 @@ class Reviewing:
         self._known_version = NOTHING_TO_REVIEW
         """The version of the review that clients know of."""
         self._shown: Mapping[str, Shown] = {}
-        """The files of the latest reply."""
+        """The files of the latest reply, by path."""
         self._images: frozenset[str] = frozenset()
         """git's ids of the images that the latest reply names."""
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> bool:
-        """Extends the review to a run's checkpoint that was stored. Returns whether that succeeded. A failure is only
-        logged, because the checkpoint exists."""
+        """Extends the review to a stored checkpoint of a run. Returns whether that succeeded. A failure is only logged,
+        because the checkpoint exists."""
         try:
             await self._review.extend(git, run_id, when, commit)
             if when == "after":
@@ -83,7 +83,7 @@ class Reviewing:
         return True
 
     async def look(self) -> None:
-        """Updates the review after files were changed, but not by a run. A failure is logged."""
+        """Updates the review after something other than a run has changed files. A failure is logged."""
         try:
             async with self._checkpoints.operation() as git:
                 review = await self._review.current(git, self._checkpoints)

@@ -59,11 +59,11 @@ Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
 
 class Wish(Struct, frozen=True):
-    """A person's decision. ``hunks``, ``files`` and ``all``: the hunks that it applies to, by their ids, by the paths
-    of their files as clients see them, or all.
+    """A person's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
+    see them), or to ``all`` hunks.
 
     ``version``: the version of the review that the person has seen; decisions on ``files`` and ``all`` are refused if
-    it has changed. ``text``: the lines that replace the new lines of one hunk.
+    it has changed. ``text``: for an edit, the lines that replace the new lines of one hunk.
     """
 
     by: str
@@ -165,8 +165,8 @@ class Review:
     def __init__(self, project_id: str) -> None:
         self._refs = f"refs/drawbridge/{project_id}/{REVIEW}"
         self._run: str | None = ""
-        """The latest run whose beginning this server has recorded; None if any run that has not ended counts as
-        active."""
+        """The latest run whose beginning this server has recorded; empty if it has recorded none; None if any run that
+        has not ended counts as active."""
         self._compared: dict[str, _Compared] = {}
         """The latest comparison of each file, by path."""
 
@@ -175,7 +175,7 @@ class Review:
         self._run = None
 
     async def extend(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review to a checkpoint that was stored. Raises ``GitFailed``."""
+        """Extends the review to a stored checkpoint of a run. Raises ``GitFailed``."""
         trees = await self._trees(git)
         if trees is None:
             start = base = commit
@@ -207,7 +207,7 @@ class Review:
     async def decide(self, git: Git, checkpoints: Checkpoints, wish: Wish) -> Outcome:
         """Applies a decision to hunks of the review as it is now. Raises ``HunkGone``, ``ReviewMoved``,
         ``NotEditable``, ``NoCheckpoint``, ``Changed``, ``UnsavedChanges`` or ``GitFailed`` without changing anything,
-        unless git itself was ended while it was writing the files."""
+        unless git itself was killed while it was writing the files."""
         trees, review = await self._look(git, checkpoints)
         if trees is None:
             raise HunkGone(next(iter(wish.hunks), "")) if wish.hunks else ReviewMoved
@@ -245,8 +245,8 @@ class Review:
     async def commit(
         self, git: Git, checkpoints: Checkpoints, message: str, branch: str | None, files: Collection[str]
     ) -> Committed:
-        """Commits what was kept, or only the kept changes to ``files``. Raises what ``committing.commit`` raises,
-        without changing anything except for what a hook itself has changed."""
+        """Commits what was kept, or only the kept changes to ``files`` unless it is empty. Raises the errors of
+        ``committing.commit``; in that case, nothing was changed except for what a hook itself has changed."""
         trees, _ = await self._look(git, checkpoints)
         if trees is None:
             raise NothingToCommit
@@ -295,8 +295,8 @@ class Review:
         return await places(git, Commits(trees.base, trees.head, runs), review.files, comments, begun)
 
     async def keep_texts(self, git: Git, blobs: Collection[str]) -> None:
-        """Makes git keep these contents, which have comments, until the next call or until the checkpoints are removed.
-        Raises ``GitFailed``."""
+        """Makes git keep these contents of files with comments until the next call, or until the checkpoints are
+        removed. Raises ``GitFailed``."""
         listed = await git.read("cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(set(blobs))))
         there = [words[0] for words in map(str.split, listed.splitlines()) if words[1:2] == ["blob"]]
         tree = await git.read("mktree", stdin="".join(f"100644 blob {blob}\t{blob}\n" for blob in there))
@@ -350,12 +350,13 @@ class Review:
         return notes.decided if notes else {}
 
     async def _absorb(self, git: Git, trees: _Trees, now: str) -> str:
-        """Returns a new base, with what somebody else changed from head to ``now``, a commit or a tree."""
+        """The base that also contains what somebody else changed from head to ``now``, a commit or a tree: a new commit
+        if that changes a file."""
         new = await self._absorbed(git, trees.base, trees.head, now)
         return await self._new_base(git, trees.base, new, await self._decided(git, trees)) if new else trees.base
 
     async def _absorb_kept(self, git: Git, trees: _Trees, base: str) -> str:
-        """Returns a new start, with what somebody else changed from the previous base to ``base``."""
+        """The start that also contains what somebody else changed from the previous base to ``base``."""
         if not await differences(git, trees.start, trees.base):
             return base
         new = await self._absorbed(git, trees.start, trees.base, base)

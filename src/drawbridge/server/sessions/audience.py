@@ -61,7 +61,7 @@ class Audience:
         self._catching_up.setdefault(project_id, {})[client.id] = client
 
     def end_catching_up(self, project_id: str, client: Subscriber) -> None:
-        """``client`` has stopped catching up, whether it has succeeded or not."""
+        """``client`` has stopped catching up, whether or not it has succeeded."""
         self._catching_up.get(project_id, {}).pop(client.id, None)
 
     def leave(self, project_id: str, client: Subscriber) -> None:

@@ -29,7 +29,7 @@ LONGEST_SECONDS: Final = 8 * 86_400.0
 """The longest delay, in seconds: the longest known limit resets after a week."""
 
 TIMES = 5
-"""How many times in a row a run may continue automatically."""
+"""The maximum number of times in a row that a run continues automatically."""
 
 PAUSE_SECONDS = 60.0
 """The shortest delay before a run continues for the second time in a row, in seconds. Each further time adds the
@@ -46,8 +46,8 @@ logger = logging.getLogger("drawbridge.server")
 
 class Continuing:
     """The plan of one project. ``data``: its metadata. ``wanted``: whether the owner has enabled continuing.
-    ``execute`` accepts a prompt, or raises ``ClientError`` or ``DrawbridgeError``; ``is_busy``: whether a run is active
-    or waiting.
+    ``execute`` accepts a prompt, or raises ``ClientError`` or ``DrawbridgeError``. ``is_busy`` returns whether a run is
+    active or waiting.
     """
 
     def __init__(

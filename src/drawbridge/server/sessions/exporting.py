@@ -43,7 +43,7 @@ async def piece(
     after: str | None,
 ) -> SessionPiece:
     """The piece of the ``stretches`` after a position (None for the first one). ``agent``: the agent whose own record
-    is read; None if the client may not see that record. ``waited``: what happened to the session's prompts in the
+    is read too; None if no such record is read, for example because the client may not see it. ``waited``: what happened to the session's prompts in the
     queue.
 
     Raises ``ClientError``, or ``HistoryUnreadable`` if the history can't be read.
@@ -70,8 +70,8 @@ def _piece(
     at: int,
     skipped: int,
 ) -> tuple[str, str | None]:
-    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None if
-    there is none). Blocking."""
+    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None
+    at the end). Blocking."""
     found: list[str] = []
     room = PIECE
     for number in range(stretch, len(stretches)):

@@ -35,7 +35,7 @@ FILE: Final = "index.json"
 
 SCANNED_AT_OPENING: Final = 256 * 1024
 """A file of up to this many bytes that is not in the index is read when its history is opened, which takes a few
-milliseconds; only the ends of a larger file are read."""
+milliseconds. Only the ends of a larger file are read, unless they are damaged."""
 
 _VERSION: Final = 1
 _DAMAGE_KEPT: Final = 100
@@ -193,8 +193,8 @@ def scan(path: str, segment: Segment, report: Report) -> int:
     """Adds to ``segment`` what the file contains beyond ``segment.size``. A torn end of the file is repaired, if
     possible.
 
-    Returns how many lines at the end are damaged: each was a record. Raises ``Stale`` if no line begins at
-    ``segment.size``.
+    Returns the number of damaged lines at the end, each of which counts as a record. Raises OSError, and ``Stale`` if
+    no line begins at ``segment.size``.
     """
     heads: list[Head] = []
     start = offset = segment.size
@@ -248,7 +248,8 @@ def _mend(path: str, offset: int, torn: bytes) -> bool:
 
 
 def lock(file: int) -> None:
-    """Locks the file for this process until it is closed, if the file system has locks. Raises ``BlockingIOError``."""
+    """Locks the file for this process until it is closed, if the file system has locks. Raises ``BlockingIOError`` if
+    another process has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

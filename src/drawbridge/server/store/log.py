@@ -1,9 +1,9 @@
 """The history of one session: every message once, numbered, and in a file before it is published. It is read in pages.
 
 A history is a directory of files with one JSON line for each record (``lines``), and an index of them (``index``). A
-new file is begun at midnight UTC, after 100 MB, after 10,000 messages, or if another program has changed the newest
-file, but not before there is something to write. ``latest.jsonl`` is a link to the newest file; on file systems without
-links, ``latest.txt`` contains its name.
+new file is begun at midnight UTC, after 100 MB, after 10,000 messages, after records were removed, or if another
+program has changed the newest file, but not before there is something to write. ``latest.jsonl`` is a link to the
+newest file; on file systems without links, ``latest.txt`` contains its name.
 
 A record's number (``seq``) is one more than the last number that was assigned, and is never used again while the
 directory exists. Only one process writes: the server locks its data directory.
@@ -212,7 +212,7 @@ class History:
     """The history of one session, opened with ``History.open``. Its methods may be called from any thread: none waits
     for a page to be read.
 
-    From the first ``append`` on, it keeps one file open.
+    Between calls, it keeps at most one file open: the one that records are added to.
     """
 
     def __init__(self, catalogue: Catalogue, fsync: FsyncPolicy, symlink: Callable[[str, str], None]) -> None:
@@ -256,12 +256,12 @@ class History:
 
     @property
     def last_seq(self) -> int:
-        """The number of the last record; 0 before the first."""
+        """The last number that was assigned to a record; 0 before the first."""
         return self._catalogue.last_seq
 
     @property
     def count(self) -> int:
-        """The number of records."""
+        """The number of records, including damaged ones in files that are only known by their ends."""
         return self._catalogue.count
 
     @property
@@ -277,7 +277,7 @@ class History:
 
     @property
     def first_time(self) -> datetime | None:
-        """When the first record was written (UTC); None for an empty history."""
+        """When the first record that is left was written (UTC); None for an empty history."""
         first = next((segment for segment in self._catalogue.segments if segment.count), None)
         return from_microseconds(first.first_time) if first else None
 
@@ -442,10 +442,10 @@ class History:
         """Replaces the records in these ranges with blank ones that keep their numbers and times. The originals are
         kept in the new file ``copy``.
 
-        Returns how many were replaced. The copy is on the disk before anything changes. Files are replaced one after
-        the other: after a crash, some may not have been replaced; the next call replaces those. Blocking, for as long
-        as it takes to write the files; new records go into another file, and do not wait. Raises ``HistoryNotWritten``
-        or ``HistoryUnreadable``.
+        Returns the number of records in these ranges. The copy is on the disk before anything changes. Files are
+        replaced one after the other: after a crash, some may not have been replaced; the next call with the same ranges
+        replaces those. Blocking, for as long as it takes to write the files; new records go into another file, and do
+        not wait. Raises ``HistoryNotWritten`` or ``HistoryUnreadable``.
         """
         with self._changing:
             self._let_go()

@@ -1,4 +1,4 @@
-"""The index of one history: what its records contain for people, and the agent's conversations in it.
+"""The search index of one history: the texts of its records, and the agent's conversations in it.
 
 It is an SQLite file beside the history's files, with a full-text index if SQLite was built with FTS5. It is derived
 from the records: filled after they are written, rebuilt if it is missing, damaged or not the index of this history, and
@@ -72,7 +72,8 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, _NO_C
 valid UTF-8, have no code."""
 
 _NO_TABLE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH})
-"""Errors that also mean damage while records are indexed: those statements never change, so they can't be the cause."""
+"""Errors that also mean damage while records are indexed: the statements that index records never change, so they can't
+be the cause."""
 
 _VERSION: Final = 4
 _BEGIN, _END = "\x02", "\x03"
@@ -136,9 +137,9 @@ class Part(Struct):
     """Consecutive records that belong to one conversation of the agent: ``first_seq`` to ``last_seq``.
 
     ``session_id`` is empty as long as the agent has not reported it. ``title``: the first prompt, or the title of the
-    conversation if it was begun elsewhere; ``titled_by``: the run of that prompt. ``last_line``: the end of the agent's
-    latest text. ``added`` and ``removed``: numbers of lines in files, as far as the agent has reported them. Times are
-    microseconds since 1970.
+    conversation if it was begun elsewhere; ``titled_by``: the run of that prompt, if any. ``last_line``: the last line
+    of the main agent's latest answer. ``added`` and ``removed``: numbers of lines in files, as far as the agent has
+    reported them. Times are microseconds since 1970.
     """
 
     first_seq: int
@@ -243,7 +244,7 @@ class Index:
         self._history = history
         self._lock = threading.Lock()
         self._done = -1
-        """The number of the last record that is known to be indexed."""
+        """The number of the last record that is known to be indexed; -1 if that is not known."""
         self._first = 0
         """The number of the history's first record when ``_done`` was set."""
         self._parts: list[Part] | None = None
@@ -280,7 +281,8 @@ class Index:
         return not self._closed and (self._first, self._done) != now
 
     def update(self) -> bool:
-        """Indexes the next records. Returns whether there are more. Raises OSError, ``sqlite3.Error`` or ``HistoryUnreadable``.
+        """Indexes the next records. Returns whether there are more. Raises OSError, ``sqlite3.Error`` or
+        ``HistoryUnreadable``.
 
         A file that is damaged, or is not the index of these records, is removed; the next call begins again.
         """
@@ -304,8 +306,8 @@ class Index:
         """Removes the index and then calls ``change``, which removes records of the history. Afterwards the index is
         rebuilt from the records that are left, even if ``change`` has failed.
 
-        The index is removed first, so that no text of a removed record is left if the process is killed in between. Raises
-        ``HistoryNotWritten`` without calling ``change`` if the index can't be removed.
+        The index is removed first, so that no text of a removed record is left if the process is killed in between.
+        Raises ``HistoryNotWritten`` without calling ``change`` if the index can't be removed.
         """
         with self._lock:
             try:
@@ -592,8 +594,8 @@ def around(text: str) -> str:
 
 
 def alternating(snippet: str) -> tuple[str, ...]:
-    """The texts of a snippet, which are alternately outside and inside a match, beginning outside. Each is cut, because
-    a word may be as long as its whole text."""
+    """The texts of a snippet, which are alternately outside and inside a match, beginning outside. Long texts are cut,
+    because a word may be as long as its whole text; if they are too long together, the last matches are left out."""
     texts = [text for piece in snippet.split(_BEGIN) for text in piece.split(_END)]
     found = [_end_of(texts[0])]
     for text in texts[1:]:

@@ -33,7 +33,7 @@ class Syncer:
     needed."""
 
     def __init__(self, delay: float = 1.0) -> None:
-        """``delay``: the seconds from a write until the file is synced."""
+        """``delay``: the maximum number of seconds from a write until the file is synced."""
         self._delay = delay
         self._changing = threading.Lock()
         self._syncing = threading.Lock()
@@ -41,8 +41,8 @@ class Syncer:
         self._timer: threading.Timer | None = None
 
     def soon(self, owner: object, file: int) -> None:
-        """Syncs ``file`` once the delay has passed, or immediately if no file descriptor is left. ``owner`` identifies
-        the open file, which may be closed before that."""
+        """Syncs ``file`` within the delay, or immediately if no file descriptor is left. ``owner`` identifies the open
+        file, which may be closed before it is synced."""
         if owner in self._waiting:
             return
         with self._changing:

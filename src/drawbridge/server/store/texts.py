@@ -1,4 +1,5 @@
-"""What a record of a history contains for people: its texts, and what it changes about the agent's conversation. Pure.
+"""The texts in a record of a history that users can search, and what the record changes about the agent's conversation.
+Pure.
 
 Agents' lines are read if they have the form of Claude Code's messages; the lines of other agents are converted to that
 form before they are recorded (``agents.lines``). A line of another form has no texts.
@@ -33,7 +34,7 @@ LONGEST_LINE: Final = 8 * 1024 * 1024
 
 LONGEST_NAME: Final = 200
 REMOVED: Final = "record_removed"
-"""The subtype of what is left of a record that was deleted with its session."""
+"""The subtype of the blank record that replaces a record when its session is deleted."""
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _DEEPEST: Final = 4
@@ -71,8 +72,8 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 class Content(Struct):
     """What one record contains. ``named``: the id of the session that got a name. ``continues``: the id of the
-    conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt got the text that
-    this record contains; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
+    conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt was replaced by the
+    text in this record; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
     ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
     as far as the agent reports them."""
 

@@ -1,5 +1,5 @@
-// The base of each open file: the content on disk when its document was last equal to it. VS Code itself reloads a file
-// that changed on disk if its document has no unsaved changes, so the replaced text has to be recorded beforehand.
+// The base of each open file: the content on disk when its document last had the same text. VS Code itself reloads a
+// file that changed on disk if its document has no unsaved changes, so the replaced text has to be recorded beforehand.
 'use strict';
 
 const fs = require('node:fs/promises');
@@ -11,7 +11,7 @@ const { stampOf } = require('./paths');
 const LARGEST_TEXT = 4 * 1024 * 1024;
 
 /**
- * Milliseconds after which a changed document that is not modified counts as read from disk: when a person types the
+ * Milliseconds after which a changed document that is not modified counts as read from disk: when the user types the
  * first letter, VS Code reports the change a moment before it reports that the document is modified.
  */
 const SETTLING = 100;

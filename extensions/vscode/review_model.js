@@ -46,7 +46,7 @@ const NOT_A_FILE = ['120000', '160000'];
 
 /**
  * @param {Placed[]} reviews
- * @returns {Node[]} the files; below their directories if there are reviews of more than one
+ * @returns {Node[]} the files; if several reviews have files, below the reviews' directories
  */
 function tree(reviews) {
   const shown = reviews.filter(({ review }) => review.files.length).sort((a, b) => compare(a.directory, b.directory));

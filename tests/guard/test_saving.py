@@ -163,5 +163,5 @@ def test_what_is_typed_while_another_text_is_saved_is_kept_too(guard: Guard, ans
         return {"saved": True, "success": True}
 
     one = guard.neovim({A: KEPT}, pid=1, answers={"save_buffer": saved, "send_message": saved})
-    assert "Nothing was written. This was typed after a save." in guard.denial(edit(), answer=answer)
+    assert "Nothing was written. The user typed it after the file was saved." in guard.denial(edit(), answer=answer)
     assert len(other.told) == 1

@@ -107,6 +107,14 @@ def test_a_variable_without_our_prefix_is_ignored() -> None:
     assert load("ide", IdeSettings, {}, {"PORT": "80", "DRAWBRIDGE_CONFIG": ""}).port is None
 
 
+def test_addresses_in_a_variable_are_separated_by_commas() -> None:
+    environ = {"DRAWBRIDGE_CONFIG": "", "DRAWBRIDGE_SERVE_ALLOW": "/srv/a:/srv/b"}
+    environ["DRAWBRIDGE_SERVE_ALLOW_ORIGIN"] = "https://agents.example, http://localhost:3000"
+    found = load("serve", ServeSettings, {}, environ)
+    assert found.allow == ("/srv/a", "/srv/b")
+    assert found.allow_origin == ("https://agents.example", "http://localhost:3000")
+
+
 def test_another_commands_table_is_ignored(file: Path) -> None:
     file.write_text("[serve]\nport = 1\nanything = true\n")
     assert settings(file).port is None

@@ -572,7 +572,7 @@ class Agent(Protocol):
 
     name: str
     asks: bool
-    """Whether it can ask for permission. An agent that can't does whatever its mode allows."""
+    """Whether it can ask for decisions. An agent that can't does whatever its mode allows."""
     own_modes: bool
     """Whether it may have permission modes that only this agent has."""
     sees: bool

@@ -73,10 +73,10 @@ class Row:
         self.program = program
         """The name of its program on PATH. Empty: it does not need a program, so ``--agent-path`` can't set it."""
         self.places = places
-        """Where its installers put the program; "~" is the home directory. These places are searched after PATH, because
-        a server that was started by a service manager often has a short PATH."""
+        """Where its installers put the program; "~" is the home directory. These places are searched after PATH,
+        because a server that was started by a service manager often has a short PATH."""
         self.asks = asks
-        """Whether it can ask for permission in the server's runs. If not, it does whatever its mode allows."""
+        """Whether it can ask for decisions in the server's runs. If not, it does whatever its mode allows."""
         self.own_modes = own_modes
         """Whether it may have permission modes that the client protocol does not define."""
         self.sees = sees

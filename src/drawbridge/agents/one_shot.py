@@ -86,8 +86,8 @@ class Turn:
         return []
 
     def failed(self, code: int, words: str) -> Failure | None:
-        """Why the turn failed; None if it did not. ``words``: the process's stderr or, if that is empty, the output that
-        ``text`` has collected."""
+        """Why the turn failed; None if it did not. ``words``: the process's stderr or, if that is empty, the output
+        that ``text`` has collected."""
         if code == 0:
             return None
         words = "\n".join(words.splitlines()[-5:])

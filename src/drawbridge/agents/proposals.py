@@ -1,9 +1,9 @@
 """The change that an edit tool of the client protocol would make to a file, so that a person can see it first.
 
 Pure, except for ``read_file``. The edit tools and their input have Claude Code's form, and the result is what version
-2.1.329 writes: it keeps the file's line endings; a deletion at the end of a line also removes the line break; a notebook
-is indented by one space. If the result can't be predicted to the byte, there is no proposal: the plain call is better
-than a wrong diff.
+2.1.329 writes: it keeps the file's line endings; a deletion at the end of a line also removes the line break; a
+notebook is indented by one space. If the result can't be predicted to the byte, no proposal is made: the plain call is
+better than a wrong diff.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def _replace(cell: dict[str, Any], source: str, kind: object) -> None:
 
 
 def _new_cell(notebook: dict[str, Any], source: str, kind: object) -> dict[str, Any]:
-    """A new cell. Its id, if the notebook's cells have ids, is a placeholder, since Claude Code generates an id only when
-    it writes the file. Raises ``_Unforeseeable`` if ``kind`` is not a string."""
+    """A new cell. Its id, if the notebook's cells have ids, is a placeholder, since Claude Code generates an id only
+    when it writes the file. Raises ``_Unforeseeable`` if ``kind`` is not a string."""
     if not isinstance(kind, str):
         raise _Unforeseeable
     has_ids = (notebook.get("nbformat", 0), notebook.get("nbformat_minor", 0)) >= (4, 5)

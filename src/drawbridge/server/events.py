@@ -203,7 +203,7 @@ class RunContinued(Struct, frozen=True):
 class DoneInEditor(Struct, frozen=True):
     """A person has made a decision, or written or submitted comments, in an editor. ``command``: what a client would
     have sent, without the content of an edited input; ``reply``: the data of its reply; ``asked``: the approval request
-    that it decides on. ``by``: the editor's name."""
+    that it decides on, if any. ``by``: the editor's name."""
 
     by: str
     command: commands.PermissionResponse | commands.ReviewDecide | commands.ReviewComment | commands.ReviewSubmit
@@ -279,8 +279,9 @@ class Announced(Struct, frozen=True):
     """An event in the directory ``path``. ``project_id``: its project or terminal session; None if it belongs to none.
 
     ``asker``: the id of the client whose request caused the event; its reply reports the event, and it receives nothing
-    else about it. ``quiet``: the event happened long ago, so only clients that have joined receive it. ``timestamp``:
-    the time of a record that could not be written; None for other events.
+    else about it. ``quiet``: the event needs no attention, for example because it happened earlier: nobody is notified,
+    and only clients that have joined receive it. ``timestamp``: the time of a record that could not be written; None for
+    other events.
     """
 
     project_id: str | None

@@ -58,9 +58,9 @@ SPARE_CONNECTIONS: Final = 288
 token yet, and for plain requests, such as for the web UI and /health."""
 
 WAITING_CONNECTIONS: Final = 128
-"""The maximum number of connections without a complete request, from all addresses together. Above it, each new
-connection replaces an older one; recent ones are replaced only if their address has many. Over TLS, a connection may
-take 120 kB."""
+"""Once this many connections, from all addresses together, have not sent a complete request, each new connection
+replaces an older one; recent ones are replaced only if their address has many. Over TLS, a connection may take 120 kB
+of memory."""
 
 logger = logging.getLogger("drawbridge.server")
 

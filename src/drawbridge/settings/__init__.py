@@ -48,6 +48,9 @@ class Spec(NamedTuple):
     """Begins a group of flags in the help, which lasts until the next heading."""
     choices: tuple[str, ...] = ()
     """The allowed values, such as the agents in the catalog, if the type is not a ``Literal``."""
+    separator: str = os.pathsep
+    """For a list: what separates the values in the environment variable. Values that may contain a colon need another
+    one, such as a comma."""
     bare: str = ""
     """A variable without the prefix. It is read only with ``spec_env``, because many shells set PORT for a web
     project."""
@@ -55,7 +58,7 @@ class Spec(NamedTuple):
 
 class Setting(NamedTuple):
     """One field of a settings class. ``kind`` "list": the flag may be repeated; the values in an environment variable
-    are separated by ``os.pathsep``."""
+    are separated by ``spec.separator``."""
 
     name: str
     kind: Kind
@@ -206,7 +209,8 @@ def _parse(setting: Setting, text: str) -> Any:
     if setting.kind == "switch":
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
     if setting.kind == "list":
-        return text.split(os.pathsep)
+        items = text.split(setting.spec.separator)
+        return items if setting.spec.separator == os.pathsep else [item.strip() for item in items]
     return text
 
 

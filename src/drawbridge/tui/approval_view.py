@@ -232,7 +232,8 @@ class ApprovalView(Vertical, can_focus=True):
         self._redraw()
 
     def settle(self, answer: Mapping[str, Any]) -> None:
-        """Shows that another client has decided, or that the request was withdrawn. The user's texts stay readable."""
+        """Shows that another client has decided, or that the request was withdrawn. What the user has written stays
+        readable."""
         self._set_state(settled=answer, busy=False)
 
     def failed(self) -> None:
@@ -435,7 +436,7 @@ class ApprovalView(Vertical, can_focus=True):
         self._draw()
 
     def _redraw(self) -> None:
-        """Draws the proposed change again after the user's text or the request has changed."""
+        """Draws the request again after it, or the user's edited text, has changed."""
         self._found = self._difference()
         self.query_one(LinesView).redraw(self._lines)
         self._draw()

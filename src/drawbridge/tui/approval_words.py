@@ -15,7 +15,7 @@ from drawbridge.tui.difference import Difference
 Mode: TypeAlias = Literal["read", "edit", "reject"]
 
 LONGEST_LABEL: Final = 120
-"""The maximum length of the label of ``always`` in characters. A longer text is shown in the request instead, where it
+"""The maximum length of the label of ``always``, in characters. Longer text is shown in the request instead, where it
 can be scrolled."""
 
 WAYS = ("accept", "edit", "reject", "undo", "back")
@@ -24,8 +24,8 @@ WAYS = ("accept", "edit", "reject", "undo", "back")
 
 class ApprovalState(NamedTuple):
     """The state of a request on this terminal. ``edited``: the user changed the text. ``settled``: another client's
-    answer, or the withdrawal. ``unseen``: the number of lines that have not been on the screen yet; ``hasty``: the user
-    tried to accept anyway. ``next_question``: another question from the agent follows the one that is shown.
+    answer, or the withdrawal; None before that. ``unseen``: the number of lines that have not been on the screen yet;
+    ``hasty``: the user tried to accept anyway. ``next_question``: another question from the agent follows this one.
     ``told_above``: what ``remember`` would change is shown in the request, since its button has no room for it.
     """
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 PLAN: Final = "ExitPlanMode"
-"""The tool with which an agent asks to leave plan mode; its input is the plan."""
+"""The tool with which an agent asks to leave plan mode; its input contains the plan."""
 
 OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
     "Edit": frozenset({"file_path", "old_string", "new_string", "replace_all"}),
@@ -21,7 +21,7 @@ OF_PROPOSAL: Final[Mapping[str, frozenset[str]]] = {
 """Tool → the fields of its input that the proposal's diff shows, unless a value has a type that the diff can't show."""
 
 EDIT: Final = OF_PROPOSAL["Edit"] - {"file_path"}
-"""The fields of each of a MultiEdit's ``edits``."""
+"""The fields of each element of a MultiEdit's ``edits``."""
 
 ACP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "kind": frozenset(
@@ -144,7 +144,7 @@ def _of_acp(tool: str, call: Mapping[str, Any], proposal: Mapping[str, Any] | No
 
 
 def _command(given: Any) -> str:
-    """A command, or a list of its arguments, as a shell's command line; empty if ``given`` is neither."""
+    """``given``, a command or a list of its arguments, as a shell's command line; empty if it is neither."""
     if isinstance(given, list) and all(isinstance(word, str) for word in given):
         return shlex.join(given)
     return given if isinstance(given, str) else ""

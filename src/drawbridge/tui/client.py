@@ -30,7 +30,7 @@ PIECE_BYTES: Final = 300_000
 
 
 LONGEST_SHOWN: Final = 100
-"""The maximum number of characters of a prompt that are shown in a message about it."""
+"""The maximum number of characters of a prompt that a message about it shows."""
 
 
 class Unsent(NamedTuple):
@@ -241,7 +241,7 @@ class Client:
         return data
 
     async def decide_review(self, project: str, wish: Message) -> Message:
-        """Decides on a part of the review, or on all of it; returns the review after that. Raises ``RequestError``."""
+        """Decides on a part of the review, or on all of it; returns the resulting review. Raises ``RequestError``."""
         data: Message = (await self.connection.ask("review_decide", wish, project=project, lasting=True))["data"]
         return data
 

@@ -56,14 +56,14 @@ def colours(text: str, path: str, palette: Palette) -> list[list[tuple[int, int,
 
 
 def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
-    """A line as harmless text with ``styles``, whose positions refer to ``raw``. The line is drawn after a blank."""
+    """A line as harmless text with ``styles``, whose positions refer to ``raw``. The line is drawn after a space."""
     places, shown = [0], ""
     if raw.isascii() and raw.isprintable():
         text = Text(raw, no_wrap=True, end="")
         for start, end, style in styles:
             text.stylize(style, start, end)
         return text
-    # An accent that begins the line would be drawn on the blank.
+    # An accent that begins the line would be drawn on the space.
     for character, piece in zip(raw, harmless_pieces(f" {raw}")[1:], strict=True):
         shown += " " * (TAB - cell_len(shown) % TAB) if character == "\t" else piece
         places.append(len(shown))

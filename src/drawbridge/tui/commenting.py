@@ -146,8 +146,8 @@ class Commenting:
         return one.place(self.hunk_of(one))
 
     async def save(self, one: Writing) -> None:
-        """Stores a text as a draft on the server and removes it from ``writings``. If that fails, its ``note`` contains
-        the reason."""
+        """Stores ``one`` as a draft on the server and removes it from ``writings``. If that fails, its ``note``
+        contains the reason."""
         if one.is_busy or not one.is_complete:
             return
         wish = one.wish(self.place_of(one), self.draft_of(one))

@@ -51,7 +51,7 @@ REVIEW_KEYS: Final = (
     ("S", "send all comments that have not been sent yet to the agent"),
     ("C", "all comments: edit, remove, resolve or reopen one"),
     ("M", "commit what was kept, if the server allows it"),
-    ("P", "push the branch, where the server allows that"),
+    ("P", "push the branch, if the server allows it"),
     ("g  G", "to the first change, and to the last"),
     ("Esc", "leave a field; go back"),
     ("?", "these keys"),

@@ -84,7 +84,8 @@ class LinesView(ScrollView, can_focus=True):
 
     @property
     def unseen(self) -> int:
-        """How many lines, from the end, have not been on the screen yet. Lines that a jump skips count as unseen."""
+        """The number of lines after the last one that counts as seen. Lines that a jump skips, and all after them, count
+        as unseen."""
         return len(self._lines) - self._seen
 
     def look(self) -> None:

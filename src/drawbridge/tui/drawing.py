@@ -38,10 +38,10 @@ from drawbridge.tui.difference import difference
 
 RESULT_CHARACTERS: Final = 4_000
 DIFF_LINES: Final = 400
-"""The maximum number of lines that are drawn of a diff in the conversation."""
+"""The maximum number of lines of a diff that are drawn in the conversation."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
-"""The maximum length of a text that is drawn as Markdown, in characters; a longer text is shown as it is."""
+"""The maximum length of a text that is drawn as Markdown, in characters; a longer text is drawn as plain text."""
 
 
 class Painter:
@@ -285,7 +285,7 @@ class Painter:
         return Strip([Segment("── ", line), Segment(f"{shown} ", style), Segment("─" * rest, line)])
 
     def _cut(self, truncated: Mapping[str, Any], width: int) -> list[Strip]:
-        words = f"Cut here: Enter shows all ({size(truncated['bytes'])})"
+        words = f"Shortened here. Enter shows all ({size(truncated['bytes'])})"
         return self.plain(words, width, self.palette.wait)
 
     def _rendered(self, renderable: RenderableType, width: int) -> list[Strip]:
@@ -312,7 +312,7 @@ def _harmless_segments(line: Iterable[Segment]) -> Iterator[Segment]:
     """A line's harmless segments. They are checked together, since a character's neighbors decide whether it is
     shown."""
     segments = [segment for segment in line if not segment.control]
-    # Most lines are drawn after a blank, with which an accent at the start of the line would combine.
+    # Most lines are drawn after a space, with which an accent at the start of the line would combine.
     pieces = iter(harmless_pieces("".join((" ", *(segment.text for segment in segments))))[1:])
     for text, style, _ in segments:
         yield Segment("".join(islice(pieces, len(text))), style)

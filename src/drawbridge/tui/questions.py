@@ -36,7 +36,7 @@ class Questions(Vertical):
         self._painter = painter
         self._last_key = 0.0
         self.card: ApprovalView | None = None
-        """The approval request that is shown."""
+        """The approval request that is shown, or None."""
 
     def show(self, conversation: Conversation, height: int) -> None:
         """Shows the current state in at most ``height`` lines."""

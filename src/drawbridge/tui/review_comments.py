@@ -98,7 +98,7 @@ class Choice(NamedTuple):
 
 
 def chosen(part: Part) -> Choice | None:
-    """The initial choice: the lines of the part's hunk. None if there are none."""
+    """The initial choice: ``whole`` for the part's hunk. None if the part has no hunk, or the hunk no lines."""
     place = whole(part.hunk) if part.hunk is not None else None
     return Choice(part.key, place.side, place.first, place.last, is_whole=True) if place is not None else None
 
@@ -126,8 +126,8 @@ class Writing:
     """What the user is writing: a new comment, or a change to a draft (``comment_id``).
 
     ``part``: the key of the part at which it was begun; ``offset``: the distance of its first line from the hunk's
-    first line on the same side, so that the text follows the hunk. ``suggestion``: the new text for the lines; None if
-    there is none.
+    first line on the same side, so that the text follows the hunk. ``suggestion``: the new text for the lines; None
+    without a suggestion.
     """
 
     id: str

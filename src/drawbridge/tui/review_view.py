@@ -173,7 +173,7 @@ class _Block(NamedTuple):
         return None if line is None else len(self.head) + line
 
     def row(self, at: int) -> Row | None:
-        """The row of the file that is shown at this line; None if there is none."""
+        """The row of the file that is shown at this line; None if the line shows something else."""
         if self.lines is None or not len(self.head) <= at < len(self.head) + self.lines.count:
             return None
         line = self.lines.own(at - len(self.head))

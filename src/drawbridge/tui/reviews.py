@@ -100,7 +100,7 @@ class Reviews:
         return is_new
 
     def open(self, project: str) -> Numbers | None:
-        """The numbers of a project's open review; None if there is none, or if they are not known."""
+        """The numbers of a project's open review; None if nothing is left to review, or if they are not known."""
         found = self._numbers.get(project)
         return found if found and found.files else None
 
@@ -111,5 +111,5 @@ class Reviews:
         return found
 
     def changes(self, project: str) -> list[Mapping[str, Any]]:
-        """The ``review_changed`` updates since the last call."""
+        """The ``review_changed`` updates about a project since the last call, at most ``REMEMBERED``."""
         return list(self._changes.pop(project, ()))

@@ -586,7 +586,7 @@ class ReviewScreen(Screen[None]):
             self._send({"hunks": [part.hunk["id"]], "text": review_parts.edited_text(part.hunk, draft.text)}, part.key)
 
     def action_discard(self) -> None:
-        """Discards the edit of the current change or, if there is none, its unsaved comment."""
+        """Discards the edit of the current change or, if it has not been edited, its unsaved comment."""
         part = self._view.part
         if part is None:
             return

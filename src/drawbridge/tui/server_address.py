@@ -39,8 +39,8 @@ class ServerAddress:
 
 class Finder:
     """Finds a server according to the flags. ``find`` searches each time, because a restarted server may have another
-    address. ``elsewhere``: whether it may be one that uses a data directory that the settings do not name, if no other
-    runs. Raises ``BadSetting`` if the flags can't be used.
+    address. ``elsewhere``: whether to look for a server with any other data directory if none is running with the one
+    in the settings. Raises ``BadSetting`` if the flags can't be used.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class Finder:
         self._ca = ca
         self._elsewhere = elsewhere and url is None
         self._data: Path | None = None
-        """The data directory of the server that was found: a client that connects again never gets another server."""
+        """The data directory of the server that was found first, so that a client that reconnects never gets another
+        server; None until then."""
         self._fingerprint = None if fingerprint is None else _checked_fingerprint(fingerprint)
         if ca is not None and fingerprint is not None:
             raise BadSetting("--ca and --fingerprint can't be combined.")
@@ -68,8 +69,8 @@ class Finder:
             )
 
     def find(self) -> ServerAddress:
-        """The server's current address. Raises ``BadSetting`` if the settings, the token or a certificate can't be
-        used."""
+        """The server's current address, which may not answer. Raises ``BadSetting`` if the settings, the token or a
+        certificate can't be used, or if ``elsewhere`` finds several servers."""
         own = settings.load("serve", ServeSettings, {})
         data = self._data or Path(own.data_dir or platformdirs.user_data_dir("drawbridge", appauthor=False)).absolute()
         found = running.find(data)
@@ -136,7 +137,7 @@ def is_here(url: str) -> bool:
 
 
 def _only_one(servers: Sequence[running.Running]) -> running.Running | None:
-    """The only running server; None if there is none. Raises ``BadSetting`` if there are several."""
+    """The only element of ``servers``; None if the list is empty. Raises ``BadSetting`` if it has several."""
     if len(servers) > 1:
         names = ", ".join(f"{one.url} ({one.data_dir})" for one in servers)
         raise BadSetting(f"{len(servers)} servers are running: {names}. Choose one with --url and --token-file.")

@@ -1,5 +1,5 @@
-"""The wording of states and calls, the same as in the web UI, and functions that make text from outside harmless. Does
-no I/O."""
+"""The wording of states and calls, the same as in the web UI, and functions that make untrusted text harmless. Does no
+I/O."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ decide there: such a request is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
-    """A permission mode in words. If the project's agent never asks, they state that, whatever the mode. ``offers``:
-    the modes that the server describes."""
+    """A permission mode in words: its title or, without one, its name. If the project's agent never asks, a note that
+    it does not follows the name. ``offers``: the modes that the server describes."""
     if project.get("asks") is False:
         return f"{name} · doesn’t ask"
     titles = {one["name"]: one.get("title") for one in (*project.get("own_modes", ()), *offers)}
@@ -47,7 +47,7 @@ def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, An
 
 
 def one_line(text: object) -> str:
-    """``text`` as one line of harmless text that can be drawn after a blank or a sign: an accent at its start, which
+    """``text`` as one line of harmless text that can be drawn after a space or a sign: an accent at its start, which
     would combine with that character, is escaped."""
     return harmless(f" {text}")[1:]
 
@@ -152,8 +152,8 @@ def project_state(project: Mapping[str, Any]) -> str:
 
 
 def listed_state(project: Mapping[str, Any]) -> str:
-    """The state in a list of projects: an idle or scheduled project, and a terminal session that has ended, show how
-    much there is to review."""
+    """The state in a list of projects: an idle or scheduled project, and a terminal session that is idle or has ended,
+    show how much there is to review."""
     words = project_state(project)
     files = int((project.get("review") or {}).get("files", 0))
     at_rest = (TERMINAL_STATES["finished"], TERMINAL_STATES["ended"]) if project.get("desk") else (STATES["IDLE"],)
@@ -214,7 +214,8 @@ def tool_words(given: Mapping[str, Any], root: str) -> str:
 
 
 def settled_words(answer: Mapping[str, Any], request: Mapping[str, Any], *, is_mine: bool = False) -> str:
-    """How an approval request was resolved, on one line. ``is_mine``: whether it was answered from this terminal."""
+    """How an approval request was resolved or withdrawn, on one line. ``is_mine``: whether it was answered from this
+    terminal."""
     if "reason" in answer:
         reason = str(answer["reason"])
         return one_line(_capital(reason) if reason.startswith(IN_TERMINAL) else f"Withdrawn: {reason}")

@@ -12,7 +12,7 @@ import { type Choice, commandsFor, completed, type Token, tokenAt } from './comp
 import { type Accepts, type Attached, attach, MOST, unreadable } from './files.ts';
 import { counted } from '../ui/dom.ts';
 
-/** The largest fraction of the window's height that the text field takes. */
+/** The maximum height of the text field, as a fraction of the window's height. */
 const HEIGHT = 0.4;
 
 /** Attached files whose message has not been sent, by project, for as long as the page is open. */

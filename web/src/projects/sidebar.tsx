@@ -44,7 +44,7 @@ export function Sidebar() {
           </p>
         </div>
       )}
-      {projects.all.size > 0 && found.length === 0 && <p class="hint no-match">No session matches.</p>}
+      {projects.all.size > 0 && found.length === 0 && <p class="hint no-match">No matching sessions.</p>}
       {filter.value && client.may('search') && (
         <a class="search-all" href={searchAddress(filter.value)}>
           <Icon name="search" />

@@ -1,4 +1,4 @@
-// The state of a project in a word or two, the same everywhere in the web UI. Pure.
+// The state of a project in a few words, the same everywhere in the web UI. Pure.
 
 import type { Hello, ModeOffer } from '../protocol/messages.ts';
 import { counted, duration } from '../ui/dom.ts';

@@ -11,8 +11,8 @@ import { size } from '../ui/dom.ts';
 const PAGE = 120;
 
 /**
- * The number of records with which a conversation is opened: more than fit on a screen, but few on a slow network. A
- * full page follows, because it may contain what the view shows about the run.
+ * The number of records with which a conversation is opened: more than fit on a screen, but few enough for a slow
+ * network. A full page follows, because it may contain what the view shows about the run.
  */
 const FIRST_PAGE = 30;
 
@@ -298,7 +298,7 @@ export class Client extends EventTarget {
     await this._reload();
   }
 
-  /** Fetches a message's whole record if only a preview of it was received. */
+  /** Fetches the whole record of a message of which only a preview was received. */
   async whole(blob: string) {
     return JSON.parse(await new Blob([await this.bytes(blob)]).text());
   }

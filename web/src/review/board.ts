@@ -203,7 +203,7 @@ export class Board {
     const at = this.at.peek();
     const next = follow(before, now, at);
     if (next === undefined) this.at.value = undefined;
-    // Scrolls only after the user's own decision or on the first load: somebody who reads elsewhere is not moved.
+    // Scrolls only after the user's own decision or on the first load: a user who is reading another part is not moved.
     else if (next !== at) this.goTo(next, { scrolls: isMine || before.length === 0, takesFocus: isFocusLost() });
     else if (isMine && isFocusLost()) this.focus(next);
     this.look();

@@ -43,7 +43,7 @@ export type Writing = {
   note: Signal<string>;
   /** The field that gets the focus the next time the comment is drawn. */
   focus?: 'text' | 'range' | 'suggestion';
-  /** If the reply to saving it was lost: the ids of the earlier comments. A new one with its text is this comment. */
+  /** If the reply to saving it was lost: the ids of the earlier comments. A new one with the same text is this one. */
   before?: ReadonlySet<string>;
 };
 

@@ -64,7 +64,7 @@ export class Projects {
     return sum;
   }
 
-  /** `text` with a project's id replaced by the name that people know. */
+  /** `text` with a project's id replaced by the name of its directory. */
   named(text: string, id: string | undefined) {
     const project = this.all.get(id ?? '');
     return id && project ? text.replace(id, baseName(project.path)) : text;

@@ -47,7 +47,7 @@ type Server = EventTarget & {
 };
 
 export class Sessions {
-  /** The sessions, latest first; empty if the server has no `sessions`. */
+  /** The sessions, latest first; empty if the server does not support `sessions`. */
   list = signal<SessionEntry[]>([]);
   _client: Server;
   _wanted = false;

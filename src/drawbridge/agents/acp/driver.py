@@ -64,7 +64,8 @@ class Acp:
         return reports.last_state(lines, session_id)
 
     async def remembered(self, path: Path, limit: int) -> list[Remembered]:
-        """The conversations that the agent stores for this directory, newest first; empty if it can't list them.
+        """The conversations that the agent stores for this directory, at most ``limit``, newest first. Those that it
+        has not listed after ``LISTING_SECONDS`` are missing; empty if it can't list any. Raises ``AgentUnusable``.
 
         A separate process lists them and is then ended: the process that runs prompts must stay in its conversation.
         """

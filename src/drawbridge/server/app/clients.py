@@ -118,8 +118,8 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """Accepts commands from now on. A client that has signed in as a device, or with an SSH key, is named after
-        it."""
+        """Accepts the client's commands from now on. A client that has signed in as a device, or with an SSH key, is named
+        after it."""
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity
@@ -263,7 +263,7 @@ class Clients:
         return True
 
     def let_in(self, client: Client, identity: Identity) -> None:
-        """Signs a client in. Raises ``ClientError`` if there are too many clients."""
+        """Signs a client in. Raises ``ClientError`` if there is no room for it."""
         self._entrance.admit(identity, client.address)
         client.let_in(identity)
         logger.info("%s (%s) is connected from %s", client.id, client.name, client.address)

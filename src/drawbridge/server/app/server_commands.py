@@ -38,7 +38,8 @@ RECORD_KEPT_SECONDS: Final = 10.0
 
 
 class ServerCommands:
-    """One method for each command. Each returns the reply for the client that sent it, or raises ``ClientError``.
+    """One method for each command. It returns the reply for the client that sent the command, or raises
+    ``ClientError``.
 
     ``agents``: the names of the agents that can be run; ``with_image_input``: the agents that accept images.
     ``scopes``: the scope of each command. ``health`` returns the server's health. ``push``: None if the server does not
@@ -116,7 +117,7 @@ class ServerCommands:
 
     def _authenticated(self, identity: Identity, client: Client, name: str | None) -> Answer[replies.Authenticated]:
         """Signs a client in; a client that is already signed in keeps its identity. ``name``: the name that the owner's
-        client chooses. Raises ``ClientError``."""
+        client chooses, if any. Raises ``ClientError``."""
         if client.identity is None:
             self._clients.let_in(client, identity)
         elif identity != client.identity:
@@ -279,7 +280,8 @@ class ServerCommands:
         return Answer(type="pair_created", data=made)
 
     async def _page(self, origin: str | None, client: Client) -> str:
-        """The address of the web UI for another device. Raises ``ClientError`` if ``origin`` is not an address."""
+        """The address of the web UI for another device. Raises ``ClientError`` if the host or port of ``origin`` is
+        invalid."""
         page = origin or f"{'http' if client.certificate is None else 'https'}://{client.host}"
         try:
             local = is_local(page)

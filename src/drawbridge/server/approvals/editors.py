@@ -63,8 +63,8 @@ class Person:
 
 
 class _Offer:
-    """An open approval request, and the editors that show it. ``besides``: the id of an agent process whose own editor
-    shows the request anyway."""
+    """An open approval request, and the editors that show it. ``besides``: the id of the agent's process, if it is
+    known; an editor that is connected to this process shows the request anyway."""
 
     def __init__(self, approval: PendingApproval, agent: str, decide: Decide, besides: int | None) -> None:
         self.approval = approval

@@ -76,7 +76,7 @@ class Approvals:
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
         """Opens an approval request: an agent waits at ``surface``. ``agent``: the agent's name. ``offered``: whether
-        editors also show the request, if it proposes a change to a text. The editor in which the agent itself shows
+        editors also show the request, if it proposes a change to a file. The editor in which the agent itself shows
         the change is left out.
         """
         request = approval.request
@@ -132,8 +132,8 @@ class Approvals:
         the request, the answer for the client, and the surface that delivers the decision.
 
         Raises ``ClientError`` for an unknown request, for a later decision, for one that does not fit the request, and
-        for one that can't be written, since an agent must not receive a decision that is not in the history. In the last two cases the
-        request stays open.
+        for one that can't be written, since an agent must not receive a decision that is not in the history. In the
+        last two cases the request stays open.
         """
         approval = self._decidable(approval_id, decision)
         word: Literal["allow", "deny"] = "allow" if decision.allow else "deny"

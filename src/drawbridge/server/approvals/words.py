@@ -175,12 +175,12 @@ def _title(request: ApprovalRequested, given: Mapping[str, Any], kind: Kind, age
 
 
 def _used(request: ApprovalRequested) -> str:
-    """The call's tool, as people see it. In the Agent Client Protocol, "other" is a kind of tool, not a tool's name."""
+    """The call's tool, as users see it. In the Agent Client Protocol, "other" is a kind of tool, not a tool's name."""
     return "a tool" if request.form == "acp" and request.tool_name == "other" else _tool(request.tool_name)
 
 
 def _tool(name: str) -> str:
-    """A tool's name as people see it: "create_issue (github)" for the ``mcp__github__create_issue`` of an MCP server."""
+    """A tool's name as users see it: "create_issue (github)" for the ``mcp__github__create_issue`` of an MCP server."""
     parts = name[:LONGEST_NAME].split("__", 2)
     return f"{parts[2]} ({parts[1]})" if len(parts) == 3 and parts[0] == "mcp" and parts[2] else name[:LONGEST_NAME]
 

@@ -64,7 +64,7 @@ def served(host: str, public: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is ``localhost`` or a loopback address: a server there can be reached only from this machine."""
+    """Whether ``host`` is ``localhost`` or a loopback address, so that only this machine can reach a server there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -89,8 +89,8 @@ FOREIGN_NAME: Final = Refusal(
 
 
 def owner_token(path: Path) -> str:
-    """The token in the file, which is created with a new token if it is missing. Only the owner can read the file
-    (0600). Raises ``BadSetting`` if the file can't be read or does not contain a token."""
+    """The token in the file. If the file is missing, it is created with a new token. Only the owner can read it (0600).
+    Raises ``BadSetting`` if the file can't be read or does not contain a token."""
     make_private_directory(str(path.parent))
     try:
         token = path.read_text("ascii").strip()
@@ -155,7 +155,7 @@ class OwnNames:
 class Access:
     """Decides which requests, tokens, pairing codes and signatures are accepted.
 
-    ``token``: the owner's token; if it is None, everybody who uses one of the server's names is accepted
+    ``token``: the owner's token; if it is None, every client that connects by one of the server's names is accepted
     (``--insecure-no-auth``, on loopback only).
     """
 
@@ -335,7 +335,7 @@ def _without_port(host: str) -> str:
 
 
 def is_local(page: str) -> bool:
-    """Whether the URL leads to the machine on which it is opened. Raises ``ValueError`` if it is not a valid URL."""
+    """Whether the URL leads to the machine on which it is opened. Raises ``ValueError`` for an invalid host or port."""
     parts = urlsplit(page)
     _ = parts.port  # the port is checked only when it is read
     return is_loopback(parts.hostname or "")

@@ -2,7 +2,7 @@
 which can be revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
-the running server both write the file, each under a lock; the server sees the commands' changes when it next reads the
+the running server both write the file, under the same lock; the server sees the commands' changes when it next reads the
 file.
 
 A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``entrance``), so 40 bits are
@@ -115,7 +115,8 @@ class File(Struct, omit_defaults=True):
 
 
 class Devices:
-    """The devices of one data directory. If their file is damaged, connected devices stay, and no others are accepted.
+    """The devices of one data directory. If their file is damaged, connected devices stay connected, and no others are
+    accepted.
 
     The methods for the server don't wait for another process. The methods for the owner's commands do (``changed``), so
     the server calls them in a thread.

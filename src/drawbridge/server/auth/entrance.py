@@ -61,7 +61,8 @@ limit, a device could flood the audit log until the entries about its earlier ac
 
 CHANGES: Final = (300, 2.0)
 """Audited commands from one device or SSH key. With its connections and prompts, a device causes at most about seven
-entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10 MB).
+entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of
+10 MB).
 """
 
 CONNECTS: Final = (120, 1.0)
@@ -95,8 +96,8 @@ NEWCOMER: Final = Identity(name="a new device", scope="view", device_id="new")
 
 
 class ClientLimits(Struct, frozen=True):
-    """The maximum numbers of simultaneous clients in total and per address, and of prompts per device and minute. Clients
-    are counted once they have signed in."""
+    """The maximum numbers of simultaneous clients in total and per address, and of prompts per device and minute.
+    Clients are counted once they have signed in."""
 
     clients: int = 256
     per_address: int = 64
@@ -234,7 +235,7 @@ class Entrance:
         return self._access.refusal_of(identity)
 
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a client that has signed in, until ``left``. Raises ``ClientError`` if there is no room for it
+        """Counts a client that has signed in, until ``left`` is called. Raises ``ClientError`` if there is no room for it
         (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
@@ -318,7 +319,7 @@ class Entrance:
             self._note_refusal(code=code, device=device, address=address)
 
     def _device(self, head: Head) -> str | None:
-        """The name of the token's device, to log a request that is refused anyway."""
+        """The name of the token's device, to log a request that is refused anyway; None if it is not known."""
         try:
             identity = self._access.shown(head)
         except ClientError as error:
@@ -352,7 +353,7 @@ class Entrance:
 
     @contextlib.contextmanager
     def _counted(self, address: str, *, short: bool = False) -> Iterator[None]:
-        """Counts a failure if the block raises ``ClientError``. The right token is accepted however often others at the
+        """Counts a failure if the block raises ``ClientError``. A valid token is accepted however often others at the
         address have failed: 256 bits can't be guessed, and a neighbor must not lock a device out. After too many
         failures, a pairing code or a signature (``short``) is not even checked.
         """

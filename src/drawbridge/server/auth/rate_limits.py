@@ -13,7 +13,7 @@ displace others."""
 SHARED: Final = ""
 
 SWEEP_SECONDS: Final = 1.0
-"""The minimum number of seconds between two clean-ups of a full table."""
+"""The minimum number of seconds between two cleanups of a full table."""
 
 
 class _Bucket(Struct):

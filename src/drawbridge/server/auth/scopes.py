@@ -19,8 +19,9 @@ Scope = Literal["view", "approve", "run", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 """All scopes, from least to most: each includes the previous ones.
 
-``view`` reads. ``approve`` decides on approval requests, comments on reviews and stops runs. ``run`` starts runs in
-existing projects. ``admin`` does everything else, such as creating projects and managing devices.
+``view`` only reads. ``approve`` also decides on approval requests, comments on reviews and stops runs. ``run`` also
+works in existing projects: it starts and reverts runs, decides on reviews and manages sessions. ``admin`` also does
+everything else, such as creating projects, committing and managing devices.
 """
 
 DECIDES: Final[Scope] = "approve"
@@ -28,7 +29,7 @@ DECIDES: Final[Scope] = "approve"
 
 RUNS: Final[Scope] = "run"
 """The scope that is needed to decide on an approval request without restrictions: with any other input, or for more
-than one call, which amounts to starting a run. It is also needed to remove prompts from the queue."""
+than one call, which amounts to starting a run. It is also needed to change the queue."""
 
 TEXTS: Final = frozenset({"content", "edits", "new_source", "new_string", "old_string"})
 """The fields that ``approve`` may change in the input of a proposal: the text, but not the file's path.

@@ -202,7 +202,7 @@ def _packed(data: bytes) -> bytes:
 
 
 class _Fields:
-    """Reads RFC 4251's strings one after the other."""
+    """Reads the strings in SSH data (RFC 4251) one after another. Raises ``BadSignature`` if they do not match."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -65,8 +65,8 @@ class Authority:
 
 
 def own_authority(directory: Path, names: Sequence[str], now: datetime) -> Authority:
-    """The authority in ``directory``, which is created if it is missing, expires soon, is damaged or can't certify one
-    of the names."""
+    """The authority in ``directory``. A new one is created if it is missing, expires soon, is damaged or can't certify
+    one of the names."""
     found = read_authority(directory)
     if found is not None and _authority_is_good(found.certificate, names, now):
         return found
@@ -231,8 +231,8 @@ def _server_context() -> ssl.SSLContext:
 
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """The certificate in ``directory``, which is created if it is missing, and renewed if it expires soon, is damaged,
-    lacks a name, or is neither self-signed nor issued by the current authority (``own_authority``)."""
+    """The certificate in ``directory``. It is created if it is missing, and renewed if it expires soon, is damaged, lacks
+    a name, or is neither self-signed nor issued by the current authority (``own_authority``)."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)
@@ -242,7 +242,7 @@ def own_certificate(directory: Path, names: Sequence[str], now: datetime | None 
     authority = own_authority(directory, names, now)
     if not _is_good(found.certificate, key, names, now, authority):
         signed = _signed(key, names, now, authority).public_bytes(serialization.Encoding.PEM)
-        # The authority's certificate follows it, so that clients on this machine can use the file as their trust anchor.
+        # The authority's certificate follows, so that clients on this machine can use the file as their trust anchor.
         write_private(str(found.certificate), signed + authority.pem)
     return found
 

@@ -176,8 +176,8 @@ class _Collected(msgspec.Struct, frozen=True):
 class Checkpoints:
     """The checkpoints of one project.
 
-    ``folder``: where the index of the last checkpoint is kept. With it, a run usually waits for only a single git
-    command, if the user's index and git's configuration are unchanged. Without a folder, each checkpoint begins with
+    ``folder``: where the index of the last checkpoint is kept. With it, a run usually waits for only one git command
+    if the user's index and git's configuration are unchanged. Without a folder, each checkpoint begins with
     the user's index. The private repository of a directory that is not in a git work tree is also in ``folder``;
     without a folder, such a directory has no checkpoints. ``stored`` is called in the operation
     that has stored the checkpoint, and may use its git, but not its index. ``active``: returns the runs that may be

@@ -53,7 +53,7 @@ class AnswerTokens:
     def find(self, token: str) -> Answerable | None:
         """What the token is for; None if it is not valid.
 
-        It stays valid after the decision, so that a second attempt receives the decision that was made.
+        A token stays valid after the decision, so that a second attempt receives the decision that was made.
         """
         with self._lock:
             until, answerable = self._issued.get(hashed(token), (0.0, None))

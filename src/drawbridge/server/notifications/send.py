@@ -36,7 +36,7 @@ PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
 
 PATIENCE: Final = 3.0
-"""Seconds that a person has to answer an approval request, for example in an open web UI, before notifications are
+"""Seconds that a user has to answer an approval request, for example in an open web UI, before notifications are
 sent."""
 
 REVIEW_SECONDS: Final = 3.0
@@ -79,9 +79,9 @@ class Sender:
         self._thread: threading.Thread | None = None
 
     def do(self, what: str, send: Callable[[], None]) -> bool:
-        """Queues a call to ``send``, which raises ``Failed`` if it fails; if ``WAITING`` others are queued, drops and
-        logs it. Returns whether it was queued. Never blocks. ``what`` names the notification in the log; it must not
-        contain secrets."""
+        """Queues a call to ``send``, which raises ``Failed`` if it fails. If ``WAITING`` others are queued, drops the
+        call and logs that. Returns whether it was queued. Never blocks. ``what``: the recipient, for the log; it must
+        not contain secrets."""
         if self._thread is None:
             # Not a thread of the event loop's executor, because the server waits for such threads when it ends.
             self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
@@ -128,8 +128,8 @@ class Sender:
 
 
 class Notifier:
-    """Notifies people about approval requests, runs and reviews. ``public`` and ``host``: names of this machine, for
-    the contact address that push services receive.
+    """Notifies users about approval requests, runs and reviews. ``public`` and ``host``: names of this machine, for the
+    contact address that push services receive.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ class Notifier:
             self._notify(notification, directory)
 
     def _run_ended(self, project_id: str, announced: Announced) -> None:
-        """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. A run
-        without a checkpoint is delayed too: the review may be open because of earlier runs, or because somebody opened
-        it during this one.
+        """Delays the notification of a run's end, because the checkpoint after the run is not complete yet. The
+        notification is also delayed if the run has no checkpoint: the review may be open because of earlier runs, or
+        because somebody opened it during this one.
         """
         self._notify_of_end(project_id)  # the previous run's notification must not be lost
         loop = asyncio.get_running_loop()
@@ -220,8 +220,8 @@ class Notifier:
             self._push_sender.do(f"a browser through {browser.service}", partial(self._push, browser, notification))
 
     async def test(self, browser: Subscription) -> str | None:
-        """Sends a test notification, without retries. Returns the problem, as a sentence for people; None if the push
-        service has accepted the notification. Raises ``ClientError`` if the device sends tests too often.
+        """Sends a test notification, without retries. Returns the problem, as a human-readable sentence; None if the
+        push service has accepted the notification. Raises ``ClientError`` if the device sends tests too often.
 
         Any device may send a test, so a test that fails is not counted among the server's ``problems``.
         """
@@ -278,7 +278,7 @@ class Notifier:
         return msgspec.structs.replace(identity, scope=DECIDES, only=(found.project_id, found.approval_id))
 
     def problems(self) -> list[str]:
-        """The push services that do not work and that a browser still uses, as sentences for people."""
+        """The push services that do not work and that a browser still uses, as human-readable sentences."""
         used = {one.service for one in self.subscriptions}
         refused = {service: why for service, why in dict(self._refused).items() if service in used}
         remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
@@ -321,7 +321,8 @@ class Notifier:
         self._refused.pop(to.service, None)
 
     def _post(self, to: Subscription, notification: Notice) -> None:
-        """Sends one push. Removes the subscription if it has ended. Raises ``Failed``."""
+        """Sends one push. Removes the subscription if it has ended. Raises ``Failed``, or ``NotPrivate`` if the file
+        with the subscriptions can't be written."""
         key = self.subscriptions.private_key
         token = None
         if notification.command and to.actions and self._decides(to.device_id):

@@ -1,6 +1,6 @@
-"""The errors that clients receive: stable codes, and a text for people. Pure.
+"""The errors that clients receive: each has a stable code and a human-readable text. Pure.
 
-``CODES`` is the whole list; the page docs/protocols/client.md shows each with an example.
+``CODES`` contains all codes; docs/protocols/client.md shows each of them with an example.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def internal_error() -> ClientError:
 
 
 def not_written(error: DrawbridgeError) -> ClientError:
-    """The error for a history that can't be written or read."""
+    """The error for a history that can't be written or read, or for a message that a history can't contain."""
     full = isinstance(error, HistoryNotWritten) and error.disk_full
     code = "EXECUTION_FAILED" if isinstance(error, BadMessage) else "DISK_SPACE_LOW" if full else "FILE_OPERATION"
     return ClientError(code, str(error))

@@ -30,8 +30,8 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Instant = Annotated[datetime, Meta(tz=True)]
 Topic = Literal["stats", "projects", "approvals"]
 Kind = Literal["prompt", "answer", "tool", "result", "decision", "error"]
-"""The kinds of texts that can be searched: a person's prompt, the agent's text, a tool's input, its result, the comment
-of a decision, and the error of a run."""
+"""The kinds of texts that can be searched: a user's prompt, the agent's text, a tool's input, its result, the comment
+on a decision, and the error of a run."""
 
 
 class Command(Struct, kw_only=True):
@@ -69,7 +69,7 @@ class Auth(Command, kw_only=True):
 
 
 class Pair(Command, kw_only=True):
-    """Exchanges a one-time code for a token. ``name``: the device's name, unless the server's owner has chosen one."""
+    """Exchanges a one-time code for a token. ``name``: the device's name, unless the code was created with one."""
 
     code: Annotated[str, Meta(min_length=1, max_length=40)]
     name: Identifier | None = None
@@ -383,7 +383,7 @@ class Search(InProjects, kw_only=True):
     """Requests the texts that contain all words of ``query``, or words that begin with them; if ``query`` is empty, all
     texts.
 
-    ``kinds``: only texts of these kinds; empty: of all kinds. ``session_id``: only texts of this session, or of the
+    ``kinds``: only texts of these kinds; empty: of all kinds. ``session_id``: only texts of this session and of the
     sessions that it was forked from. ``before``: the ``next`` of an earlier reply.
     """
 
@@ -509,7 +509,7 @@ class Usage(Command, kw_only=True):
     days: Annotated[int, Meta(ge=1, le=90)] = 30
 
 
-# notifications to browsers, which also arrive while the web UI is not open
+# push notifications, which a browser receives even while the web UI is not open
 
 
 class PushKey(Command):

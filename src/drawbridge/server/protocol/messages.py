@@ -60,8 +60,8 @@ class Update(Struct, frozen=True):
 
 
 class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One JSON object of an agent's output or, with ``direction`` "client", of a person's prompt. ``timestamp``: as in
-    the history."""
+    """One JSON object from an agent's output or, with ``direction`` "client", a user's prompt. ``timestamp``: as in the
+    history."""
 
     messages: tuple[Raw, ...]
     session_id: str
@@ -137,7 +137,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     lead through a symbolic link, with their targets. ``asked_by``: the subagent that asks. ``reason``: why the agent
     asks, in its own words. ``blocked_path``: the path that the agent must not use without asking.
 
-    ``kind``, ``title``, ``risks`` and ``always`` describe the request to people, in the same words in all clients.
+    ``kind``, ``title``, ``risks`` and ``always`` describe the request to the user, in the same words in all clients.
     ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that a decision may change.
     ``summary``: the text of a notification, such as "Run a command", without a path or any other part of the input.
     """
@@ -253,11 +253,11 @@ class ProjectInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """When the last of the runs that the agent itself has scheduled begins. The agent's process is kept until then, and
     for up to a minute longer while that run is due."""
     title: str = ""
-    """The title of the current session: the name that a person gave it, otherwise its first prompt, or the title that
+    """The title of the current session: the name that a user gave it, otherwise its first prompt, or the title that
     the agent has stored if it was begun elsewhere."""
     problem: str | None = None
-    """Why no run is possible in the project, as a sentence for people: the project's directory does not exist, or the
-    owner no longer allows it."""
+    """Why no run is possible in the project, as a human-readable sentence: the project's directory does not exist, or
+    the owner no longer allows it."""
     review: ReviewNumbers | None = None
     """How much there was to decide when the server last compared the files; null: it has not compared them yet.
     ``update/review_changed`` reports changes."""
@@ -357,7 +357,7 @@ class SessionChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionRenamed(Struct, frozen=True):
-    """A person has named the session; an empty ``name`` removes its name."""
+    """A user has named the session; an empty ``name`` removes its name."""
 
     session_id: str
     name: str
@@ -373,7 +373,7 @@ class SessionDeleted(Struct, frozen=True):
 
 
 class RecordRemoved(Struct, frozen=True):
-    """What is left of a record that was deleted with its session."""
+    """The blank record that replaces a record when its session is deleted."""
 
 
 class ExecutionKilled(Struct, frozen=True):
@@ -428,7 +428,7 @@ class RunReverted(Struct, frozen=True):
 
 
 class ReviewDecided(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
+    """A user has decided on hunks of the review. ``hunks``: the number of hunks; ``files``: the number of files with
     these hunks; ``left``: the number of hunks that still wait for a decision. ``by`` null: nobody has decided anything
     in Drawbridge, but nothing is left to decide.
     """
@@ -460,10 +460,10 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A comment on the lines ``line`` to ``end_line`` (from 1) of a file in the review: of its ``new`` text, or of its
     ``old`` one, before the agent's changes.
 
-    ``quote``: these lines, as they were shown; ``blob``: the id of the whole text. ``suggestion``: a text that the
-    agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the agent of a
-    terminal session gets it; ``sent`` with the run ``run_id``. ``outdated``: the lines have changed since, so ``line``
-    and ``end_line`` are their previous numbers.
+    ``quote``: these lines, as they were shown; ``blob``: git's id of the text that they are from. ``suggestion``: a
+    text that the agent is to replace them with. ``state``: a ``draft`` until it is submitted; ``waiting`` until the
+    agent of a terminal session gets it; ``sent`` with the run ``run_id``. ``outdated``: the lines have changed since,
+    so ``line`` and ``end_line`` are their previous numbers.
     """
 
     comment_id: str
@@ -483,7 +483,7 @@ class ReviewComment(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has written, changed, resolved or reopened a comment. ``comment``: its new state; null if it was
+    """A user has written, changed, removed, resolved or reopened a comment. ``comment``: its new state; null if it was
     removed.
     """
 
@@ -494,7 +494,7 @@ class ReviewCommented(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
+    """A user has committed what was kept in the review. ``commit``: the id of the commit; ``branch``: the commit's
     branch (``created``: the branch is new); ``files``: the paths of the committed files. ``output``: the end of what
     git and its hooks printed.
     """
@@ -509,9 +509,10 @@ class ReviewCommitted(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ReviewPushed(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A person has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
+    """A user has pushed ``commit``, the last commit of the current branch, to the ``branch`` of the ``remote``.
     ``output``: the end of what git, its hooks and the program for pull requests printed. ``pull_request``: the address
-    of the pull request that was created or existed already; ``problem``: why none was created, for people.
+    of the pull request that was created or existed already; ``problem``: why none was created, as human-readable text;
+    empty if none was requested.
     """
 
     commit: str
@@ -559,7 +560,8 @@ class PermissionWithdrawn(Struct, frozen=True):
 class DiskWarning(Struct, frozen=True):
     """``update/disk_warning``. ``scope``: the history of ``project_id`` ("project"), all data of the server ("data"),
     or the disk that contains the data ("disk"). Sent when 80% of a limit or the limit itself is reached, or when little
-    space is free on the disk; again only after the use has been well below that threshold. ``message`` is for people.
+    space is free on the disk; again only after the use has been well below that threshold. ``message`` is
+    human-readable.
     """
 
     scope: Literal["project", "data", "disk"]

@@ -39,7 +39,8 @@ class KeptComments(Protocol):
 
     @property
     def handover(self) -> Handover | None:
-        """The latest drafts that were handed to a terminal session; None once the agent has received them all."""
+        """The drafts that were last handed to a terminal session. None if there are none, or once the agent has
+        received them all."""
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:

@@ -141,7 +141,7 @@ def not_pushed(error: CannotPush | NotPushed) -> ClientError:
 
 
 def push_offer(found: Target | CannotPush) -> replies.PushOffer | None:
-    """What clients see of a possible push; None if there is nothing that could be pushed."""
+    """What clients see of a possible push; None if there is no remote, or no branch with commits to push."""
     match found:
         case CannotPush(reason="remote"):
             return replies.PushOffer(problem=f"The branch can't be pushed: {found}.")

@@ -59,11 +59,11 @@ Decision: TypeAlias = Literal["keep", "undo", "edit"]
 
 
 class Wish(Struct, frozen=True):
-    """A person's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
+    """A user's decision. It applies to the hunks with the ids ``hunks``, to all hunks of ``files`` (paths as clients
     see them), or to ``all`` hunks.
 
-    ``version``: the version of the review that the person has seen; decisions on ``files`` and ``all`` are refused if
-    it has changed. ``text``: for an edit, the lines that replace the new lines of one hunk.
+    ``version``: the version of the review that the user has seen; decisions on ``files`` and ``all`` are refused if it
+    has changed. ``text``: for an edit, the lines that replace the new lines of one hunk.
     """
 
     by: str
@@ -83,7 +83,7 @@ class Decided(Struct, frozen=True):
 
 
 class HunkGone(Exception):
-    """A hunk or a file is no longer in the review. ``decided``: the decision, if a person has decided on the hunk."""
+    """A hunk or a file is no longer in the review. ``decided``: the decision, if a user has decided on the hunk."""
 
     def __init__(self, what: str, decided: Decided | None = None) -> None:
         super().__init__(what)
@@ -92,7 +92,7 @@ class HunkGone(Exception):
 
 
 class ReviewMoved(Exception):
-    """The review has changed since the person saw it."""
+    """The review has changed since the user saw it."""
 
 
 class NoLines(Exception):

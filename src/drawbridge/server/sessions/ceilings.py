@@ -47,7 +47,7 @@ HARMLESS: Final[Mapping[str, str]] = {
     "effort": "costs, which the budgets bound",
     "partial_messages": "what is reported, not what is done",
 }
-"""Options without a ceiling → why. A new option has to be in ``COVERED`` or here before it can be requested."""
+"""Options without a ceiling → why. A test requires each option to be either in ``COVERED`` or here."""
 
 LEAVING_PLAN: Final = "ExitPlanMode"
 """The tool by which Claude Code asks to leave plan mode. Unless the decision remembers a mode, the driver of Claude
@@ -316,7 +316,7 @@ class Budgets:
     with what is left as its own budget: simultaneous runs can each spend that amount, but not more.
 
     ``project``, ``day``: None for no limit. Spending is counted by directory: a project that is deleted and created
-    again does not get a new budget.
+    again does not get a new budget, unless the deleted project is no longer in the trash when the server starts.
     """
 
     def __init__(self, project: float | None = None, day: float | None = None) -> None:

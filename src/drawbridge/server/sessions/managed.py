@@ -1,9 +1,9 @@
 """The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do
 with it.
 
-One thing happens at a time, on the event loop's thread. Events that belong to the history are written into it before
-they are published. Nothing here blocks, except for methods that are documented as blocking: what takes time is done in
-tasks and threads.
+One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before
+they are published. Apart from writing to the history and the metadata, only methods that are documented as blocking
+block: what takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -495,7 +495,7 @@ class ManagedSession(Session):
         return messages.updated("run_reverted", reverted, self.id, seq)
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review with a checkpoint of a run that was just stored."""
+        """Extends the review with a checkpoint, which was just stored, before or after a run."""
         await self._reviewing.extend(git, run_id, when, commit)
 
     async def review(self) -> Answer[ReviewReply]:
@@ -721,7 +721,7 @@ class ManagedSession(Session):
         self._worker.take_over(run)
         try:
             self._context.granted(str(self.path), base.Options())
-        except ClientError as error:  # outside the allowed hours, or the budget is used up
+        except ClientError as error:  # for example, because the budget is used up
             self.stop_for(error)
 
     def stop_for(self, error: ClientError) -> None:
@@ -787,7 +787,7 @@ class ManagedSession(Session):
             self.store.write(line)
         except DrawbridgeError as error:
             # What can't be recorded is not shown either, and the agent must not continue unseen.
-            logger.error("%s: a line of the agent can't be recorded: %s", self.id, error)
+            logger.error("%s: a line from the agent can't be recorded: %s", self.id, error)
             self.stop_for(not_written(error))
         return None
 

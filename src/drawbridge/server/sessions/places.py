@@ -1,5 +1,5 @@
-"""Which directories may be projects: their paths are absolute and canonical, they are inside an allowed root, and they
-are neither inside another project nor contain one."""
+"""Which directories may be projects: their paths are absolute and canonical, they are allowed roots or inside one, and
+they neither are inside another project nor contain one."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Places:
 
     def create(self, parent: str, name: str, taken: Iterable[Path], sees: Callable[[Path], bool]) -> Path:
         """Creates the directory ``name`` for a new project. Returns its canonical path. ``taken``: the directories of
-        projects; ``sees``: which directories the client may know of. Raises ``ClientError``. Blocking.
+        projects; ``sees`` returns whether the client may know of a directory. Raises ``ClientError``. Blocking.
         """
         real = resolve(expanded(parent), self.roots, ())
         if not _is_file_name(name):
@@ -203,8 +203,9 @@ def repositories(starts: Iterable[Path], depth: int = 2) -> tuple[list[Path], bo
 def suggested(
     places: Places, projects: Sequence[Path], used: Iterable[tuple[Path, str]], sees: Callable[[Path], bool]
 ) -> replies.Places:
-    """Directories in which a new project can be created: first the directories ``used`` before (each with the time),
-    latest first, then repositories. ``sees``: which of them the client may know of. Blocking.
+    """Directories in which a new project can be created: first the directories ``used`` before (each with the time of
+    its last use), latest first, then repositories. ``sees`` returns whether the client may know of a directory.
+    Blocking.
     """
     home = Path.home()
 

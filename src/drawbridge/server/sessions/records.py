@@ -107,13 +107,14 @@ class Memory(Struct):
     title: str = ""
     """The first prompt of the conversation, or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run whose prompt is the ``title``. Empty if there is none, or if an older server accepted the prompt."""
+    """The run whose prompt is the ``title``. Empty if there is no such run, or if an older server accepted
+    the prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0
     """The number of the first record of the conversation."""
     names: dict[str, str] = {}
-    """The names that people gave to sessions, newest last."""
+    """Sessions, by their ids → the names that people gave to them, newest last."""
     days: dict[str, float] = {}
     """The cost in US dollars on each of the latest days, in local time."""
     usage: dict[str, Day] = {}

@@ -117,7 +117,7 @@ class Session(ABC):
 
     @abstractmethod
     def review_is_gone(self) -> None:
-        """Reports that there is nothing to review because the directory is gone."""
+        """Reports that there is nothing to review because the directory no longer exists or is no longer allowed."""
 
     @abstractmethod
     async def review_image(self, blob: str, largest: int) -> bytes:
@@ -358,7 +358,7 @@ class SessionStore:
 
     def append(self, event: Recorded, asker: str = "", *, quiet: bool = False) -> Stored:
         """Writes the event, without publishing it. Raises ``BadMessage``, ``HistoryNotWritten``, or ``ClientError`` if
-        the session was deleted, without changing anything."""
+        the session is closed, without changing anything."""
         self.check_there()
         direction, message = events.written(event)
         is_line = isinstance(event, AgentLine)
@@ -506,7 +506,7 @@ def _count(page: Page, days: dict[str, records.Day]) -> None:
 
 
 def _name(event: Recorded) -> str:
-    """The name of an event in the log of the server."""
+    """The name of an event in the server's log."""
     return events.KINDS.get(type(event), type(event).__name__)
 
 

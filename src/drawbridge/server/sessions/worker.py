@@ -193,7 +193,7 @@ class Worker:
                 await self._checkpoint(run.id, "before", self._last_checkpoint)
                 if self._run is not run:  # it has ended in the meantime, for example because it was killed
                     return None
-                # Claude Code counts a budget from the start of its process (2.1.329): each run has to have its own.
+                # Claude Code counts a budget from the start of its process (2.1.329): each run needs its own process.
                 budgeted = options.max_budget_usd is not None
                 place = identity(self._directory)
                 same = self._kind == (agent, options) and self._place == place

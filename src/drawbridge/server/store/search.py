@@ -349,7 +349,7 @@ class Index:
             return self._parts
 
     def named(self, keys: Collection[str]) -> list[int]:
-        """The numbers of the records that gave these sessions a name."""
+        """The numbers of the records in which these sessions were renamed."""
         with self._reading() as db:
             found = db.execute("SELECT seq, session_id FROM names ORDER BY seq").fetchall() if db else []
         return [seq for seq, session_id in found if session_id in keys]

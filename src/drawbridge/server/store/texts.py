@@ -53,8 +53,8 @@ class Text(Struct, frozen=True):
 
 class Marker(Struct, frozen=True):
     """The conversation changes with this record. ``session_id`` is empty if it is not known yet; ``begins``: another
-    conversation begins here, even if its id is the same. ``title``: the title of a conversation that was begun
-    elsewhere."""
+    conversation begins here, even if its id is the same. ``fork_from``: the id of the conversation that it was forked
+    from; empty if it was not. ``title``: the title of a conversation that was begun elsewhere."""
 
     session_id: str
     begins: bool
@@ -71,7 +71,7 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 
 class Content(Struct):
-    """What one record contains. ``named``: the id of the session that got a name. ``continues``: the id of the
+    """What one record contains. ``named``: the id of the session that was renamed. ``continues``: the id of the
     conversation in which a run has started, if it is known. ``edited``: the run whose queued prompt was replaced by the
     text in this record; ``dropped``: the run whose prompt was removed from the queue, so that the run never began.
     ``removed_record``: the record was deleted with its session. ``added`` and ``removed``: numbers of lines in files,
@@ -112,7 +112,7 @@ class Content(Struct):
                 self.marker = Marker("", True)
             case "session_changed":
                 id, fork, title = (_string(given, name) for name in ("session_id", "fork_from", "title"))
-                # A person has chosen the conversation, or the next run begins a new one. Otherwise the agent has
+                # A user has chosen the conversation, or the next run begins a new one. Otherwise, the agent has
                 # reported the conversation's id.
                 self.marker = Marker(id, bool(_get(given, "agent")) or not id, fork, clean(title))
             case "session_renamed":

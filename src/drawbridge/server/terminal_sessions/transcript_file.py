@@ -69,7 +69,7 @@ class TranscriptFile:
             if self._offset is None:
                 self._offset = self._start(file, found.st_size)
             if found.st_size < self._offset:  # another file has the name now
-                self._offset, self._rest = 0, b""
+                self._offset, self._rest, self._skipping = 0, b"", False
             data = os.pread(file, PORTION, self._offset)
         finally:
             os.close(file)

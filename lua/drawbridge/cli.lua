@@ -13,7 +13,7 @@ local M = {}
 ---@field option string The option that sets its command.
 ---@field install string What to type if it is not installed.
 ---@field words fun(arguments: string[]): string[] Returns the command to run.
----@field first_words? fun(arguments: string[]): string[] Returns additional arguments, as long as the user has not made a choice; may ask the user.
+---@field first_words? fun(arguments: string[]): string[] Returns additional arguments until the user has made a choice; may ask.
 ---@field environment fun(bridge: drawbridge.Bridge): table<string, string> Returns the variables that it needs besides the local addresses.
 ---@field flags string[] Its flags, for completion.
 ---@field values table<string, string[]> The values that a flag accepts.

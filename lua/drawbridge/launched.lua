@@ -39,7 +39,7 @@ local function join(runtime, python)
   end
 end
 
----@param socket string The address to listen on, unless the user has set another one.
+---@param socket string The path of the socket to listen on, unless the user has chosen another address.
 ---@param runtime string
 ---@param python string
 return function(socket, runtime, python)

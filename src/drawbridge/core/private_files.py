@@ -51,7 +51,7 @@ def _make_missing(path: str) -> None:
 
 def write_private(path: str, data: bytes, *, synced: bool = False) -> None:
     """Writes ``data`` to ``path``, 0600, atomically: a reader sees the old file or the new one, never a part.
-    ``synced``: the data is on the disk when this returns. Raises ``NotPrivate``.
+    ``synced``: the data is flushed to the disk before it replaces the old file. Raises ``NotPrivate``.
 
     The temporary name ends in ``.tmp``, so that programs that search for ``*.lock`` or ``*.json`` do not find it.
     """

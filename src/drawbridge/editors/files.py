@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from drawbridge.core.errors import UnusableFile
 
 FILE_LIMIT: Final = 16 * 1024 * 1024
-"""The maximum size of a text that is read or shown, in bytes; agents and editors become slow long before that."""
+"""The maximum size of text that is read or shown, in bytes; agents and editors become slow long before that."""
 
 HEAD: Final = 8192
 """The number of bytes at the start of a file that show whether it is binary; ``git`` examines the same number."""

@@ -78,7 +78,7 @@ CLOSE_SECONDS: Final = 1.0
 """Seconds to wait for a busy Neovim when the bridge ends; Neovim notices the closed connection in any case."""
 
 PASTE_SECONDS: Final = 2.0
-"""Seconds that an agent in a terminal has to show a pasted text; measured on an idle machine: 0.1 to 0.3 s."""
+"""Seconds that an agent in a terminal has to show pasted text; measured on an idle machine: 0.1 to 0.3 s."""
 
 PASTE_LOOK_SECONDS: Final = 0.03
 

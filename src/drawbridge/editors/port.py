@@ -23,7 +23,7 @@ Level: TypeAlias = Literal["info", "warn", "error"]
 
 
 class Position(Struct, frozen=True):
-    """A position in a text: ``line`` 0-based, ``character`` 0-based in UTF-16 code units."""
+    """A position in text: ``line`` 0-based, ``character`` 0-based in UTF-16 code units."""
 
     line: int
     character: int
@@ -75,7 +75,7 @@ class FileDiagnostics(Struct, frozen=True):
 
 
 class BufferStatus(Struct, frozen=True):
-    """The state of a file that is open in the editor. ``untitled``: it has never been written to disk."""
+    """The state of a file that is open in the editor. ``untitled``: the file does not exist on disk."""
 
     modified: bool
     untitled: bool
@@ -123,12 +123,12 @@ class OpenedFile(Struct, frozen=True):
 class Proposal(Struct, frozen=True):
     """A change that waits for the user's decision.
 
-    ``old_text`` is the user's current text (with unsaved work), ``new_text`` the one that would be written; both are
-    whole texts with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
+    ``old_text`` is the user's current text (with unsaved work), ``new_text`` the text that would be written; both are
+    complete, with their own line endings, byte-order mark (as U+FEFF) and final newline. ``hunks`` is the diff, by
     lines. ``title`` is the agent's name for the proposal; ``note`` is something that the user must know about it.
     ``kind`` "code" is not a change to a file but code that would be run; its ``old_text`` is empty. ``lines``: both
     texts as ``text.split`` returns them, so that ``Editor.show`` need not split them. An editor does not keep them: the
-    lines of a large text take more than twice the memory of the text.
+    lines of a large text take more than twice the memory of the text itself.
     """
 
     id: str
@@ -201,8 +201,8 @@ class ReviewedComment(Struct, frozen=True):
 
 
 class Review(Struct, frozen=True):
-    """The undecided changes of runs. ``version`` changes with anything in ``files``. ``title``: the numbers of files
-    and lines, in words. ``drafts`` changes with any comment that is a draft."""
+    """The undecided changes of runs. ``version`` changes whenever anything in ``files`` does. ``title``: the numbers of
+    files and lines, in words. ``drafts`` changes whenever a comment that is a draft does."""
 
     version: str
     title: str
@@ -284,8 +284,8 @@ class ReviewDecided(Struct, frozen=True):
 
 
 class ReviewCommented(Struct, frozen=True):
-    """The user has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name). ``quote``: their
-    text.
+    """The user has commented on the lines ``line`` to ``end_line`` (from 1) of a file (by its name). ``quote``: the
+    text of these lines; ``text``: the comment.
     """
 
     file: str
@@ -426,8 +426,8 @@ class Editor(Protocol):
         """Sends a prompt to the agent in the terminal with this process, as if the user had typed it; the focus and the
         mode stay the same.
 
-        Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent: the
-        terminal no longer exists, shows no prompt, or the user has begun to type in it.
+        Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent, for
+        example because the terminal no longer exists, shows no prompt box, or the user has begun to type in it.
         """
         ...
 

@@ -29,8 +29,8 @@ MOST_ANCESTORS = 6
 
 
 def answer(call: calls.Call, sockets: Sockets, settings: Settings, environ: Mapping[bytes, bytes]) -> bytes:
-    """Reloads what an edit has written or, after another call, every open file that has changed on disk. Each change is
-    reported once.
+    """Reloads what an edit has written or, after another call, every open file that has changed on disk. After such a
+    call, a change that was already reported is not reported again.
     """
     copies = _copies(environ)
     common: dict[str, Any] = {"backups": copies} if copies else {}

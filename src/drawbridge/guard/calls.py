@@ -1,4 +1,4 @@
-"""A call from an agent to the hook: parsed from the agent's own format, and answered in it. Pure.
+"""A call from an agent to the hook: parsed from the agent's own format, and answered in it. Does no I/O.
 
 What differs from agent to agent is in ``agents/NAME/hook.py``, its *dialect*.
 """
@@ -87,7 +87,7 @@ class Unusable(Exception):
 
 class Call:
     """One call to the hook. ``paths`` are absolute; ``event_name`` is the agent's own; ``input`` is the whole payload.
-    ``handed``: the text that an agent server has stored for the model, such as review comments; empty if there is none.
+    ``handed``: the text that an agent server has handed over for the model, such as review comments; empty without one.
     """
 
     __slots__ = (

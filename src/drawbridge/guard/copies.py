@@ -1,4 +1,4 @@
-"""The copies of texts that a reload replaced, for ``drawbridge hook --restore``. A hook call loads this module only to
+"""The copies of text that a reload replaced, for ``drawbridge hook --restore``. A hook call loads this module only to
 remove old copies."""
 
 from __future__ import annotations

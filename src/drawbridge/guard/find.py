@@ -6,10 +6,10 @@ Names, as seen on Linux (Neovim 0.7.2 to 0.12.4) and in the specification::
 
     /tmp/<64 hex>-<pid>.sock                     drawbridge nvim
     /tmp/<64 hex>-vscode-<pid>.sock              the VS Code extension
-    $XDG_RUNTIME_DIR/nvim.<pid>.<n>              Neovim itself from 0.8
+    $XDG_RUNTIME_DIR/nvim.<pid>.<n>              Neovim itself (0.8 and newer)
     $TMPDIR/nvim.<user>/<6 letters>/nvim.<pid>.<n>   the same without a runtime directory
     $TMPDIR/nvim<6 letters>/0                    Neovim 0.7
-    <word>.<pid>.<n>, <word>.<user>/…            the same where $NVIM_APPNAME is that word (from 0.10)
+    <word>.<pid>.<n>, <word>.<user>/…            the same if $NVIM_APPNAME is that word (0.10 and newer)
     $NVIM                                        the Neovim in whose terminal the agent runs
 
 For the agent server's private socket see ``servers``.

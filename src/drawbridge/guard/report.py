@@ -27,7 +27,7 @@ MARK = b"DRAWBRIDGE_AGENT"
 agent itself."""
 
 SEND_TIMEOUT = 0.3
-"""Seconds for a server to accept a report."""
+"""Seconds that a server has to accept a report."""
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
@@ -50,7 +50,7 @@ HANDS_OVER = (calls.STOP, calls.PROMPT)
 """The events whose answers can contain the text that the server has stored."""
 
 WAITING = ".waiting"
-"""The extension of a file beside the server's socket, named after the session that the server has stored a text for.
+"""The extension of a file beside the server's socket, named after the session that the server has stored text for.
 Hooks of other sessions do not wait for an answer."""
 
 CHECKPOINT_SECONDS = 6.0
@@ -121,7 +121,7 @@ def _decision(
 
 
 def _is_waiting(call: "calls.Call", servers: "list[str]") -> bool:
-    """Whether a server has stored a text for this session."""
+    """Whether a server has stored text for this session."""
     place = servers[0].rpartition("/")[0]
     return bool(call.session) and posix.access(f"{place}/{call.session}{WAITING}", posix.F_OK)
 

@@ -1,9 +1,9 @@
 """Finds out which of a few files a shell command names. What a command does can't be known, but the files that it names
-can. Pure, except that links are resolved.
+can. Does no I/O, except to resolve links.
 
 A word names a file if it leads there from the command's directory: literally, as a pattern, or through a link. If the
-words can't be resolved (a variable, ``cd``, a substitution), a word that ends in the file's name is enough: a needless
-question, or a denial if the agent can't ask, is better than lost work.
+words can't be resolved (a variable, ``cd``, a substitution), a word whose last part is the file's name is enough: a
+needless question, or a denial if the agent can't ask, is better than lost work.
 """
 
 from __future__ import annotations

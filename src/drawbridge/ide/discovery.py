@@ -93,8 +93,8 @@ class LockFile:
 
 
 class GeminiFile:
-    """Gemini CLI's discovery file, and the link that its specification names after the workspace (today's CLI does not
-    read it)."""
+    """Gemini CLI's discovery file, and the link that its specification names after the workspace (the current CLI does
+    not read the link)."""
 
     def __init__(self, directory: str, port: int, token: str) -> None:
         self.path = ""

@@ -150,7 +150,7 @@ class GeminiSession:
         if not isinstance(decision, Accepted):
             self._decided(DiffRejected(file_path))
         elif new_content and not decision.text:
-            # The CLI treats an empty text as "not edited" and would write its own.
+            # The CLI treats empty text as "not edited" and would write its own.
             self._notify(
                 f"{AGENT} can't write an empty file, so its change was rejected. Empty or delete the file yourself.",
                 "warn",

@@ -41,8 +41,8 @@ class EventStream:
         return self._reader is not None
 
     def open(self, exchange: Exchange, last_id: int) -> None:
-        """Connects a reader, which replaces an earlier one. The new reader receives the events after ``last_id``, and
-        the state."""
+        """Connects a reader, which replaces an earlier one. The new reader receives the decisions after ``last_id``,
+        and the state."""
         former, self._reader = self._reader, exchange
         if former is None:
             self._on_change()

@@ -24,8 +24,8 @@ from drawbridge.editors.port import Accepted, Decided, Decision, Editor, Proposa
 from drawbridge.ide.draft import Draft, check_text, draft, drafted
 
 FOLLOW_SECONDS: Final = 30.0
-"""The maximum number of seconds to wait until the agent has written an accepted text; the real CLI takes well under one
-second."""
+"""The maximum number of seconds to wait until the agent has written the accepted text; the real CLI takes well under
+one second."""
 
 FOLLOW_STEPS: Final = (0.02, 0.02, 0.05, 0.1, 0.25)
 """Seconds between checks of the file; the last one repeats."""
@@ -34,7 +34,7 @@ WRITE_SECONDS: Final = 2.0
 """Seconds that a second proposal for a file waits for the first one's text to be written."""
 
 SETTLED_SECONDS: Final = 0.2
-"""Seconds without a change after which a text that differs from the accepted one is considered to be what the agent
+"""Seconds without a change after which text that differs from the accepted text is considered to be what the agent
 wrote."""
 
 UNSHOWABLE: Final = "{agent}'s change to {file} can't be shown. Answer in its terminal."
@@ -236,7 +236,7 @@ class Reviews:
     @contextlib.asynccontextmanager
     async def _turn(self, review: _Review) -> AsyncIterator[None]:
         """Waits until no other proposal for the file is shown, whichever agent it comes from. The next one is shown
-        when this one is decided and written, so that nobody decides on a text that is about to change.
+        when this one is decided and written, so that nobody decides on text that is about to change.
         """
         turn = self._turns.setdefault(review.path, asyncio.Lock())
         coming: asyncio.Task[Any] | None = None

@@ -144,7 +144,7 @@ ALONE: Final = (
 
 def pair(data: Path, name: str | None, rights: Rights) -> int:
     """Creates a pairing code and shows it. ``name``: the device's name; None lets the device choose it. Raises
-    ``NoServer``, before anything is written, if no server is running.
+    ``NoServer``, before anything is written, if no server is running, and ``BadArgument`` if the name is not valid.
     """
     server = running.find(data)
     if server is None:

@@ -73,8 +73,8 @@ __all__ = [
 logger = logging.getLogger("drawbridge.server")
 
 SHOWN_TEXT: Final = 150_000
-"""The maximum length of an edited text, in characters, that clients get with a decision; as JSON it may be six times as
-long. For any other edited input, the maximum size of its JSON in bytes."""
+"""The maximum length, in characters, of an edited text that clients get with a decision; as JSON it may be six times as
+long. Any other edited input may have at most this many bytes of JSON."""
 
 NOTHING: Final = Raw(b"null")
 
@@ -82,8 +82,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class PromptAccepted(Struct, frozen=True):
-    """A person's prompt. ``attachments``: the names of its attachments. ``uuid``: the id of its line in the agent's own
-    transcript, in terminal sessions; otherwise empty.
+    """A person's prompt. ``attachments``: the names of its attachments, or the media types of those without a name.
+    ``uuid``: the id of its line in the agent's own transcript, in terminal sessions; otherwise empty.
     """
 
     run_id: str
@@ -280,8 +280,8 @@ class Announced(Struct, frozen=True):
 
     ``asker``: the id of the client whose request caused the event; its reply reports the event, and it receives nothing
     else about it. ``quiet``: the event needs no attention, for example because it happened earlier: nobody is notified,
-    and only clients that have joined receive it. ``timestamp``: the time of a record that could not be written; None for
-    other events.
+    and only clients that have joined receive it. ``timestamp``: the time of a record that could not be written; None
+    for other events.
     """
 
     project_id: str | None

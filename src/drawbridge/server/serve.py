@@ -251,8 +251,9 @@ def _served(plan: Plan, names: OwnNames) -> tuple[str, ...]:
 
 
 async def _renew(plan: Plan, names: OwnNames, certificate: Certificate, tls: Any) -> None:
-    """Renews the server's own certificate before it expires, or when it lacks an address at which the server can now be
-    reached. Reads the owner's certificate again, because it may have been replaced. A failure is only logged.
+    """Renews the server's own certificate before it expires, or when it does not cover an address at which the server
+    can now be reached. Reads the owner's certificate again, because it may have been replaced. A failure is only
+    logged.
     """
 
     def renewed() -> str:

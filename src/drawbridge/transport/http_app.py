@@ -25,7 +25,8 @@ class ServerOptions(Struct, frozen=True):
     arrive."""
 
     message_bytes: int = MESSAGE_LIMIT
-    """The maximum size of one message or body from a peer, in bytes; a longer message ends its WebSocket with 1009."""
+    """The maximum size of one message or body from a peer, in bytes. A longer message ends its WebSocket with 1009; a
+    longer body is refused with 413."""
 
     binary_as_text: bool = True
     """Whether a binary message is read as text. If not, it ends its WebSocket with 1003."""
@@ -125,7 +126,7 @@ class Exchange(Protocol):
 
 
 class HttpApp(Protocol):
-    """An application, which handles requests and WebSockets."""
+    """An application that handles requests and WebSockets."""
 
     def admit(self, head: Head, upgrade: bool) -> Refusal | None:
         """Checks the origin, host and token. Returns None if the request is accepted."""

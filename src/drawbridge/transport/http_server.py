@@ -27,8 +27,8 @@ from drawbridge.transport.http_app import WebSocket as WebSocket
 from drawbridge.transport.tls_acceptor import TlsAcceptor
 
 BACKLOG: Final = 512
-"""The maximum number of connections that wait to be accepted. If the queue is full, clients retry automatically after a
-few seconds."""
+"""The maximum number of connections that wait to be accepted. If the queue is full, the clients' operating systems
+retry automatically within a few seconds."""
 
 HANDSHAKE_SECONDS: Final = 5.0
 """Seconds that the TLS handshake may take; then, seconds until the head of the first request must be complete."""

@@ -85,7 +85,7 @@ def _edited(request: Request, text: str) -> dict[str, Any] | None:
     whole = edited_text(request, text)
     if request["tool_name"] == "Write":
         return {**given, "content": whole}
-    # The strings of an edit use "\n" whatever the line endings of the file, which the agent preserves.
+    # The strings of an edit use "\n" whatever line endings the file has, which the agent preserves.
     change = {
         "old_string": proposal["old_text"].replace("\r\n", "\n"),
         "new_string": whole.replace("\r\n", "\n"),

@@ -22,11 +22,10 @@ from drawbridge.tui.difference import Difference, Line, Mark
 from drawbridge.tui.wording import TAB
 
 COLOURED: Final = 200_000
-"""The maximum length of a text that is colored, in characters: a longer one would take too long."""
+"""The maximum length of text that is colored, in characters: longer text would take too long."""
 
 LONGEST_COLOURED: Final = 2_000
-"""The maximum length of a line in a text that is colored, in characters: a lexer takes minutes for some longer
-lines."""
+"""The maximum length of a line in text that is colored, in characters: a lexer takes minutes for some longer lines."""
 
 SIGNS: Final = {"added": "+", "removed": "−", "context": " "}
 
@@ -74,7 +73,7 @@ def line_text(raw: str, styles: Sequence[tuple[int, int, Style]]) -> Text:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The lines of a text that is wrapped to ``width``, at least one: ``chop_cells`` returns none for a text without
+    """The lines of ``text`` when it is wrapped to ``width``, at least one: ``chop_cells`` returns none for text without
     width, such as an emoji's skin tone on its own."""
     return chop_cells(text, width) or [text]
 
@@ -180,7 +179,7 @@ class DiffLines:
 
 
 def _segments(text: Text) -> Iterator[Segment]:
-    """The segments of a text whose styles are objects, not names."""
+    """The segments of ``text``, whose styles are objects, not names."""
     cuts = sorted({0, len(text), *(place for span in text.spans for place in (span.start, span.end))})
     for start, end in pairwise(cuts):
         styles = [span.style for span in text.spans if span.start <= start and end <= span.end]

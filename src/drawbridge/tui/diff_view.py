@@ -84,8 +84,8 @@ class LinesView(ScrollView, can_focus=True):
 
     @property
     def unseen(self) -> int:
-        """The number of lines after the last one that counts as seen. Lines that a jump skips, and all after them, count
-        as unseen."""
+        """The number of lines after the last one that counts as seen. Lines that a jump skips, and all lines after
+        them, count as unseen."""
         return len(self._lines) - self._seen
 
     def look(self) -> None:

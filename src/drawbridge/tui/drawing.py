@@ -41,12 +41,12 @@ DIFF_LINES: Final = 400
 """The maximum number of lines of a diff that are drawn in the conversation."""
 
 MARKDOWN_CHARACTERS: Final = 60_000
-"""The maximum length of a text that is drawn as Markdown, in characters; a longer text is drawn as plain text."""
+"""The maximum length of text that is drawn as Markdown, in characters; longer text is drawn as plain text."""
 
 
 class Painter:
-    """Draws in one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: whether an
-    answer was given from this terminal.
+    """Draws with one palette. ``root``: the project's directory; ``me``: this client's name; ``is_mine``: returns
+    whether an answer was given from this terminal.
     """
 
     def __init__(self, palette: Palette) -> None:
@@ -448,7 +448,7 @@ def _code(text: str, language: str, theme: Any) -> Syntax:
 
 
 def _folded(text: str, width: int) -> Iterator[str]:
-    """The harmless lines of a text, wrapped at words."""
+    """The lines of ``text`` as harmless text, wrapped at words."""
     width = max(4, width)
     for line in wording.lines(text):
         at = 0

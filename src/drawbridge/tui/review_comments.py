@@ -98,7 +98,7 @@ class Choice(NamedTuple):
 
 
 def chosen(part: Part) -> Choice | None:
-    """The initial choice: ``whole`` for the part's hunk. None if the part has no hunk, or the hunk no lines."""
+    """The initial choice: ``whole`` for the part's hunk. None if the part has no hunk, or if the hunk has no lines."""
     place = whole(part.hunk) if part.hunk is not None else None
     return Choice(part.key, place.side, place.first, place.last, is_whole=True) if place is not None else None
 
@@ -224,7 +224,7 @@ class Remark(NamedTuple):
 
 
 class Remarks(NamedTuple):
-    """The comments on a part, and a text that names the comments that the part answers."""
+    """The comments on a part, and text that names the comments that the part answers."""
 
     answers: str = ""
     all: tuple[Remark, ...] = ()

@@ -1,4 +1,4 @@
-// What an agent asks for: every field that is meaningful to people, since any of them may matter.
+// What an agent asks for: every field that means something to the user, since any of them may matter.
 
 import type { Signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';

@@ -261,7 +261,7 @@ export class ApprovalCard {
     if (isReading) this.element.focus({ preventScroll: true });
   }
 
-  /** About how many lines of the card have not been in sight: a heading, for example, is higher than other lines. */
+  /** About how many lines of the card have not been in sight: a heading, for example, is taller than other lines. */
   _linesLeft() {
     const asked = this.element.querySelector('.asked');
     const height = asked ? Number.parseFloat(getComputedStyle(asked).lineHeight) : Number.NaN;

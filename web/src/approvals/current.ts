@@ -147,13 +147,13 @@ const covering = () =>
     .filter((one) => one.checkVisibility({ visibilityProperty: true }))
     .map((one) => one.getBoundingClientRect());
 
-/** Whether somebody has zoomed in, so that the screen shows only a part of the width of a box. */
+/** Whether the user has zoomed in, so that the screen shows only a part of the width of a box. */
 function isCut({ left, right }: DOMRect) {
   const zoom = visualViewport;
   return zoom !== null && (left < zoom.offsetLeft - 2 || right > zoom.offsetLeft + zoom.width + 2);
 }
 
-/** What the screen shows of the vertical range of a box; empty if somebody has zoomed in to a part of its width. */
+/** What the screen shows of the vertical range of a box; empty if the user has zoomed in to a part of its width. */
 function onScreen(box: DOMRect, { top, bottom }: Extent): Extent {
   const zoom = visualViewport;
   if (!zoom) return { top, bottom };
@@ -370,7 +370,7 @@ export class Current<Card extends Decidable> {
     return ready;
   }
 
-  /** What determines which parts of a card are in sight, as a text: if two are equal, nothing has moved. */
+  /** What determines which parts of a card are in sight, as a string: if two are equal, nothing has moved. */
   _placeOf(card: Card, covers: readonly DOMRect[]) {
     return JSON.stringify([card.element.clientWidth, ...this._places(card, covers)]);
   }

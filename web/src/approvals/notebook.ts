@@ -16,7 +16,7 @@ const MOST = 2_000_000;
 /** Matches the id of a cell, as the format of notebooks defines it. */
 const ID = /^[\w-]{1,64}$/;
 
-/** Matches the parts of a JSON text that matter here: texts, brackets, colons and numbers. */
+/** Matches the parts of a JSON text that matter here: strings, brackets, colons and numbers. */
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]:]|-?\d[\d.eE+-]*/g;
 
 /** Fields of a cell that only contain the output of its last run. */

@@ -3,7 +3,7 @@
 /** A range of positions in the text; an empty one is a position at which something was removed. */
 type Part = readonly [from: number, to: number];
 
-/** Maps positions to those after an edit, as CodeMirror's `ChangeSet` does. */
+/** Maps positions before an edit to positions after it, as CodeMirror's `ChangeSet` does. */
 type Changes = { mapPos: (position: number, side: number) => number };
 
 export class Unseen {

@@ -304,7 +304,7 @@ function Bar({ review, board, rights, parts }: Shared & { parts: readonly Part[]
   );
 }
 
-/** Why the user can't decide on all of these now: some are cut off or being edited; '' if the user can decide. */
+/** Why the user can't decide on all of these now: some are not shown, collapsed or being edited; '' if the user can. */
 function whyNotAll(review: OpenReview, parts: readonly Part[]): string {
   if (review.hidesOld.value) return 'To decide on all at once, show the other changes, too.';
   if (review.more.value || parts.some(({ hunk }) => !hunk))

@@ -22,7 +22,7 @@ class _Process(Struct):
 
 
 def used_by(session_id: str) -> list[int]:
-    """The ids of the processes that have the conversation open. Blocking."""
+    """The ids of the running processes that have the conversation open. Blocking."""
     found = []
     for file in (sessions.config() / "sessions").glob("*.json"):
         try:

@@ -86,7 +86,7 @@ def was_aborted(result: Mapping[str, Any]) -> bool:
 
 
 def _said(result: Mapping[str, Any]) -> str:
-    """The agent's text as one or more sentences."""
+    """The agent's text about the failure, as one or more sentences for people."""
     errors = result.get("errors")
     words = [word for word in errors if isinstance(word, str)] if isinstance(errors, list) else []
     words = [word for word in words if not word.startswith(_DIAGNOSTIC)]
@@ -101,13 +101,13 @@ def _sentence(words: str) -> str:
 
 
 def add_costs(costs: Costs, result: Mapping[str, Any]) -> None:
-    """Adds the costs of a ``result``, which may belong to a turn that the agent began on its own."""
+    """Adds the cost that a ``result`` reports. The result may belong to a turn that the agent began on its own."""
     costs.add(amount(result.get("total_cost_usd")), _usage(result.get("model_usage_since_last_result")))
 
 
 def tokens(result: Mapping[str, Any]) -> Tokens | None:
     """The tokens used since the previous result: by all models (2.1.329) or by the main one (earlier versions). None if
-    ``result`` does not report them."""
+    ``result`` reports none."""
     models = result.get("model_usage_since_last_result")
     if isinstance(models, dict):
         given = [usage for usage in models.values() if isinstance(usage, dict)]
@@ -132,8 +132,8 @@ def _count(value: object) -> int:
 
 
 def _usage(models: object) -> float | None:
-    """The cost since the last result, in US dollars: 2.1.329 reports it for each model. None if it is not reported, as
-    in older versions."""
+    """The cost since the previous result, in US dollars, summed over the models: 2.1.329 reports it for each. None if
+    it is not reported, as in older versions."""
     if not isinstance(models, dict):
         return None
     costs = [amount(usage.get("costUSD")) for usage in models.values() if isinstance(usage, dict)]

@@ -17,8 +17,8 @@ def handler(command: Sequence[str], timeout: int, holds: bool) -> dict[str, Any]
 
 
 def switches(path: Path, content: Any) -> Iterator[Switch]:
-    """Yields the switches in ``config.toml``, which is in the same directory as ``path`` and contains all settings except
-    the hooks."""
+    """Yields the switches in ``config.toml``, which is in the same directory as ``path`` and contains all settings
+    except the hooks."""
     path = path.with_name("config.toml")
     with contextlib.suppress(OSError, ValueError):
         features = tomllib.loads(path.read_text("utf-8")).get("features")

@@ -25,8 +25,8 @@ class Shown:
         self._begun: set[str] = set()
 
     def add(self, session_id: str, item: Mapping[str, Any], *, is_over: bool) -> list[AgentLine]:
-        """The new lines for an item; empty if it adds nothing to show, or if its kind is unknown. ``is_over``: whether the
-        item has ended."""
+        """The new lines for an item; empty if it adds nothing to show, or if its kind is unknown. ``is_over``: whether
+        the item has ended."""
         id, words = f"{self._prefix}{text_in(item.get('id'))}", text_in(item.get("text"))
         match item.get("type"):
             case "agent_message" if is_over and words:

@@ -112,8 +112,8 @@ class Agent:
         )
 
     def _wait(self, seconds: float) -> None:
-        """Waits for ``seconds``, or until stdin is closed, and handles messages meanwhile. Raises ``Interrupted`` if the
-        turn is interrupted."""
+        """Waits for ``seconds``, or until stdin is closed, and handles messages meanwhile. Raises ``Interrupted`` if
+        the turn is interrupted."""
         end = time.monotonic() + seconds
         while not self._interrupted and (left := end - time.monotonic()) > 0 and self._open:
             self._take(left)
@@ -206,8 +206,9 @@ class Agent:
         return self._tell(f"{chosen} it is." if chosen else "Then it stays unpainted.")
 
     def _may_i(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Announces a tool call, and asks whether it may run. Returns the answer: "allow" without a question if the mode
-        does not require one, and a denial if stdin is closed. Raises ``Interrupted`` if the turn is interrupted."""
+        """Announces a tool call, and asks whether it may run. Returns the answer: "allow" without a question if the
+        mode does not require one, and a denial if stdin is closed. Raises ``Interrupted`` if the turn is
+        interrupted."""
         self._tool_id = f"toolu_{uuid.uuid4().hex[:24]}"
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": tool, "input": given})
         if tool != "AskUserQuestion" and self._mode in ("acceptEdits", "bypassPermissions"):
@@ -235,8 +236,8 @@ class Agent:
     # Messages from the agent.
 
     def _tell(self, text: str, pace: float | None = None) -> str:
-        """Sends text: word by word if partial messages are enabled, then as a whole. Returns the text. ``pace``: seconds
-        per word; None for ``WORD_SECONDS``. Raises ``Interrupted``."""
+        """Sends text: word by word if partial messages are enabled, then as a whole. Returns the text. ``pace``:
+        seconds per word; None for ``WORD_SECONDS``. Raises ``Interrupted``."""
         self._wait(0)
         words = text.split(" ")
         pace = WORD_SECONDS if pace is None else pace

@@ -1,7 +1,7 @@
 --- The beginning of each request from the guard to Neovim: this file, other files that the method needs, and the
 --- method's own file run as one chunk, with the method's name and its parameters (JSON) as `...`; the answer is also
 --- JSON.
---- docs/internals/protocols/guard.md describes the methods. Works in Neovim 0.7 or newer, without the Drawbridge plugin.
+--- docs/internals/protocols/guard.md describes the methods. Needs Neovim 0.7 or newer, but not the Drawbridge plugin.
 --- Every edit of an agent waits for this code: keep it small.
 local api, fn = vim.api, vim.fn
 local loop = vim.uv or vim.loop
@@ -159,7 +159,7 @@ local function written_since(buf)
   return first and found and found.mtime.sec + found.mtime.nsec / 1e9 > first + 1 + TICK
 end
 
---- Records what Neovim can't report later, at the moment when it happens.
+--- Records what Neovim can't report later, as it happens.
 local function watch(guard)
   local group = api.nvim_create_augroup('drawbridge_guard', {})
   local function on(events, callback)

@@ -1,4 +1,4 @@
---- For a `snapshot` with a selection: the text that the user has selected, as `getregion` in Neovim 0.10 would return it.
+--- For a `snapshot` with a selection: the text that the user has selected, as Neovim 0.10's `getregion` would return it.
 local LIVE = 120e9 -- nanoseconds for which a selection counts after visual mode has ended
 local LIMIT = 8000 -- characters
 local SESSIONS = 50
@@ -42,7 +42,7 @@ local function cut_block(lines, first, last, place)
   end
 end
 
---- The selection in `place`, whose buffer has to be the current one; nil if it is empty or no longer exists.
+--- The selection in `place`, whose buffer must be the current one; nil if it is empty or no longer exists.
 local function selected(place)
   local from, to = place.from, place.to
   if to[2] < from[2] or (to[2] == from[2] and to[3] < from[3]) then

@@ -30,7 +30,8 @@ DEVICE_PART: Final = 0.5
 """The share of the same limits that one device may use."""
 
 KEPT_SECONDS: Final = 3_600.0
-"""Seconds from a blob's last use until it expires. Its file is removed when the next piece of any blob arrives after that."""
+"""Seconds from a blob's last use until it expires. Its file is removed when the next piece of any blob arrives after
+that."""
 
 DEEPER: Final = 500
 """A client's JSON must be nested this many levels less deeply than the parser allows, because it is passed on inside

@@ -118,8 +118,8 @@ class Client:
         return {"by": self.name, "device_id": device_id, "client": self.id, "address": self.address}
 
     def let_in(self, identity: Identity) -> None:
-        """Accepts the client's commands from now on. A client that has signed in as a device, or with an SSH key, is named
-        after it."""
+        """Accepts the client's commands from now on. A client that has signed in as a device, or with an SSH key, is
+        named after it."""
         if not identity.is_owner:
             self.name = identity.name
         self.identity = identity

@@ -202,8 +202,8 @@ class Core:
         return self.context.asks(agent)
 
     def _session_in_place(self, project_id: str) -> Session:
-        """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be used
-        now."""
+        """Returns a session of either kind. Raises ``ClientError`` if it does not exist, or its directory may not be
+        used now."""
         session = self.all_sessions.get(project_id)
         self.context.check_place(session.path)
         return session
@@ -309,7 +309,8 @@ class Core:
         self, session: Session, key: str, client: Subscriber
     ) -> tuple[Agent | None, Sequence[Part]]:
         """The session's agent (None for a terminal session, or if the client may not see what the agent itself has
-        stored), and the parts of the whole history. Raises ``ClientError`` if neither contains the conversation ``key``."""
+        stored), and the parts of the whole history. Raises ``ClientError`` if neither contains the conversation
+        ``key``."""
         # The history of a terminal session is already a copy of the agent's transcript.
         shows_more = client.runs and not isinstance(session, TerminalSession)
         agent = self.context.agents.get(session.data.agent) if shows_more else None

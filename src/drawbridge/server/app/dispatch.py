@@ -158,8 +158,8 @@ class Dispatch:
 
     def _check(self, row: AnyRow, command: Command, client: Client) -> ApprovalRequested | None:
         """Checks whether the client's scope, projects and rate limits allow this command. Prompts and audited commands
-        count against the rate limits. Returns the open approval request that the command decides on, if any.
-        Raises ``ClientError``.
+        count against the rate limits. Returns the open approval request that the command decides on, if any. Raises
+        ``ClientError``.
         """
         identity = client.known
         scopes.check_only(identity, command, row.name)

@@ -76,8 +76,8 @@ class Approvals:
 
     def request(self, approval: PendingApproval, agent: str, surface: Surface, *, offered: bool = True) -> None:
         """Opens an approval request: an agent waits at ``surface``. ``agent``: the agent's name. ``offered``: whether
-        editors also show the request, if it proposes a change to a file. The editor in which the agent itself shows
-        the change is left out.
+        editors also show the request, if it proposes a change to a file. The editor in which the agent itself shows the
+        change is left out.
         """
         request = approval.request
         found = words(request, agent, self._root, _real)

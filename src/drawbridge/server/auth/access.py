@@ -155,7 +155,7 @@ class OwnNames:
 class Access:
     """Decides which requests, tokens, pairing codes and signatures are accepted.
 
-    ``token``: the owner's token; if it is None, every client that connects by one of the server's names is accepted
+    ``token``: the owner's token; if it is None, every client that uses one of the server's names is accepted
     (``--insecure-no-auth``, on loopback only).
     """
 

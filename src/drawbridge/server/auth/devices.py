@@ -2,8 +2,8 @@
 which can be revoked separately.
 
 ``devices.json`` (0600) in the data directory keeps a hash of each secret, never the secret. The owner's commands and
-the running server both write the file, under the same lock; the server sees the commands' changes when it next reads the
-file.
+the running server both write the file, under the same lock; the server sees the commands' changes when it next reads
+the file.
 
 A pairing code is short, and valid for ten minutes and one device. Guesses are limited (``entrance``), so 40 bits are
 enough.
@@ -91,8 +91,8 @@ class Device(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class Code(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A pairing code, which can be turned into a device once. ``lifetime``: seconds for which the device's token is
-    valid; None without a limit. ``expires``: when the token of the device that made the code expires (None if it
-    does not); the new device's token expires no later.
+    valid; None without a limit. ``expires``: when the token of the device that made the code expires (None if it does
+    not); the new device's token expires no later.
 
     ``made_by``: the id of the device, or the fingerprint of the SSH key, that made the code; None for the owner. A code
     is valid only as long as its maker is.
@@ -356,7 +356,8 @@ def new_code(
     client that requests the code; None if the server itself or one of the owner's commands creates it. The device's
     token expires no later than the maker's.
 
-    Raises ``BadArgument`` if the name is not valid, and ``ClientError`` if the maker's own token is no longer valid.
+    Raises ``BadArgument`` if the name is not valid, ``ClientError`` if the maker's own token is no longer valid, and
+    the errors of ``Devices.changed``.
     """
     if name is not None and not is_name(name):
         raise BadArgument("--name", "must be 1 to 60 printable characters.")

@@ -61,8 +61,8 @@ limit, a device could flood the audit log until the entries about its earlier ac
 
 CHANGES: Final = (300, 2.0)
 """Audited commands from one device or SSH key. With its connections and prompts, a device causes at most about seven
-entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of
-10 MB).
+entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10
+MB).
 """
 
 CONNECTS: Final = (120, 1.0)
@@ -235,8 +235,8 @@ class Entrance:
         return self._access.refusal_of(identity)
 
     def admit(self, identity: Identity, address: str) -> None:
-        """Counts a client that has signed in, until ``left`` is called. Raises ``ClientError`` if there is no room for it
-        (``_full``)."""
+        """Counts a client that has signed in, until ``left`` is called. Raises ``ClientError`` if there is no room for
+        it (``_full``)."""
         self._check_room(identity, address)
         if identity.device is not None:
             self._connects.take(identity.device, now())
@@ -398,7 +398,7 @@ class Entrance:
             self._audit.write(event, **fields)
 
     def published(self, announced: Announced) -> None:
-        """The event bus's "audit" receiver: writes events that were not caused by a command to the audit log.
+        """The event bus's "audit" receiver: writes to the audit log the events that were not caused by a command.
         ``Dispatch`` audits commands."""
         event = announced.event
         if isinstance(event, RunContinued):

@@ -231,8 +231,8 @@ def _server_context() -> ssl.SSLContext:
 
 
 def own_certificate(directory: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """The certificate in ``directory``. It is created if it is missing, and renewed if it expires soon, is damaged, lacks
-    a name, or is neither self-signed nor issued by the current authority (``own_authority``)."""
+    """The certificate in ``directory``. It is created if it is missing, and renewed if it expires soon, is damaged,
+    lacks a name, or is neither self-signed nor issued by the current authority (``own_authority``)."""
     make_private_directory(str(directory))
     found = Certificate(directory / "cert.pem", directory / "key.pem", directory)
     now = now or datetime.now(UTC)

@@ -212,7 +212,7 @@ class Checkpoints:
         """Held during an operation: a client may request the changes of a run whose last checkpoint is still being
         taken. A run does not wait for what clients have requested, except for the operation that is under way."""
         self._asked: dict[str, asyncio.Future[RunChanges]] = {}
-        """Run id → the run's changes, which are being read: equal requests share an answer."""
+        """Run id → the run's changes that are being read, so that identical requests share an answer."""
         self._before = _Before("", None, frozenset(), None)
         self._theirs: tuple[Versions, bytes | None] = {}, None
         """The version of the user's index file when it was last read, and its digest."""
@@ -459,7 +459,8 @@ class Checkpoints:
             if index is None:
                 return
             inside = await asyncio.to_thread(self._inside, git, index)
-            # Otherwise, git would check whether nested repositories have changed, and read their configuration to do so.
+            # Otherwise, git would check whether nested repositories have changed, and read their configuration for
+            # that.
             await git.update(
                 "--force-remove", [path for path, (mode, _) in inside.items() if mode == git_index.GITLINK]
             )
@@ -485,7 +486,7 @@ class Checkpoints:
         Returns the files with a filter."""
         known_files = git.repository.own / (INDEX if git.repository.private else "index")
         try:
-            # Copied with its time, as in ``_resume``.
+            # Copied with its modification time, for the same reason as in ``_resume``.
             await asyncio.to_thread(shutil.copy2, known_files, git.index)
         except FileNotFoundError:
             await asyncio.to_thread(git.index.unlink, missing_ok=True)

@@ -511,8 +511,8 @@ class Git:
         return _output(words, *await self.once(*words))
 
     async def update(self, flag: str, paths: Iterable[str]) -> None:
-        """Changes the index for these paths, which are relative to the project. ``flag``: how, as an option of ``git
-        update-index``. Raises ``GitFailed``."""
+        """Changes the index for these paths, which are relative to the project. ``flag``: the option of
+        ``git update-index`` that applies to them. Raises ``GitFailed``."""
         named = "\0".join(paths)
         if named:
             await self.read("update-index", flag, "-z", "--stdin", stdin=named)

@@ -71,8 +71,8 @@ active runs are kept."""
 
 COLLECT_SECONDS: Final = 3600.0
 MOST_LOOSE: Final = 2_000
-"""Objects that are no longer in any checkpoint are removed every ``COLLECT_SECONDS``, or earlier if the repository has
-more object files than this."""
+"""After a run, objects that are no longer in any checkpoint are removed if the last removal was more than
+``COLLECT_SECONDS`` ago, or if the repository has more object files than ``MOST_LOOSE``."""
 
 ADVICE: Final = (
     "Add files that need no review to a .gitignore file, or make the directory a git repository (git init): git then "

@@ -194,9 +194,9 @@ class DeskInfo(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ``state`` "waiting": it waits for a decision; "finished": it waits for the next prompt; "ended": its program has
     ended. ``permission_mode`` is the agent's name for its mode; ``asks`` is false in modes in which it asks neither
     before commands nor before changes to files. ``prompts``: it accepts prompts through ``execute``, since its terminal
-    belongs to an editor with a bridge. ``in_terminal``: an approval request is waiting that can be answered only in the
-    agent's own dialog. ``background``: the agent's daemon runs it, without a terminal. ``background_tasks``: the number
-    of tasks that run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that
+    belongs to an editor with a bridge. ``in_terminal``: it waits for an approval request that can be answered only in
+    its own dialog. ``background``: the agent's daemon runs it, without a terminal. ``background_tasks``: the number of
+    tasks that run while the agent itself waits for the next prompt. ``continued_in``: the id of the session that
     continues this one, after the user moved it to the background.
     """
 
@@ -408,7 +408,7 @@ class RunFinished(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The number of tokens that the models have read, including those from a cache, if the agent reports it."""
     output_tokens: int | None = None
     directory: str | None = None
-    """The directory in which the agent worked, if it is in a different work tree from the project's, or outside it: the
+    """The directory in which the agent worked, if it is outside the project or in another git work tree inside it: the
     run's changes do not include changes there."""
 
 

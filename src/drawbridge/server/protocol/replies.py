@@ -104,7 +104,7 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 class RunChanges(Struct, frozen=True, omit_defaults=True):
     """``diff``: a unified diff; ``truncated``: the diff, or ``files``, does not fit into a message. ``directory``:
-    where the agent worked, if that is outside the project's work tree."""
+    where the agent worked, if that is outside the project or in another git work tree inside it."""
 
     run_id: str
     files: tuple[ChangedFile, ...]
@@ -400,7 +400,8 @@ class FileEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """``path`` is relative to the project. ``size``: in bytes, only for files. ``status``: how a file differs from the
     last commit, as git reports it; for a directory, "M" if something in it has changed, "D" if it was deleted.
     ``link``: it is a symbolic link; ``kind`` and ``size`` describe its target; ``kind`` is "other" if the target is
-    outside the project or does not exist. ``ignored``: git ignores it.
+    outside the project or does not exist. ``ignored``: git ignores it, or it is a directory without files that git does
+    not ignore.
     """
 
     path: str

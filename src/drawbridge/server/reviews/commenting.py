@@ -1,4 +1,4 @@
-"""People's comments on a review: drafts that are written and changed, and sent together as a prompt."""
+"""Users' comments on a review: drafts that are written and changed, and then sent together as one prompt."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class KeptComments(Protocol):
         ...
 
     def write(self, event: ReviewCommented, session: str, asker: Subscriber) -> int | None:
-        """Stores and publishes a change that a client has requested in ``session``. Returns the number of the record
-        for the answer, if there is one. Raises ``ClientError`` or ``DrawbridgeError`` without changing anything."""
+        """Stores and publishes a change that a client has requested in ``session``. Returns the number of its record in
+        the session's history; None if it has none. Raises ``ClientError`` or ``DrawbridgeError`` without changing
+        anything."""
         ...
 
 

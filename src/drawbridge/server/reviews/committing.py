@@ -36,7 +36,8 @@ IDENTITY: Final = re.compile(r"^(.*<.*>) [0-9]+ [+-][0-9]{4}$", re.MULTILINE)
 """A line of ``git var GIT_AUTHOR_IDENT``."""
 
 UNDER_WAY: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
-"""Files in git's directory while a merge, cherry-pick, revert, rebase or bisection is not finished."""
+"""Files and directories that exist in git's directory while a merge, cherry-pick, revert, rebase or bisection is not
+finished."""
 
 NO_BRANCH: Final = 91
 """The exit code of the script if the branch could not be created."""

@@ -132,7 +132,7 @@ async def target_of(git: Git) -> Target:
 
 async def push(git: Git, version: str, pull_request: tuple[str, str] | None) -> Pushed:
     """Pushes the current branch, never by force. ``version``: the version of the ``Target`` that the user has seen.
-    ``pull_request``: the title and the body of a pull request to create; None for only a push. If a pull request can't
+    ``pull_request``: the title and the body of a pull request to create; None to create none. If the pull request can't
     be created after the push, ``Pushed.problem`` gives the reason.
 
     Raises ``CannotPush``, ``NotPushed`` or ``GitFailed``; in that case, nothing was pushed, as far as git knows.
@@ -209,8 +209,8 @@ def _program(urls: Sequence[str]) -> tuple[Program | None, str]:
 
 
 def _installed() -> dict[Program, str]:
-    """The paths of the programs. Relative entries of PATH are ignored, because the current directory may be the
-    project. Blocking."""
+    """The paths of the programs that are installed. Relative entries of PATH are ignored, because the current directory
+    may be the project. Blocking."""
     programs: Iterable[Program] = ("gh", "glab")
     found = {name: shutil.which(name) for name in programs}
     return {name: path for name, path in found.items() if path is not None and os.path.isabs(path)}

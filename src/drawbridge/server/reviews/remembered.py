@@ -60,7 +60,7 @@ def change(comments: dict[str, Remembered], id: str, comment: ReviewComment | No
 
 
 def send(comments: dict[str, Remembered], ids: Iterable[str], run_id: str, *, begun: bool = False) -> None:
-    """Marks the comments with these ids, if they exist, as sent with this run."""
+    """Marks the comments with these ids, if they exist, as sent with this run. ``begun``: whether the run has begun."""
     for id in ids:
         if id in comments:
             comments[id] = comments[id].now(begun=begun, state="sent", run_id=run_id)

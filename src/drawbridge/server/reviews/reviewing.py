@@ -64,7 +64,7 @@ class Reviewing:
         self.commenting = Commenting(comments, review, checkpoints)
         self.publishing = Publishing(review, checkpoints, stores, owner)
         self._known_version = NOTHING_TO_REVIEW
-        """The version of the review that clients know of."""
+        """The version of the review that was last published to clients."""
         self._shown: Mapping[str, Shown] = {}
         """The files of the latest reply, by path."""
         self._images: frozenset[str] = frozenset()

@@ -90,8 +90,8 @@ class Ceilings(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     """Patterns for the rules in ``allowed_tools``, with ``*`` for anything, such as ``Bash(git *)``."""
     models: tuple[str, ...] = ()
-    """Names of models, with ``*`` for anything. A client that chooses none gets the first one without ``*``, or an
-    error if there is none."""
+    """Names of models, with ``*`` for anything. A client that chooses none gets the first name without ``*``; if all of
+    them contain one, it has to choose."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
     project_budget_usd: float | None = None
@@ -107,8 +107,8 @@ class Ceilings(Struct, frozen=True):
 def within(
     ceilings: Ceilings, asked: Options, now: datetime, usable: Callable[[str], bool], *, own_modes: bool = False
 ) -> Options:
-    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable``:
-    whether a directory is inside an allowed one. ``own_modes``: whether the agent has its own modes.
+    """Applies the ceilings to the options that a client has chosen. Returns the options to run with. ``usable`` returns
+    whether an additional directory is allowed. ``own_modes``: whether the agent has its own modes.
 
     Raises ``ClientError``: PERMISSION_DENIED outside the hours in which agents may run; otherwise an error that names
     the option: PERMISSION_DENIED, INVALID_PATH for a directory, or VALIDATION_FAILED for a model name that is not
@@ -326,7 +326,7 @@ class Budgets:
         self._of_days: defaultdict[str, float] = defaultdict(float)
 
     def spent_before(self, directory: str, total: float, days: Mapping[str, float]) -> None:
-        """Adds the costs that one project's records contain, when the project is loaded."""
+        """Adds what the runs of a stored project have cost. Called when the project is loaded or found in the trash."""
         self._of_projects[directory] += total
         for day, amount in days.items():
             self._of_days[day] += amount

@@ -46,7 +46,7 @@ def directories(agents: Iterable[Agent], limit: int) -> list[tuple[Path, str]]:
 
 
 def known(agent: Agent | None, path: Path, session_id: str) -> bool:
-    """Whether the conversation can be resumed, as far as that is known without asking the agent."""
+    """Whether the conversation can be resumed, as far as that is known without asking the agent. Blocking."""
     if agent is None or agent.sessions is None:
         return bool(session_id)
     return agent.sessions.known(path, session_id)
@@ -58,7 +58,7 @@ def stored(agent: Agent | None, path: Path, session_id: str) -> bool:
 
 
 def title(agent: Agent | None, path: Path, session_id: str) -> str | None:
-    """The conversation's title in the agent's own record; None if it has none. Blocking."""
+    """The conversation's title in the agent's own record; None if it is not known. Blocking."""
     return None if agent is None or agent.sessions is None else agent.sessions.title(path, session_id)
 
 

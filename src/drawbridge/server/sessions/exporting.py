@@ -70,8 +70,8 @@ def _piece(
     at: int,
     skipped: int,
 ) -> tuple[str, str | None]:
-    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None
-    at the end). Blocking."""
+    """The text of the ``stretches`` after a position (see ``_position``), and where the next piece begins (None at the
+    end). Blocking."""
     found: list[str] = []
     room = PIECE
     for number in range(stretch, len(stretches)):

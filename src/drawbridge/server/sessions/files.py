@@ -63,7 +63,8 @@ _SIGNATURES: Final = (
 )
 
 _BMP_HEADERS: Final = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
-"""Sizes of the second header of a bitmap. They are checked because texts can also begin with its signature, "BM"."""
+"""Sizes of the second header of a bitmap. They are checked because texts can also begin with a bitmap's signature,
+"BM"."""
 
 Version = tuple[int, int, int, int]
 
@@ -96,7 +97,7 @@ class Project(Struct, frozen=True):
         return _is_text(name) and name.casefold() != GIT and not self.privacy.hides_in_any_case(path)
 
     def parts(self, given: str) -> tuple[str, ...]:
-        """The parts of the path that a client has sent, after symbolic links were resolved. Raises ``ClientError``."""
+        """The parts of the path that a client has sent, with symbolic links resolved. Raises ``ClientError``."""
         if "\0" in given or ".." in given.split("/"):
             raise _outside()
         if given.startswith("/"):

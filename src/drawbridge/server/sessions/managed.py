@@ -1,9 +1,9 @@
 """The session of a project, whose agent the server starts: its queue, its runs, its checkpoints, and what people do
 with it.
 
-One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before
-they are published. Apart from writing to the history and the metadata, only methods that are documented as blocking
-block: what takes time is done in tasks and threads.
+One thing happens at a time, on the event loop's thread. Events that belong to the history are written to it before they
+are published. Apart from writing to the history and the metadata, only methods that are documented as blocking block:
+what takes time is done in tasks and threads.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class ManagedSession(Session):
     def _waiting_runs(self) -> list[messages.RunInfo]:
         return [_run_info(run, position) for position, run in enumerate(self.queue, 1 if self.run else 0)]
 
-    # Actions of people.
+    # User actions.
 
     def execute(self, order: Order, asker: Subscriber | None, *, queue: bool) -> Answer[Accepted]:
         """Accepts a prompt: it is in the history when this returns. Its run begins after the reply, or later if it has
@@ -343,7 +343,7 @@ class ManagedSession(Session):
         return None if known is None else self._accepted(known)
 
     def _accepted(self, run_id: str, seq: int | None = None, order: Order | None = None) -> Answer[Accepted]:
-        """The reply to an accepted prompt. ``order``: given if the prompt was accepted just now."""
+        """The reply to an accepted prompt. ``order``: its order if the prompt was accepted just now, otherwise None."""
         waiting = [run.id for run in self.queue]
         position = waiting.index(run_id) + (1 if self.run else 0) if run_id in waiting else 0
         accepted = Accepted(run_id, position, order.images, order.files) if order else Accepted(run_id, position)
@@ -360,7 +360,7 @@ class ManagedSession(Session):
 
     def interrupt(self) -> None:
         """Asks the agent to stop this turn; its process keeps running, and what it has scheduled stays scheduled. If no
-        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if there is neither."""
+        run is active, cancels one that waits for a limit to reset. Raises ``ClientError`` if no run waits either."""
         if self.run is None and self.continuing.forget():
             self.store.save()
             return self.publish_state()
@@ -495,7 +495,7 @@ class ManagedSession(Session):
         return messages.updated("run_reverted", reverted, self.id, seq)
 
     async def _extend_review(self, git: Git, run_id: str, when: When, commit: str) -> None:
-        """Extends the review with a checkpoint, which was just stored, before or after a run."""
+        """Extends the review with a checkpoint that was just stored before or after a run."""
         await self._reviewing.extend(git, run_id, when, commit)
 
     async def review(self) -> Answer[ReviewReply]:

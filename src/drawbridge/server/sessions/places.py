@@ -1,5 +1,5 @@
-"""Which directories may be projects: their paths are absolute and canonical, they are allowed roots or inside one, and
-they neither are inside another project nor contain one."""
+"""Which directories may be projects: allowed roots and directories inside them, by their absolute and canonical paths.
+A project can't be inside another project."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def _is_strange(path: str) -> bool:
 
 
 def allowed(real: Path, roots: Iterable[Path]) -> bool:
-    """Whether a canonical directory is a root or inside one, and not hidden if that root is the home directory."""
+    """Whether a canonical directory is a root or inside one. If that root is the home directory, hidden directories and
+    everything in them are not allowed."""
     home = Path.home()
     for root in roots:
         if real == root or root in real.parents:

@@ -1,8 +1,8 @@
 """The projects of a server, each with its managed session: they are created, deleted, restored after a restart, and
 maintained.
 
-``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (large files for less
-if the data limit is reached); ``<data>/quarantine/`` what could not be read.
+``<data>/projects/<id>/`` contains one project; ``<data>/trash/`` what was deleted, for 7 days (large files for less if
+the data limit is reached); ``<data>/quarantine/`` what could not be read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files that people have sent with prompts and that an agent opens by their paths.
 
 Each file is in its own directory beside the history, whose records contain the files' ids. A file is removed with the
-record that names it, or earlier if the files take too much room.
+record that names it, or earlier if the files take up too much room.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class Memory(Struct):
     title: str = ""
     """The first prompt of the conversation, or its title if it was begun elsewhere."""
     titled_by: str = ""
-    """The run whose prompt is the ``title``. Empty if there is no such run, or if an older server accepted
-    the prompt."""
+    """The run whose prompt is the ``title``. Empty if there is no such run, or if an older server accepted the
+    prompt."""
     subject: str = ""
     """The first line of the last prompt that a person wrote, in the form of a commit message's subject."""
     begun: int = 0

@@ -80,7 +80,7 @@ class Run:
     """The state of a run. Each step returns whether it took effect."""
 
     def __init__(self, order: Order, seq: int = 0) -> None:
-        """``seq``: the number of the record that contains its prompt; 0 if there is none."""
+        """``seq``: the number of the record that contains its prompt; 0 if no record does."""
         self.order = order
         self.seq = seq
         self.state = State.QUEUED

@@ -115,7 +115,7 @@ class Searching:
             raise _unusable(session, error) from None
 
     async def waited(self, session: Session) -> dict[str, Waited]:
-        """What happened to prompts in the queue; empty if the index can't be read."""
+        """Maps runs to what happened to their prompts in the queue; empty if the index can't be read."""
         await self.complete(session)
         try:
             return await asyncio.to_thread(session.index.waited)

@@ -139,8 +139,9 @@ class Session(ABC):
 
     @abstractmethod
     async def push_review(self, command: commands.ReviewPush, asker: Subscriber) -> Answer[messages.ReviewPushed]:
-        """Pushes the current branch, and creates a pull request if one is given. Repeating a ``request_id`` does not
-        push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or OSError."""
+        """Pushes the current branch, and creates a pull request if one is given. Repeating the ``request_id`` of a
+        recent push does not push again. Raises ``ClientError``, ``DrawbridgeError``, ``NoCheckpoint``, ``GitFailed`` or
+        OSError."""
 
     @abstractmethod
     async def comment(self, command: commands.ReviewComment, asker: Subscriber) -> Answer[messages.ReviewCommented]:

@@ -161,8 +161,8 @@ class Worker:
         self.tasks = BackgroundTasks(logger)
         self._checkpoints = checkpoints
         self._last_checkpoint: asyncio.Task[None] | None = None
-        """The last checkpoint that no run waits for: after a run, or before a run that the agent began without a
-        prompt."""
+        """The last checkpoint in the background: after a run, or before a run that the agent began without a prompt.
+        The next checkpoint waits for it."""
         self._changing = asyncio.Lock()
         """Held while a run is begun or a process is ended: one of these at a time, however long it takes."""
 
@@ -233,8 +233,8 @@ class Worker:
             raise base.AgentUnusable("SESSION_IN_USE", sessions.IN_USE)
 
     async def _conversation(self, agent: str, memory: Memory) -> str:
-        """The id of the conversation to resume; empty if there is none, or if the agent ended before it stored the one
-        that it had begun."""
+        """The id of the conversation to resume; empty if there is no conversation, or if the agent ended before it
+        stored the one that it had begun."""
         found = self._context.agents.get(agent)
         if not memory.unproven or found is None or found.sessions is None:
             return memory.session_id

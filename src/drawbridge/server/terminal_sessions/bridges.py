@@ -33,8 +33,7 @@ from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 logger = logging.getLogger("drawbridge.server")
 
 AGENTS = {row.title: row.name for row in catalog.ROWS if row.proposes}
-"""Agents for which the bridge's proposal is the question: title (as bridges send it) → name (in the list of
-sessions)."""
+"""The agents for which the bridge's proposal is the question: title (as bridges send it) → name."""
 
 NOT_WRITTEN = ("DISK_SPACE_LOW", "FILE_OPERATION")
 """The error codes of decisions that were refused because the history can't be written."""
@@ -65,7 +64,7 @@ class BridgeSurface:
         pass  # its agent closes the view
 
     def belongs_to(self, session: TerminalSession, approval: PendingApproval | None) -> None:
-        """Sets the session and the approval request of the proposal. ``approval``: None if the agent has not asked
+        """Sets the session and the approval request of the proposal. ``approval``: None if the request does not exist
         yet."""
         self.session, self.approval = session, approval
 

@@ -38,7 +38,8 @@ UNSENT_BYTES = 2 * wire.LINE_BYTES
 
 
 class Peer:
-    """One connection. ``about``: what the bridge reports about itself; None for a hook."""
+    """One connection. ``about``: what the bridge reports about itself; None for a hook, or if the bridge has not reported
+    anything yet."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.about: wire.Bridge | None = None
@@ -86,8 +87,8 @@ class HookSurface:
 
 @contextlib.asynccontextmanager
 async def private_socket(sessions: TerminalSessions, editors: Editors, commands: ReviewCommands) -> AsyncIterator[None]:
-    """The private socket, open during the context. If it can't be created, the server logs that and continues without
-    it. ``commands``: the commands with which bridges read and change reviews."""
+    """Serves the private socket during the context. If the socket can't be created, the server logs that and continues
+    without it. ``commands``: the commands with which bridges read and change reviews."""
     socket = PrivateSocket(sessions, editors, commands)
     with contextlib.ExitStack() as stack:
         try:
@@ -181,8 +182,8 @@ class PrivateSocket:
     async def _hand_over(
         self, peer: Peer, reports: Reports, event: hook_events.HookEvent, reader: asyncio.StreamReader
     ) -> Left | None:
-        """Hands over the comments that wait for the agent. Returns them if the hook has received them. The hook then
-        disconnects without waiting any longer."""
+        """Hands over the comments that wait for the agent. Returns them if the hook has received them, otherwise None.
+        After it has received them, the hook disconnects without waiting any longer."""
         handover = reports.session.handover
         await asyncio.to_thread(handover.load)
         given = handover.give(event)
@@ -213,7 +214,8 @@ def _apply(reports: Reports, event: hook_events.HookEvent, pid: int, handed: Lef
 
 
 def _read(line: bytes) -> wire.FromPeer:
-    """Decodes a line. Lone halves of surrogate pairs are not valid JSON for msgspec, but agents send them."""
+    """Decodes a line. Raises ``ValueError``. msgspec does not accept lone halves of surrogate pairs, but agents send
+    them."""
     try:
         return wire.decode_from_peer(line)
     except ValueError:

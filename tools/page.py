@@ -166,7 +166,7 @@ def audit() -> str:
     try:
         found = json.loads(done.stdout)["vulnerabilities"]
     except (ValueError, KeyError):
-        return "The page's packages were not audited: this registry does not answer `npm audit`."
+        return "The web UI's packages were not audited: this registry does not support `npm audit`."
     if found:
         reports = ", ".join(f"{name} ({one.get('severity')})" for name, one in sorted(found.items()))
         raise PageError(f"npm audit reports {reports}. Update web/package.json, then run `npm install` in web/.")

@@ -141,8 +141,8 @@ def replacement(words: str) -> tuple[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Record what the claude CLI and a bridge say to each other.")
-    parser.add_argument("lock_file", type=Path, help="of the bridge: .../ide/<port>.lock")
+    parser = argparse.ArgumentParser(description="Record the messages between the claude CLI and a bridge.")
+    parser.add_argument("lock_file", type=Path, help="the bridge's lock file: .../ide/<port>.lock")
     parser.add_argument("out", type=Path, help="the transcript to write (JSON lines)")
     parser.add_argument("--what", default="", help="one sentence about the session")
     parser.add_argument("--replace", type=replacement, action="append", default=[], metavar="REAL=SHOWN")

@@ -16,7 +16,7 @@
     page      build the web UI (serve, demo and test do this, too)
     programs  fetch the real programs that the tests use, once for each machine
     quiet     wait up to five minutes until no other program keeps the processors busy
-    clean     remove everything that the verbs above have created
+    clean     remove what the verbs above have created in this checkout
 
 Arguments after the verb are passed on: ``test -k selection``, ``serve --port 12345``.
 """
@@ -87,7 +87,7 @@ def test(arguments: list[str]) -> None:
 def nvim(arguments: list[str]) -> None:
     program = shutil.which("nvim")
     if program is None:
-        raise SetupError("There is no Neovim on PATH. Install one (the Debian package neovim), and run this again.")
+        raise SetupError("Neovim was not found on PATH. Install one (the Debian package neovim), and run this again.")
     os.environ["DRAWBRIDGE_TEST_NVIMS"] = program
     try_page()
     pytest_in_parallel(["--only-nvim", *arguments])

@@ -311,7 +311,7 @@ function M.remove_comment()
   local row = vim.api.nvim_win_get_cursor(0)[1] - 1
   local comment = marks.draft_at(vim.api.nvim_get_current_buf(), row)
   if not comment then
-    return say(command, 'there is no draft at the cursor')
+    return say(command, 'no draft at the cursor')
   end
   link.send('review_comment_removed', { comment = comment.id })
 end

@@ -231,7 +231,7 @@ local function check_proxies()
         .. 'export no_proxy="localhost,127.0.0.1,::1${no_proxy:+,$no_proxy}"; export NO_PROXY="$no_proxy"',
     })
   else
-    ok('There is no proxy between the agent and the bridge')
+    ok('No proxy is set between the agent and the bridge')
   end
 end
 

@@ -268,7 +268,7 @@ function M.when_ready(callback)
   table.insert(waiting, once)
   M.start()
   vim.defer_fn(function()
-    once(nil, ('no bridge within %d seconds'):format(READY_WITHIN / 1000))
+    once(nil, ('the bridge did not start within %d seconds'):format(READY_WITHIN / 1000))
   end, READY_WITHIN)
 end
 

@@ -482,7 +482,7 @@ async def test_what_a_comment_needs_is_said(newest: Desk) -> None:
     desk.editor.command("DrawbridgeComment")
     desk.editor.says(":DrawbridgeComment: write the comment after the command")
     desk.editor.command("DrawbridgeComment!")
-    desk.editor.says(":DrawbridgeComment!: there is no draft at the cursor")
+    desk.editor.says(":DrawbridgeComment!: no draft at the cursor")
     desk.editor.call("nvim_buf_set_lines", 0, 0, 0, False, ["unsaved"])
     desk.editor.command("DrawbridgeComment Why?")
     desk.editor.says(":DrawbridgeComment: save or discard your unsaved changes first")

@@ -166,7 +166,7 @@ async def test_a_token_that_is_not_taken_is_said(secured: Server, tmp_path: Path
 )
 def test_flags_that_can_t_be_right_are_said_before_anything_is_sent(flags: dict[str, str], words: str) -> None:
     with pytest.raises(BadSetting, match=words):
-        Finder(**flags).find()
+        Finder(**flags, elsewhere=False).find()
 
 
 async def test_where_nothing_or_something_else_listens_one_line_says_so() -> None:

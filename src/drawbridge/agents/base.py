@@ -40,7 +40,7 @@ class Options(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 def check_options(options: Options, supported: Collection[str], name: str) -> None:
     """Raises ``AgentUnusable`` (VALIDATION_FAILED) if an option is set that is not among ``supported``: the agent would
-    ignore it. ``name``: the agent's name for people."""
+    ignore it. ``name``: the agent's display name."""
     usual = Options()
     for option in options.__struct_fields__:
         if option not in supported and getattr(options, option) != getattr(usual, option):

@@ -178,6 +178,6 @@ def login(name: str) -> tuple[str, str]:
 
 
 def title(name: str) -> str:
-    """The agent's name for people; ``name`` itself for an agent without a row."""
+    """The agent's display name; ``name`` itself for an agent without a row."""
     row = AGENTS.get(name)
     return row.title if row is not None else name

@@ -2,7 +2,7 @@
 
 An event is *recorded* (stored in its session's history, with a number there) or *announced* (not stored, because it
 matters only now). Where the protocol has a structure with the same fields, that structure is the event. A record has
-one of three directions: ``client`` (a person's prompt), ``claude`` (an agent's line, byte for byte; the name comes from
+one of three directions: ``client`` (a user's prompt), ``claude`` (an agent's line, byte for byte; the name comes from
 the specification) and ``server``: ``{"type": "system", "subtype": <kind>, "message": {…}}``.
 
 The ``Bus`` passes each event to the receivers that ``RECEIVERS`` names for its type, in that order.

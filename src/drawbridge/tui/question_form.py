@@ -137,8 +137,7 @@ class QuestionForm(VerticalScroll):
         self.look()
 
     def page(self, by: int) -> None:
-        """Scrolls by a page, down (1) or up (-1). If lines are still unseen, scrolls down to the first of them
-        instead."""
+        """Scrolls by a page, down (1) or up (-1). While lines are unseen, 1 scrolls to the first of them instead."""
         first = next((place for widget in self._needed() for place in self._places(widget)), None)
         if by > 0 and first is not None:
             self.scroll_to(y=self.scroll_offset.y + first - self.content_region.y, animate=False)

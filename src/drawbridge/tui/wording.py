@@ -38,8 +38,8 @@ decide there: such a request is not shown as withdrawn."""
 
 
 def mode(project: Mapping[str, Any], name: str, offers: Iterable[Mapping[str, Any]]) -> str:
-    """A permission mode in words: its title or, without one, its name. If the project's agent never asks, a note that
-    it does not follows the name. ``offers``: the modes that the server describes."""
+    """A permission mode in words: its title or, without one, its name. If the project's agent never asks, returns the
+    name with a note about that. ``offers``: the modes that the server describes."""
     if project.get("asks") is False:
         return f"{name} · doesn’t ask"
     titles = {one["name"]: one.get("title") for one in (*project.get("own_modes", ()), *offers)}

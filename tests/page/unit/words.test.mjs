@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Conversation } from '../../../web/src/state/conversation.ts';
-import { agentName, clock, liftedWords, listed, modesOf, modeWords, standing } from '../../../web/src/projects/words.ts';
+import {
+  agentName,
+  clock,
+  liftedWords,
+  listed,
+  modesOf,
+  modeWords,
+  standing,
+} from '../../../web/src/projects/words.ts';
 import { canBeEdited, Projects } from '../../../web/src/state/projects.ts';
 
 const NOW = new Date('2026-03-04T10:00:00Z');

@@ -168,7 +168,7 @@ def test_a_failed_read_is_reported_and_may_be_retried(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", fail)
-        with pytest.raises(HistoryUnreadable, match=r"input/output error\. It was left as it is"):
+        with pytest.raises(HistoryUnreadable, match=r"input/output error\. The files were not changed"):
             history.read()
     assert all_seqs(history) == [1, 2, 3]
 

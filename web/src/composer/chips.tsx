@@ -97,7 +97,8 @@ export function Chips(props: Props) {
 function AgentChip({ client, project, may, choose, failed, name }: Props & { name: string }) {
   const [listed, setListed] = useState<AgentInfo[] | undefined>();
   const known: string[] = client.hello?.agents ?? [];
-  if (known.length < 2 && name === project.agent) return <span class="chip tag agent">{agentName(name, client.hello)}</span>;
+  if (known.length < 2 && name === project.agent)
+    return <span class="chip tag agent">{agentName(name, client.hello)}</span>;
   const look = () => {
     if (!may('agent_list')) return;
     client.connection.ask('agent_list').then(({ data }) => setListed(data.agents), failed);

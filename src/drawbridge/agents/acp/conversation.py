@@ -67,7 +67,7 @@ class AcpConversation:
     beginning with the constructor."""
 
     def __init__(self, name: str, launch: Launch, read: Reader, version: str) -> None:
-        """``name``: the agent's name for people. ``read``: reads a file that a question is about. ``version``:
+        """``name``: the agent's display name. ``read``: reads a file that a question is about. ``version``:
         Drawbridge's version."""
         self._name = name
         self._read = read

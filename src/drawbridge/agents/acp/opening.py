@@ -156,7 +156,7 @@ class Opening:
     """Opens a session: exchanges all messages up to the first prompt. See ``steps``."""
 
     def __init__(self, name: str, launch: Launch, version: str) -> None:
-        """``name``: the agent's name for people; ``version``: Drawbridge's version."""
+        """``name``: the agent's display name; ``version``: Drawbridge's version."""
         self._name = name
         self._launch = launch
         self._version = version

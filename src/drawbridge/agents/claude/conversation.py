@@ -145,7 +145,7 @@ class ClaudeConversation:
         state: AgentState | None = None,
         jobs: Mapping[str, float] | None = None,
     ) -> None:
-        """``name``: the agent's name for people. ``read``: reads a file that a question is about. ``state``: as in
+        """``name``: the agent's display name. ``read``: reads a file that a question is about. ``state``: as in
         ``Launch``. ``jobs``: as in ``Schedule``."""
         self._name = name
         self._read = read

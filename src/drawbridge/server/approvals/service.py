@@ -180,7 +180,7 @@ class Approvals:
         return [messages.Waiting(one.id, one.request.tool_name[:LONGEST_NAME], one.created_at) for one in self]
 
     def shown(self, room: int) -> list[messages.PermissionRequest]:
-        """The open requests for a snapshot: in ``room`` bytes altogether, as previews if necessary."""
+        """The open requests for a snapshot: at most ``room`` bytes in total, as previews if necessary."""
         each = room // max(len(self), 1) - messages.ROOM
         return [permission_request(self._project_id, one.request, one.created_at, one.seq, each) for one in self]
 

@@ -61,8 +61,7 @@ limit, a device could flood the audit log until the entries about its earlier ac
 
 CHANGES: Final = (300, 2.0)
 """Audited commands from one device or SSH key. With its connections and prompts, a device causes at most about seven
-entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten files of 10
-MB).
+entries a second in the long run: it takes hours to rotate out the entries about its earlier actions (ten 10 MB files).
 """
 
 CONNECTS: Final = (120, 1.0)

@@ -281,7 +281,9 @@ class Notifier:
         """The push services that do not work and that a browser still uses, as human-readable sentences."""
         used = {one.service for one in self.subscriptions}
         refused = {service: why for service, why in dict(self._refused).items() if service in used}
-        remedy = "The server's log has the details. Services may refuse a server without a public name: --public-host."
+        remedy = (
+            "The server's log has the details. A push service may refuse a server without a public name: --public-host."
+        )
         return [
             f"Notifications through {service} do not arrive: {why}. {remedy}"
             for service, why in sorted(refused.items())

@@ -609,7 +609,7 @@ def _set_project(command: InProjects, beside: str) -> None:
         raise ClientError("VALIDATION_FAILED", text, "project_id")
     command.project_id = beside or command.project_id
     if not command.project_id and isinstance(command, ProjectCommand):
-        raise ClientError("VALIDATION_FAILED", "project_id: it is missing.", "project_id")
+        raise ClientError("VALIDATION_FAILED", "project_id: this field is required.", "project_id")
 
 
 def _no_json() -> ClientError:
@@ -630,7 +630,7 @@ def _invalid(error: msgspec.ValidationError, place: str) -> ClientError:
     if named:
         missing = named[1] == "missing required"
         field = f"{field}.{named[2][:LONGEST_NAME]}"
-        problem = "it is missing" if missing else "the field is not known"
+        problem = "this field is required" if missing else "the field is not known"
         if not missing and place and where == ".options`":
             return ClientError("UNKNOWN_OPTION", f"{field}: the option is not known.", field)
     elif not field:

@@ -127,11 +127,11 @@ class Commenting:
 
     async def _new(self, command: commands.ReviewComment, id: str, asker: Subscriber) -> ReviewComment:
         if command.remove or command.resolved is not None:
-            raise _invalid("comment_id", "it is missing")
+            raise _invalid("comment_id", "this field is required")
         path, line, quote = command.path, command.line, command.quote
         if path is None or line is None or quote is None:
             name = "path" if path is None else "line" if line is None else "quote"
-            raise _invalid(name, "it is missing")
+            raise _invalid(name, "this field is required")
         last = line if command.end_line is None else command.end_line
         if last < line:
             raise _invalid("end_line", "it is less than `line`")
@@ -244,7 +244,7 @@ def _words(command: commands.ReviewComment) -> tuple[str, str | None]:
     text = (command.text or "").strip()
     suggestion = command.suggestion
     if not text and suggestion is None:
-        raise _invalid("text", "it is missing, and there is no suggestion")
+        raise _invalid("text", "this field is required if there is no suggestion")
     _check_length("text", text)
     _check_length("suggestion", suggestion or "")
     return text, _ended(suggestion) if suggestion else suggestion

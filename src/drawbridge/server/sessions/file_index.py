@@ -199,7 +199,7 @@ class _List:
         self._made_at = 0.0
 
     async def current(self) -> FileIndex:
-        """The list; waits for a new one if there is none yet, or if it is older than ``KEPT_SECONDS``. Raises
+        """The list; waits for a new one if none was made yet, or if it is older than ``KEPT_SECONDS``. Raises
         ``ClientError`` if no list could be made."""
         age = time.monotonic() - self._made_at
         if (self._index is None or age > FRESH_SECONDS) and self.making is None:

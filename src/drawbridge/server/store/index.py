@@ -453,6 +453,6 @@ class Catalogue:
         if (name, offset) not in self.damage and len(self.damage) < _DAMAGE_KEPT:
             self.damage[name, offset] = Damage(name, offset, length)
             logger.warning(
-                "%s: skipped %s at %d that are not a record of this history; nothing was removed",
+                "%s: skipped %s at offset %d that do not belong to this history; the file was not changed",
                 self.path(name), counted(length, "byte"), offset,
             )  # fmt: skip

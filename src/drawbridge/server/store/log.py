@@ -313,7 +313,7 @@ class History:
                 self._write(record)
             except OSError as error:
                 raise HistoryNotWritten(
-                    f"The message could not be written into the project's history: {_why(error)}. No part of it was "
+                    f"The message could not be written to the project's history: {_why(error)}. No part of it was "
                     "stored; the history is unchanged. Fix the cause; new messages will then be stored.",
                     disk_full=error.errno in _NO_ROOM,
                 ) from None
@@ -458,7 +458,7 @@ class History:
                     self._blank(segment.name, ranges)
         except OSError as error:
             raise HistoryNotWritten(
-                f"Records of the project's history can't be removed: {_why(error)}. Those that are left are unchanged.",
+                f"Records of the project's history can't be removed: {_why(error)}. The remaining records are unchanged.",
                 disk_full=error.errno in _NO_ROOM,
             ) from None
         finally:
@@ -640,7 +640,7 @@ def _aware(moment: datetime) -> datetime:
 
 def _unreadable(error: OSError) -> HistoryUnreadable:
     return HistoryUnreadable(
-        f"The project's history can't be read: {_why(error)}. It was left as it is. Fix the cause and try again."
+        f"The project's history can't be read: {_why(error)}. The files were not changed. Fix the cause, then try again."
     )
 
 

@@ -345,8 +345,8 @@ class ReviewedDirectory:
     # Closing and removing.
 
     async def close(self) -> None:
-        """Waits up to ``CLOSE_SECONDS`` for checkpoints in progress, then stops the work; a decision or commit in
-        progress is completed first."""
+        """Waits up to ``CLOSE_SECONDS`` for checkpoints in progress, then stops the work, except for a decision or a
+        commit in progress, which is completed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._tasks.wait()

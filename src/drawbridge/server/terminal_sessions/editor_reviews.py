@@ -1,5 +1,5 @@
-"""Reviews in editors: a bridge requests reviews, decides on them and comments with the same commands as clients, under
-the name of its editor."""
+"""Reviews in editors: a bridge requests reviews, decides on them and comments on them with the same commands as clients,
+under the name of its editor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILED = "The server failed. Its log has the reason."
 
 
 class ReviewCommands(Protocol):
-    """The commands of the server's core that this module uses."""
+    """The part of the server's core that this module uses."""
 
     all_sessions: Sessions
 
@@ -135,8 +135,8 @@ class EditorReviews:
         return first
 
     def _candidates(self, line: wire.ReviewRequest) -> Iterator[Session]:
-        """The sessions in a directory that contains the file, the innermost one first, then those in the editor's
-        directory. Of sessions that share a review, only the first one is included."""
+        """Yields the sessions in the directories that contain the file, beginning with the innermost directory, then those
+        in the editor's directory. Of sessions that share a review, only the first one is included."""
         places = [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
         sessions = [(_real(session.path), session) for session in self._commands.all_sessions]
         seen = set[int]()

@@ -9,12 +9,12 @@ from drawbridge.server.terminal_sessions.prompts import Sent
 
 
 class ProcessFacts(Struct):
-    """What an agent's process has reported about itself. ``pid``: None if no process is known. ``config``,
+    """What an agent's process has reported about itself. ``pid``: None if no process is known. ``config`` and
     ``background``: as in ``Process``."""
 
     pid: int | None = None
     began: float | None = None
-    """When the process ``pid`` was started (seconds since 1970; None if that is not known). It is stored because another
+    """When the process ``pid`` was started (seconds since 1970; None if not known). The time is stored because another
     program may get the PID later."""
     transcript: str = ""
     permission_mode: str | None = None

@@ -103,7 +103,7 @@ class Handover:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """Stores as given, and returns, the comments that this event's hook must hand over; None if it must not hand
+        """Returns the comments that this event's hook must hand over, and stores them as given; None if it must not hand
         over any. If comments are returned, the caller must report to ``received`` whether the hook has received
         them."""
         left = self._left
@@ -148,7 +148,7 @@ class Handover:
         return received
 
     def confirmed(self, entry: transcript.Context) -> Left | None:
-        """The comments that have arrived according to this entry of the transcript; None if it does not contain them."""
+        """The comments that have arrived according to this entry of the transcript; None if it contains none."""
         left = self._left
         if left is None or not left.run:
             return None
@@ -159,8 +159,8 @@ class Handover:
         return PromptAccepted(left.run, left.text, left.by, left.request_id, uuid=entry.uuid, review=left.review)
 
     def settle(self) -> None:
-        """Turns comments that were given to a hook back into drafts: they may not have arrived. To be called if they are
-        not in the transcript, although it was read to its end and the agent has continued."""
+        """Turns comments that were given to a hook back into drafts: they may not have arrived. To be called if they
+        are not in the transcript, although it was read to its end and the agent has continued."""
         left = self._left
         if left is not None and left.state == "given":
             self._release("unsure")

@@ -38,8 +38,8 @@ UNSENT_BYTES = 2 * wire.LINE_BYTES
 
 
 class Peer:
-    """One connection. ``about``: what the bridge reports about itself; None for a hook, or if the bridge has not reported
-    anything yet."""
+    """One connection. ``about``: what the bridge reports about itself; None for a hook, and until a bridge has reported
+    anything."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.about: wire.Bridge | None = None

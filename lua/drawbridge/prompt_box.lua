@@ -142,7 +142,7 @@ function M.paste(params)
   if not shown then
     refuse("The agent can't take a prompt now: its terminal shows something else. Try again later.")
   elseif typed then
-    refuse('Somebody has started typing a prompt there, so yours was not typed. Try again later.')
+    refuse('Someone has started to type a prompt there, so yours was not sent. Try again later.')
   end
   local text = harmless(params.text)
   pasted[params.pid] = squeezed(text)

@@ -94,7 +94,7 @@ def test_a_retry_and_a_compaction_are_said() -> None:
 
 
 def test_the_context_is_a_part_of_what_fits() -> None:
-    assert wording.context_words({"context_tokens": 50_000, "context_window": 200_000}) == "25 % context"
+    assert wording.context_words({"context_tokens": 50_000, "context_window": 200_000}) == "25% context"
     assert (
         wording.context_words({"context_tokens": 50_000}) == "50k tokens"
     )  # as in the web UI: the size of a terminal session's context is not known

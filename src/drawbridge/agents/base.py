@@ -208,8 +208,8 @@ class QuestionCancelled(Struct, frozen=True):
 
 
 class TurnBegun(Struct, frozen=True):
-    """The agent begins a turn without a prompt, for example when a background command has ended. It, too, ends with a
-    ``TurnEnded``."""
+    """The agent begins a turn without a prompt, for example when a background command has ended. Such a turn also ends
+    with a ``TurnEnded``."""
 
 
 class Tokens(Struct, frozen=True):
@@ -374,7 +374,7 @@ Event: TypeAlias = (
 
 
 class Replied(Struct, frozen=True):
-    """The agent's answer to a command. ``error``: why it was refused."""
+    """The agent's answer to a command. ``error``: why the agent refused the command; None if it did not."""
 
     request_id: str
     error: str | None = None

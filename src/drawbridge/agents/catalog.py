@@ -5,7 +5,7 @@ To add an agent, add a row here and a folder ``agents/NAME`` with
 * ``driver.py``: ``agent(path)`` returns the ``base.Agent`` that the server runs; ``path``: its program, or None for the
   usual one;
 * with ``hooks``: ``hook.py``, what its hooks send and how they are answered (see ``guard/calls.py``), and
-  ``hook_settings.py``: ``SETTINGS``, where those hooks are in its settings (see ``agents/hook_settings.py``).
+  ``hook_settings.py``: ``SETTINGS``, which describes those hooks in its settings (see ``agents/hook_settings.py``).
 
 Pure, and without imports: the guard, which has to start in milliseconds, reads it too.
 """
@@ -172,7 +172,8 @@ def label(name: str) -> str:
 
 
 def login(name: str) -> tuple[str, str]:
-    """How a person logs in to the agent on the server's machine: the command, and what to do then."""
+    """How a person logs in to the agent on the server's machine: the command, and what to do then. If that is not
+    known, returns the agent's name and a reference to its documentation."""
     row = AGENTS.get(name)
     return (row and row.login) or (name, "Log in there, as its documentation describes.")
 

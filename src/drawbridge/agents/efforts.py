@@ -1,4 +1,4 @@
-"""The levels of effort in words. Which of them a model has is in its ``ModelOffer``. Pure."""
+"""Descriptions of the levels of effort. A model's ``ModelOffer`` contains the levels that it supports. Pure."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ OFFERS: Final = (
     EffortOffer("xhigh", "Thinks much longer."),
     EffortOffer("max", "Thinks as long as it needs. Slow and expensive."),
 )
-"""The levels that agents are known to have. Clients show others without words."""
+"""The levels that agents are known to have. Clients show other levels without a description."""

@@ -70,7 +70,7 @@ REVISION: Final = 5
 """The version of the messages between the two halves; ``link.lua`` has the same number."""
 
 NOT_SHOWN: Final = (
-    "The agent's terminal did not show the prompt as it was sent: somebody may have typed there. "
+    "The agent's terminal did not show the prompt as it was sent: someone may have typed there. "
     "The prompt was removed and not sent. Try again later."
 )
 

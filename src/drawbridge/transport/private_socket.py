@@ -25,6 +25,7 @@ from drawbridge.core.errors import NotPrivate
 from drawbridge.core.private_files import PRIVATE_FILE, make_private_directory, process_alive, remove_quietly
 
 ENDING = ".sock"
+NEW_ENDING = f"{ENDING}.new"
 
 
 def directory(environ: Mapping[str, str] = os.environ) -> str:
@@ -41,7 +42,7 @@ def listening() -> Iterator[socket.socket]:
     make_private_directory(place)
     _sweep(place)
     path = os.path.join(place, f"{time.time_ns() // 1_000_000:013d}-{os.getpid()}{ENDING}")
-    unfinished = f"{path}.new"
+    unfinished = path.removesuffix(ENDING) + NEW_ENDING
     listener = socket.socket(socket.AF_UNIX)
     try:
         try:
@@ -77,6 +78,8 @@ def addresses() -> list[str]:
 def _sweep(place: str) -> None:
     """Removes the sockets of servers that were killed."""
     for name in os.listdir(place):
+        if not name.endswith((ENDING, NEW_ENDING)):
+            continue
         path = os.path.join(place, name)
         with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as probe:
             probe.setblocking(False)

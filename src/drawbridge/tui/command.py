@@ -137,7 +137,7 @@ async def begin(client: Client, project: str | None, directory: str) -> StartVie
     names = ", ".join(one["path"] for one in found or client.projects.sorted()[:10])
     if found:
         raise BadSetting(f"{project} is ambiguous: the server has {names}. Give a path.")
-    there = f"Its projects are {names}" if names else "It has none yet"
+    there = f"Its projects are {names}" if names else "It has no projects yet"
     raise BadSetting(
         f"The server has no project {project}. {there}. To add one, run `drawbridge attach` and press n or, on the server's "
         "machine, run `drawbridge attach DIRECTORY`."

@@ -28,7 +28,7 @@ from rich.theme import Theme
 from textual.strip import Strip
 
 from drawbridge.core.terminal_text import harmless_pieces
-from drawbridge.text.counts import size
+from drawbridge.text.counts import counted, size
 from drawbridge.tui import wording
 from drawbridge.tui.call_parts import PLAN, Part, of_request, parts
 from drawbridge.tui.code import COLOURED, LONGEST_COLOURED, DiffLines
@@ -184,7 +184,7 @@ class Painter:
         lines = DiffLines(difference(*texts[1:]), texts, self.palette, width)
         strips = list(lines.strips(len(lines) if most is None else most))
         left = len(lines) - len(strips)
-        return strips + (self.plain(f"… {left} more lines", width, self.palette.soft) if left else [])
+        return strips + (self.plain(f"… {counted(left, 'more line')}", width, self.palette.soft) if left else [])
 
     def _tool(self, item: Item, width: int, *, folded: bool) -> Iterator[Strip]:
         palette, data = self.palette, item.data

@@ -42,7 +42,7 @@ REPEAT_SECONDS: Final = 0.15
 GONE: Final = frozenset({"INVALID_PATH", "PROJECT_NOT_FOUND"})
 """The codes of errors after which there is nothing to decide: the directory or the project is gone."""
 
-EMPTY: Final = "Changes made by the agent’s runs are shown here until somebody decides on them."
+EMPTY: Final = "Changes made by the agent’s runs are shown here until someone decides on them."
 WRITTEN: Final = "Your comment is kept here until you add it: c continues, d discards it."
 UNSEEN: Final = "There is more below: Space shows it. You can decide on this change once you have seen all of it."
 

@@ -201,7 +201,7 @@ def context_words(agent: Mapping[str, Any]) -> str:
     tokens, window = agent.get("context_tokens"), agent.get("context_window")
     if not tokens:
         return ""
-    return f"{100 * tokens // window} % context" if window else f"{max(1, round(tokens / 1000))}k tokens"
+    return f"{100 * tokens // window}% context" if window else f"{max(1, round(tokens / 1000))}k tokens"
 
 
 def tool_words(given: Mapping[str, Any], root: str) -> str:

@@ -80,7 +80,7 @@ async def test_changes_to_a_session_are_audited_with_its_id(server: Server, owne
 def test_a_run_that_resumes_automatically_is_audited(tmp_path: Path) -> None:
     entrance = Entrance(Access(None, OwnNames(), secure=False), ClientLimits(), Audit(tmp_path))
     entrance.published(Announced("proj_1", Path("/code"), RunContinued("run_1", "phone")))
-    [line] = events(tmp_path, "went_on")
+    [line] = events(tmp_path, "continued")
     assert (line["project_id"], line["run_id"], line["by"]) == ("proj_1", "run_1", "phone")
 
 

@@ -109,7 +109,7 @@ def auth(token: str) -> dict[str, Any]:
     return {"type": "auth", "data": {"token": token}}
 
 
-# failed logins
+# failed sign-in attempts
 
 
 async def test_wrong_tokens_slow_down_only_their_address(server: Server, clock: Clock) -> None:
@@ -120,7 +120,7 @@ async def test_wrong_tokens_slow_down_only_their_address(server: Server, clock: 
             assert await first_words(server, SOMEWHERE, auth("wrong")) == ("UNAUTHORIZED", 4401)
     refused, headers, body = await status(server, SOMEWHERE, "wrong")
     assert refused == 429
-    assert "RATE_LIMITED: Too many failed logins" in body
+    assert "RATE_LIMITED: Too many failed sign-in attempts" in body
     assert 0 < int(headers["Retry-After"]) <= 6
     assert await first_words(server, SOMEWHERE, auth("wrong")) == ("RATE_LIMITED", 4429)
     assert await first_words(server, ELSEWHERE, auth("wrong")) == ("UNAUTHORIZED", 4401)
@@ -504,7 +504,7 @@ async def test_a_storm_of_refusals_is_one_line_in_the_log(server: Server, caplog
     for _ in range(FAILURES[0] + 30):
         await status(server, SOMEWHERE, "wrong")
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len([line for line in said if "too many failed logins from 203.0.113.5" in line]) == 1
+    assert len([line for line in said if "too many failed sign-in attempts from 203.0.113.5" in line]) == 1
     assert len(said) <= 2 * FAILURES[0] + 1
 
 

@@ -206,7 +206,7 @@ function Empty({ project, review, board }: Shared) {
     <div class="empty">
       <Icon name="check" />
       <p>Nothing to review</p>
-      <p class="hint">Changes made by the agent’s runs are shown here until somebody decides on them.</p>
+      <p class="hint">Changes made by the agent’s runs are shown here until someone decides on them.</p>
       <p>
         <a ref={link} href={addressOf(project)}>
           Back to the session

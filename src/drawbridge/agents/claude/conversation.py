@@ -226,7 +226,7 @@ class ClaudeConversation:
             return []
         message, data = read
         match message.type:
-            case "assistant":  # the most frequent one
+            case "assistant":  # first, because it is the most frequent type
                 return [AgentLine(data, session_id_of(message.session_id)), *self._answered(message, data)]
             case "control_request":
                 return self._asked(message)
@@ -519,7 +519,7 @@ class ClaudeConversation:
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted = self.turn_open
-            # Without this the CLI would begin another turn with a message that was sent into the interrupted one.
+            # Without this, the CLI would begin another turn with a message that was sent into the interrupted one.
             also = {"cancel_queued": True} if self._steered else {}
             self._command(subtype="interrupt", **also)
 

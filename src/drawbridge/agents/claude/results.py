@@ -1,6 +1,6 @@
 """Interprets a ``result`` line of ``claude``: the turn's outcome and its cost. Pure.
 
-Its fields are misleading (2.1.329): a failed API request and a missing login are ``"subtype": "success"`` with
+Its fields are misleading (2.1.329): a failed API request or a missing login has ``"subtype": "success"`` with
 ``"is_error": true``, and ``total_cost_usd`` is the cost of the whole conversation, across processes and forks.
 """
 
@@ -52,7 +52,7 @@ def failure(
 
 
 def explained(name: str, said: str) -> Failure | None:
-    """The failure if the agent's text reports that it does not have the conversation; otherwise None."""
+    """The failure if the agent's text reports that the agent does not have the conversation; otherwise None."""
     if _NO_CONVERSATION in said:
         return Failure(
             NO_SESSION, f"{name} does not have this conversation, or no longer has it: {said} Start a new session."
@@ -126,7 +126,7 @@ def added(one: Tokens | None, other: Tokens | None) -> Tokens | None:
 
 
 def _count(value: object) -> int:
-    """A plausible number of tokens; 0 for anything else."""
+    """``value``, rounded down, if it is a plausible number of tokens; 0 for anything else."""
     found = amount(value)
     return int(found) if found is not None and found < MOST_TOKENS else 0
 

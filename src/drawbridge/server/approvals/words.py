@@ -99,8 +99,8 @@ EDITABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "WebFetch": ("url", "prompt"),
     "WebSearch": ("query",),
 }
-"""The fields that a person may change in a tool's input. In other tools' inputs, the first 50 text fields may be
-changed."""
+"""The fields of a tool's input that clients let a person change. For other tools, these are the first 50 text
+fields."""
 
 SAVED_IN: Final[Mapping[str, tuple[str, str]]] = {
     "session": ("for this session", ""),

@@ -22,7 +22,8 @@ R = TypeVar("R", contravariant=True)
 SECURITY: Final = frozenset(
     {"BUDGET_EXCEEDED", "DISK_LIMIT", "OUT_OF_SCOPE", "PERMISSION_DENIED", "RESOURCE_LIMIT", "UNKNOWN_OPTION"}
 )
-"""Refusals that are audited: a client requested more than the owner allows. The entrance audits its own refusals."""
+"""The error codes of refusals that are audited: a client requested more than the owner allows. The entrance audits its
+own refusals."""
 
 PLACES: Final = ("file_path", "notebook_path", "path")
 """Fields of a tool's input that name its file."""

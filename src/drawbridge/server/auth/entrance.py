@@ -134,8 +134,8 @@ class Entrance:
         self._limited = Buckets(1, 1 / LIMITED_SECONDS)
         self._pairing = asyncio.Lock()
         self._logged_refusals = Buckets(1, 1 / RETRY_SECONDS)
-        """Limits the log lines for refused connections: per address, each reason is logged at most once in
-        ``RETRY_SECONDS``."""
+        """Limits the log lines and audit log entries for refused connections: per address, each reason is reported at
+        most once in ``RETRY_SECONDS``."""
         self._signed_in: Counter[str] = Counter()
         """The number of clients of each device or SSH key, and of the owner ("")."""
         self._at: Counter[str] = Counter()
@@ -359,12 +359,12 @@ class Entrance:
         key = place(address)
         refused = self._failures.look(key, now())
         if refused is not None and short:
-            raise self._too_often("failed logins", refused, address)
+            raise self._too_often("failed sign-in attempts", refused, address)
         try:
             yield
         except ClientError as error:
             if refused is not None:
-                raise self._too_often("failed logins", refused, address) from None
+                raise self._too_often("failed sign-in attempts", refused, address) from None
             self._failures.take(key, now())
             device = (error.details or {}).get("device")
             logger.warning("refused %s%s: %s", address, f" ({device})" if device else "", error.code)
@@ -401,7 +401,7 @@ class Entrance:
         ``Dispatch`` audits commands."""
         event = announced.event
         if isinstance(event, RunContinued):
-            self.note("went_on", by=event.by, project_id=announced.project_id, run_id=event.run_id)
+            self.note("continued", by=event.by, project_id=announced.project_id, run_id=event.run_id)
         elif isinstance(event, DoneInEditor):
             audit = audited.IN_EDITORS[type(event.command)]
             fields = audit.fields(event.command, event.reply, event.asked)

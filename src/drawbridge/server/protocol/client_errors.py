@@ -51,7 +51,7 @@ CODES: Final[Mapping[str, Kind]] = {
         "or proxy changes them."
     ),
     "RATE_LIMITED": Kind(
-        "Too many failed logins (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many prompts or "
+        "Too many failed sign-in attempts (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many prompts or "
         "commands from a device or an address; `details.retry_after` is the number of seconds to wait.",
         retryable=True,
     ),

@@ -138,7 +138,7 @@ class PermissionRequest(Struct, frozen=True, omit_defaults=True, kw_only=True):
     asks, in its own words. ``blocked_path``: the path that the agent must not use without asking.
 
     ``kind``, ``title``, ``risks`` and ``always`` describe the request to the user, in the same words in all clients.
-    ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that a decision may change.
+    ``remember`` applies everything in ``always``. ``editable``: the fields of ``input`` that clients offer for editing.
     ``summary``: the text of a notification, such as "Run a command", without a path or any other part of the input.
     """
 

@@ -71,7 +71,7 @@ class Order(Struct, frozen=True):
     files: tuple[PromptFile, ...] = ()
     """The attachments that are stored for the agent."""
     review: Submission | None = None
-    """The comments on the review that the prompt consists of."""
+    """The review comments that the prompt sends to the agent; None for other prompts."""
     unprompted: bool = False
     """Whether the agent began the turn without a prompt; ``prompt`` is empty then."""
 
@@ -181,7 +181,7 @@ class RunQueue:
         self._runs[self._runs.index(run)] = edited
 
     def choose(self, agent: str, chosen: Mapping[str, str]) -> None:
-        """Changes options of the runs that have this agent, or have not chosen one. Options that were chosen for one
+        """Changes options of the runs for which this agent, or no agent, was chosen. Options that were chosen for one
         prompt alone stay."""
         for index, run in enumerate(self._runs):
             order = run.order

@@ -94,8 +94,8 @@ class Bridges:
     def requested(
         self, session: TerminalSession, event: hook_events.HookEvent, surface: Surface, proposal: Proposal | None
     ) -> None:
-        """Opens an approval request for a hook's question. If a bridge has already reported the same proposal in an
-        editor, it becomes a second surface of the request."""
+        """Opens an approval request for a hook's question. If a bridge has already reported the same proposal, its view
+        in the editor becomes a second surface of the request."""
         approval = session.apply(event, surface, proposal)
         for shown in self._shown.values():
             if approval is not None and shown.approval is None and shown.is_same(surface.pid, proposal):

@@ -121,8 +121,8 @@ class ReviewedDirectory:
         self._stores[session] = store
 
     def leave(self, session: str) -> None:
-        """Removes a session from the directory, because it is removed from the list. Comments that wait for its agent
-        become drafts again."""
+        """Removes a session from the directory, because it is removed from the list. Comments that its agent may still
+        receive become drafts again."""
         left = self.comments.left
         self._stores.pop(session, None)
         if left is not None and left.session == session and left.is_open:

@@ -1,5 +1,5 @@
-"""Reviews in editors: a bridge requests reviews, decides on them and comments on them with the same commands as clients,
-under the name of its editor."""
+"""Reviews in editors: a bridge requests reviews, decides on them and comments on them with the same commands as
+clients, under the name of its editor."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ class EditorReviews:
         return first
 
     def _candidates(self, line: wire.ReviewRequest) -> Iterator[Session]:
-        """Yields the sessions in the directories that contain the file, beginning with the innermost directory, then those
-        in the editor's directory. Of sessions that share a review, only the first one is included."""
+        """Yields the sessions in the directories that contain the file, beginning with the innermost directory, then
+        those in the editor's directory. Of sessions that share a review, only the first one is included."""
         places = [*(_real(line.path).parents if line.path else ()), *([_real(line.folder)] if line.folder else ())]
         sessions = [(_real(session.path), session) for session in self._commands.all_sessions]
         seen = set[int]()

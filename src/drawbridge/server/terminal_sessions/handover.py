@@ -103,9 +103,9 @@ class Handover:
             logger.error("%s: the comments that wait for its agent can't be read: %s", self._session.id, error)
 
     def give(self, event: HookEvent) -> Left | None:
-        """Returns the comments that this event's hook must hand over, and stores them as given; None if it must not hand
-        over any. If comments are returned, the caller must report to ``received`` whether the hook has received
-        them."""
+        """Returns the comments that this event's hook must hand over, and stores them as given. Returns None if the
+        hook must not hand over any. If comments are returned, the caller must report to ``received`` whether the hook
+        has received them."""
         left = self._left
         if left is None or left.state != "waiting":
             self._comments.unmark(self._session.id)  # the mark may be from a server that was killed

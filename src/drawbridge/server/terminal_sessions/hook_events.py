@@ -104,8 +104,8 @@ class HookEvent(Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """The client protocol's code for a failed request to the model (``StopFailure``); None if there is no code for
-        it, or for any other event."""
+        """The client protocol's code for a failed request to the model (``StopFailure``); None if the protocol has no
+        code for it, or for any other event."""
         return code_of(self.error) if isinstance(self.error, str) else None
 
     @property

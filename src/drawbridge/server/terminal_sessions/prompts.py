@@ -167,7 +167,7 @@ class Receiver(Protocol):
 
     @property
     def resting(self) -> bool:
-        """Whether the agent's prompt box accepts a new prompt, while its background tasks may still run."""
+        """Whether the agent's prompt box accepts a new prompt. Its background tasks may still be running."""
         ...
 
     def submitted(self, review: Submission, turn: str, by: str) -> None:
@@ -221,9 +221,9 @@ class Prompts:
         return await self.accepted(self.begin(sent, allowed))
 
     async def known(self, request_id: str | None, text: str) -> Answer[Accepted] | None:
-        """Waits for and returns the reply to a request that was made before; None if the request is new. ``text``: the prompt, or the key of
-        the comments that it consists of. Raises ``ClientError`` if the request has failed, or its result is not
-        known."""
+        """Returns the reply to a request that was made before, once its result is known; None if the request is new.
+        ``text``: the prompt, or the key of the comments that it consists of. Raises ``ClientError`` if the request has
+        failed, or its result can't be determined."""
         key = request_key(request_id, text) if request_id else None
         known = self.sent if self.sent is not None and self.sent.key == key is not None else None
         turn = self._session.memory.run_of(request_id or "", text) or (known.turn if known else "")
@@ -239,7 +239,8 @@ class Prompts:
         return Answer(type="accepted", project_id=self._session.id, data=Accepted(turn, 0))
 
     def _again(self) -> asyncio.Future[str]:
-        """The future for the result of a request that is repeated. Raises ``ClientError`` if the result is not known."""
+        """The future for the result of a request that is repeated. Raises ``ClientError`` if the result is not
+        known."""
         if self._sending is None or self._sending.done():
             raise ClientError("EXECUTION_FAILED", UNSURE, retryable=False)
         return self._sending
@@ -304,8 +305,8 @@ class Prompts:
         self._save()
 
     def begun(self, turn: str, prompt: str) -> str:
-        """Notes that the agent has started on ``prompt``. Returns the text as the client has sent it, or ``prompt`` if it
-        is not the prompt that a client has sent last."""
+        """Notes that the agent has started on ``prompt``. Returns the text as the client has sent it, or ``prompt`` if
+        it is not the prompt that a client has sent last."""
         sent = self.sent
         if sent is None or not same_words(sent.text, prompt):
             return prompt
@@ -349,8 +350,8 @@ def _check(command: commands.Execute) -> None:
 
 
 def typeable(text: str, field: str = "data.prompt") -> str:
-    """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a command to the agent's
-    program.
+    """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a
+    command to the agent's program.
 
     Control characters and invisible characters are left out, except tabs, line breaks and ``JOINERS``: with them, a
     text could end the paste early, or hide its own beginning.
@@ -396,6 +397,7 @@ def letters(text: str) -> str:
 
 
 def _retrieve_error(sending: asyncio.Future[str]) -> None:
-    """Retrieves the error: otherwise the event loop would report it if the client were gone before its prompt failed."""
+    """Retrieves the error: otherwise the event loop would report it if the client were gone before its prompt
+    failed."""
     if not sending.cancelled():
         sending.exception()

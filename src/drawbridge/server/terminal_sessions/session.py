@@ -1,4 +1,4 @@
-"""A terminal session: its state is derived from what the agent's hooks and its transcript file report.
+"""A terminal session: its state is derived from what the agent's hooks report and from the agent's transcript.
 
 The server does not start or stop the agent. While clients can answer a question, the agent's own dialog is open, too,
 and the first answer counts. A subagent's dialog is the exception: it appears only after its hook has ended, so its
@@ -89,15 +89,15 @@ NOT_DELIVERED = "overruled: the answer did not reach the agent, which is still a
 NO_LONGER_WAITED = "overruled: the agent no longer waited for the answer"
 
 HOLD_SECONDS = 45.0
-"""Seconds that a subagent's question waits for an answer from a client: enough to take out a phone and read. Meanwhile,
-the terminal shows no dialog (2.1.329), so the user there should not have to wait longer."""
+"""Seconds that a subagent's question waits for an answer from a client: enough to take out a phone and read the
+question. Meanwhile, the terminal shows no dialog (2.1.329), so the user there should not have to wait longer."""
 
 HOLD_AGAIN_SECONDS = 5.0
 """Seconds that a subagent's question waits if no client answered an earlier one in time. This limit applies until a
 client answers again."""
 
 OWN_DIALOG: Final = ("workflow-subagent",)
-"""Types of subagents whose dialog appears at once, beside the hook, as the main agent's does (2.1.329)."""
+"""Types of subagents whose dialog appears while the hook is still running, as the main agent's does (2.1.329)."""
 
 IDLE_SECONDS = 3.0
 """Seconds that the agent must have been waiting for a prompt before its run counts as over although its end was not
@@ -108,7 +108,7 @@ SETTLING_SECONDS = 2.0
 
 
 class TerminalSession(Session):
-    """A terminal session. ``directory`` contains its metadata and its history."""
+    """A terminal session. ``directory`` contains its metadata, its ``Facts`` and its history."""
 
     def __init__(
         self,
@@ -120,7 +120,8 @@ class TerminalSession(Session):
         terminals: Terminals,
         reviewed: ReviewedDirectory,
     ) -> None:
-        """``reviewed``: the directory that its agent works in."""
+        """``facts``: what was stored before a restart. ``terminals``: the terminals of connected editors. ``reviewed``:
+        the directory in which the agent works."""
         super().__init__(directory, data, history, context)
         self.memory.shares_comments = True
         self.reviewed = reviewed
@@ -134,22 +135,25 @@ class TerminalSession(Session):
         """``past`` and ``is_unattended`` of ``Facts``, as they were last stored."""
         self.ended = facts.ended
         self.continued_in = facts.continued_in
-        """The id of the session that continues this one, if the user has moved this one to the background."""
+        """The id of the session that continues this one, if the user has moved this one to the background; None if the
+        user has not, or if that id is not known."""
         self.turn: Turn | None = None
         self.activities = Activities(read_file)
         self.last_text = ""
-        """The agent's latest text."""
+        """The agent's latest text in this run; empty if a tool call or a result came with it or after it."""
         self.directory = directory
         self._is_closed = False
-        """Whether the session was closed. Later changes to its state are not saved for the next start of the server."""
+        """Whether the session was closed. Changes to its state are then no longer saved for the next start of the
+        server."""
         self._carried_turn = ""
-        """The id of the turn that was active when the server was restarted."""
+        """The id of the turn that was active when the server was restarted; empty if none was."""
         self._is_copy = False
         """Whether the conversation is a copy of another one, and its file has no new prompt yet."""
         self._copys_prompt = ""
-        """The uuid of a copy's first new prompt, if it is among the entries that are processed next."""
+        """The uuid of a copy's first new prompt, if it is among the entries that are processed next; otherwise
+        empty."""
         self._past: Latest[str, None] = Latest()
-        """The ids of turns that are over."""
+        """The ids of the latest turns that are over."""
         for run in facts.past:
             self._past[run] = None
         self._held: dict[str, asyncio.TimerHandle] = {}
@@ -162,7 +166,7 @@ class TerminalSession(Session):
         self._known: Latest[str, PendingApproval] = Latest()
         self._calls: Latest[str, transcript.Call] = Latest()
         self._about: AgentReports | None = None
-        """What the agent reports about itself in its conversation's file, once that is read."""
+        """What the agent reports about itself in its conversation's file; None until the first line has been read."""
         self.prompts = Prompts(self, terminals, facts.sent, self.save)
         self.handover = Handover(self, reviewed.comments)
 
@@ -209,7 +213,7 @@ class TerminalSession(Session):
 
     @property
     def resting(self) -> bool:
-        """Whether the agent waits for the next prompt, while its background tasks may still run."""
+        """Whether the agent waits for the next prompt. Its background tasks may still be running."""
         return self.turn is None or self.turn.resting is not None
 
     def is_using(self, session_id: str) -> bool:
@@ -272,7 +276,7 @@ class TerminalSession(Session):
     ) -> Answer[Accepted]:
         """Sends all drafts as one prompt to this session's agent, as ``Prompts.execute`` does, or leaves them with the
         session if nothing can be typed now. If neither is possible, the details of the error contain the prompt, so
-        that a person can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or
+        that the user can copy it. Raises ``ClientError``, ``NotPrivate``, ``NoCheckpoint``, ``GitFailed`` or
         OSError."""
         drafts, id, key = command.drafts, command.request_id, submission_key(command.drafts, command.text)
         await self.reviewed.sent()
@@ -305,7 +309,7 @@ class TerminalSession(Session):
 
     def within_limits(self, mode: str | None = None) -> bool:
         """Whether a client could have started a run in this agent's mode. ``mode``: the mode that it reports now; None
-        for the last one that it has reported. Raises ``ClientError`` with the reason."""
+        for the last one that it has reported. If not, may raise ``ClientError`` with the reason instead."""
         mode = mode or self.permission_mode
         if mode is None and not self._context.ceilings.skip_permissions:
             raise ClientError("PERMISSION_DENIED", UNKNOWN_MODE)
@@ -334,8 +338,8 @@ class TerminalSession(Session):
     # What the agent's hooks report.
 
     def expect(self, event: hook_events.HookEvent) -> None:
-        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. Called before
-        earlier reports are processed, because the checkpoint can't wait for them."""
+        """Begins the checkpoint before a run if this event, which a hook has reported, may begin a run. To be called
+        before earlier reports are processed, because the checkpoint can't wait for them."""
         may_begin = event.hook_event_name in hook_events.MAY_BEGIN and event.prompt_id
         follows = event.prompt.startswith(hook_events.TASK_ENDED) or event.hook_event_name != "UserPromptSubmit"
         if may_begin and not (follows and self.reviewed.has_run(self.id)):
@@ -415,7 +419,7 @@ class TerminalSession(Session):
         return self.activities.of(self._reporting)
 
     def _goes_on(self) -> None:
-        """Notes that a process has the conversation open."""
+        """Notes that a process has the conversation open, so that the session has not ended."""
         if self.ended:
             self.ended, self.continued_in = False, None
             self.save()
@@ -461,10 +465,10 @@ class TerminalSession(Session):
         self._changed()
 
     def tick(self, idle_since: float | None = None) -> None:
-        """Ends a run when its agent has stopped and no background task has to be waited for, or when the agent has been
-        waiting for a prompt since ``idle_since`` (seconds since 1970) although no hook has reported that it has
-        stopped: the user has withdrawn the prompt. Between runs, forgets background tasks that need not be waited for
-        any longer.
+        """Ends a run when its agent has stopped and no background task has to be waited for any longer, or when the
+        agent has been waiting for a prompt since ``idle_since`` (seconds since 1970) although no hook has reported that
+        it has stopped: the user has withdrawn the prompt. Between runs, forgets background tasks that need not be
+        waited for any longer.
         """
         if self.turn is None:
             for activity in self.activities:
@@ -505,7 +509,7 @@ class TerminalSession(Session):
             self._begin(event.prompt_id)
 
     def _is_past(self, turn: str) -> bool:
-        """Whether ``turn`` was over before the current one began."""
+        """Whether ``turn`` was over before the current one began. False if no turn is active."""
         return self.turn is not None and not self.turn.has(turn) and turn in self._past
 
     def _begin(
@@ -535,7 +539,7 @@ class TerminalSession(Session):
 
     def _stopped(self, event: hook_events.HookEvent) -> None:
         """Notes that the main agent has stopped. Its turn is over unless it has left something running in the
-        background."""
+        background; then the turn rests."""
         self._activity.background.set(event.tasks)
         self._activity.terminal_only.only(event.tasks)
         if self._is_past(event.prompt_id):
@@ -549,7 +553,8 @@ class TerminalSession(Session):
     def _finish(
         self, outcome: messages.Outcome, *, quiet: bool = False, error: str | None = None, code: str | None = None
     ) -> None:
-        """Ends the main agent's turn. ``quiet``: the turn ended earlier, so its end does not cause a notification."""
+        """Ends the main agent's turn, if one is active. ``quiet``: the turn ended earlier, so its end does not cause a
+        notification, and its duration is recorded as 0."""
         self._main_stopped()
         if self.turn is None:
             return
@@ -629,7 +634,7 @@ class TerminalSession(Session):
         return approval
 
     def _can_be_answered(self) -> bool:
-        """Whether a client is connected that receives this session's approval requests and may answer them."""
+        """Whether a client is connected that receives this session's approval requests and may decide on them."""
         return self._context.audience.can_decide(self.id, self.path)
 
     def _hold(self, approval: PendingApproval) -> None:
@@ -652,14 +657,14 @@ class TerminalSession(Session):
         self._hand_over(approval)
 
     def _hand_over(self, approval: PendingApproval) -> None:
-        """Leaves the question to the dialog in the terminal, which appears when the hook ends."""
+        """Leaves a subagent's question to the dialog in the terminal, which appears when the hook ends."""
         self.activities.of(self.approvals.surfaces(approval)[0].pid).terminal_only.handed_over(approval)
         self.withdraw(approval, IN_TERMINAL)
         self._changed()
 
     def save(self) -> None:
-        """Saves the facts and the metadata. A failure is only logged, because the agent's program has its own
-        record."""
+        """Saves the facts and the metadata, unless the session is closed. A failure is only logged, because the agent
+        has its own transcript."""
         if self._is_closed:
             return
         try:
@@ -700,7 +705,7 @@ class TerminalSession(Session):
 
     def recover(self) -> None:
         """Restores the state after a restart. The turn and the approval requests continue only if their agent is alive;
-        everything else has ended. If no process is known, the agent's next report shows that it is alive.
+        everything else counts as ended. If no process is known, only the agent's next report shows that it is alive.
         """
         self.store.catch_up()
         open_before, continues = Carried([], []), None
@@ -760,7 +765,7 @@ class TerminalSession(Session):
         return question in self._known
 
     def _is_another(self, event: hook_events.HookEvent, surface: Surface) -> bool:
-        """Whether the hook asks something else under the id of a known question."""
+        """Whether the hook asks a different question under the id of a known one."""
         known = self._known.get(surface.known_as) if surface.known_as else None
         if known is None:
             return False
@@ -846,18 +851,18 @@ class TerminalSession(Session):
     # Entries of the conversation's file.
 
     def expect_prompt(self, entries: Iterable[transcript.Entry | None]) -> None:
-        """Finds the first new prompt of a copy among the entries that ``add_entry`` will be called with: the last one
-        with the same words as the current turn's prompt, because the user may have used them before. A copy's file is
-        written at once, and the first read reaches its end."""
+        """Finds the first new prompt of a copy among the entries that are passed to ``add_entry`` next: the last one
+        with the same words as the current turn's prompt, because an earlier prompt may have the same words. A copy's
+        file is written at once, and the first read reaches its end."""
         if self._is_copy:
             prompts = [one for one in entries if isinstance(one, transcript.Prompt) and not one.foreign]
             same = [prompt.uuid for prompt in prompts if self._is_same(prompt)]
             self._copys_prompt = same[-1] if same else ""
 
     def add_entry(self, entry: transcript.Entry, *, quiet: bool, late: bool = False) -> None:
-        """Processes an entry. ``quiet``: it is older than this session. ``late``: it may have been written while no
-        server ran. What another process adds later (the server, if it continues the conversation) is ignored: the agent
-        in this terminal does not know about it.
+        """Processes an entry. ``quiet``: whether it is older than this session. ``late``: whether it may have been
+        written while no server ran. What another process adds later (the server, if it continues the conversation) is
+        ignored, because the agent in this terminal does not know about it.
         """
         self._reporting = self.processes.only
         match entry:
@@ -890,8 +895,8 @@ class TerminalSession(Session):
                     self._is_over("interrupted", quiet=quiet)
 
     def _ended_unheard(self, turn: Turn, entry: transcript.Message, *, quiet: bool) -> None:
-        """Ends the current turn because its last message was read: the hook that reports the end may not have found a
-        server. ``quiet``: as in ``_finish``."""
+        """Ends the current turn because its last message, ``entry``, was read: the hook that reports the end may not
+        have found a server. ``quiet``: as in ``_finish``."""
         self.activities.of(turn.process).background.forget_carried()  # the agent knows that these tasks have ended
         if entry.failure is None:
             self._is_over("completed", quiet=quiet)
@@ -900,7 +905,7 @@ class TerminalSession(Session):
             self._is_over("failed", quiet=quiet, error=error, code=code)
 
     def _handed(self, entry: transcript.Context) -> None:
-        """Records what a hook has handed over to the agent, once the agent's record shows it."""
+        """Records the comments that a hook has handed over to the agent, because the transcript contains them."""
         left = self.handover.confirmed(entry)
         if left is None:
             return
@@ -938,7 +943,7 @@ class TerminalSession(Session):
         return self.turn is not None and same_words(self.turn.prompt, entry.text)
 
     def add_report(self, line: bytes) -> None:
-        """Adds what the agent reports about itself in this line of the conversation's file."""
+        """Reads what the agent reports about itself in this line of the conversation's file."""
         self._about = self._about or AgentReports(self._agent_state)
         self._about.recorded(line)
 
@@ -958,7 +963,7 @@ class TerminalSession(Session):
 
     def _keep(self, event: AgentLine | PromptAccepted) -> None:
         if not self.store.has_room(len(written(event)[1])):
-            return  # the limit for agents' data is reached; the agent keeps its own record
+            return  # the limit for agents' data is reached; the agent keeps its own transcript
         try:
             self.store.write(event)
         except DrawbridgeError as error:
@@ -996,5 +1001,6 @@ def _is_main_of(approval: PendingApproval, run: str | None) -> bool:
 
 
 def _is_hidden(asked_by: AskedBy | None) -> bool:
-    """Whether the agent's dialog does not appear before its hook has ended."""
+    """Whether the agent's dialog about a question from ``asked_by`` appears only after the hook has ended. False if the
+    main agent asks (None)."""
     return asked_by is not None and asked_by.agent_type not in OWN_DIALOG

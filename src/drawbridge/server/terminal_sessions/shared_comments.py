@@ -91,7 +91,7 @@ class SharedComments:
 
     @property
     def handover(self) -> Handover | None:
-        """``left`` as clients receive it; None if ``left`` is None or none of its comments is unsent. Raises OSError."""
+        """``left`` as clients receive it; None if nothing is left, or once all its comments have been sent."""
         left = self.left
         if left is None or not self._unsent(left.review):
             return None
@@ -103,8 +103,8 @@ class SharedComments:
         return [id for id in review.comments if id in known and known[id].comment.state in ("draft", "waiting")]
 
     def put(self, left: Left, state: Literal["draft", "waiting"] | None = None, by: str = "") -> None:
-        """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves their
-        state as it is. Raises ``NotPrivate`` or OSError without changing the comments."""
+        """Stores what is left with a session. ``state``: the new state of its comments, set by ``by``; None leaves
+        their state as it is. Raises ``NotPrivate`` or OSError without changing the comments."""
         if left.state == "waiting":
             write_private(_mark(left.session), b"")
         self._put(left, left, state, by)
@@ -131,7 +131,8 @@ class SharedComments:
         remove_quietly(_mark(session))
 
     def load(self) -> _File:
-        """Returns the contents of the file, which is read the first time. Blocking. Raises OSError."""
+        """Returns the contents of the file, which is read only once. A damaged file counts as empty. Blocking. Raises
+        OSError."""
         if self._file is None:
             try:
                 self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)

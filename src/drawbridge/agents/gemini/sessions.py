@@ -40,7 +40,8 @@ def spare(home: Path, session_id: str) -> None:
     for path in home.glob(f"tmp/*/chats/{name.format(now)}"):
         spared = path.with_name(name.format(now - timedelta(minutes=1)))
         if not spared.exists():
-            path.rename(spared)
+            with contextlib.suppress(OSError):  # the CLI may remove the file meanwhile
+                path.rename(spared)
 
 
 class GeminiSessionFiles(Struct, frozen=True):

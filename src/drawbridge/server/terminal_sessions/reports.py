@@ -132,7 +132,7 @@ class Reports:
             path = checked(path, session_id, self.session.processes.latest.config)
         except NotItsFile:
             logger.warning(
-                "%s: its conversation is not read: the path is not that of a Claude Code transcript", self.session.id
+                "%s: its conversation can't be read: this is not the path of a Claude Code transcript", self.session.id
             )
             return
         after = self._last_entry()

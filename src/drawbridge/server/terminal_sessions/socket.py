@@ -140,7 +140,9 @@ class PrivateSocket:
         agent = hook.agent or hook_events.EARLIER
         try:
             if agent not in hook_events.READERS:
-                raise ValueError(f"received a hook message of {agent!r}, whose terminal sessions can't be followed")
+                raise ValueError(
+                    f"received a hook message from the agent {agent!r}, whose terminal sessions are not supported"
+                )
             event = hook_events.READERS[agent](hook.payload)
         except ValueError:
             surface.closed()

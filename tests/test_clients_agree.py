@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from drawbridge.server.protocol.messages import IN_TERMINAL
-from drawbridge.server.terminal_sessions import dialog, session
+from drawbridge.server.terminal_sessions import dialog, questions
 from drawbridge.text import review_words
 from drawbridge.tui import commit_dialog, wording
 from tests import programs
@@ -21,7 +21,14 @@ from tests.waiting import PATIENCE
 ROOT = Path(__file__).resolve().parent.parent
 
 REASONS = [
-    *(session.ELSEWHERE, session.GONE, session.ENDED, session.NOT_DELIVERED, session.NO_LONGER_WAITED, IN_TERMINAL),
+    *(
+        questions.ELSEWHERE,
+        questions.GONE,
+        questions.ENDED,
+        questions.NOT_DELIVERED,
+        questions.NO_LONGER_WAITED,
+        IN_TERMINAL,
+    ),
     dialog.OVERRULED.format("allowed"),
 ]
 ANSWERS: list[dict[str, Any]] = [

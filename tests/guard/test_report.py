@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from drawbridge.guard import calls, find, report
-from drawbridge.server.terminal_sessions import session
+from drawbridge.server.terminal_sessions import questions
 from drawbridge.transport import private_socket
 from tests.waiting import PATIENCE
 
@@ -276,7 +276,7 @@ def test_the_question_of_a_workflows_subagent_waits_like_the_main_agents(
     guard: Guard, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The subagent's dialog is already in the terminal."""
-    assert report.OWN_DIALOG == session.OWN_DIALOG
+    assert report.OWN_DIALOG == questions.OWN_DIALOG
     monkeypatch.setattr(report, "SUBAGENT_SECONDS", 0.05)
     answering = threading.Timer(0.5, server.answer, [ALLOW])
     answering.start()

@@ -82,9 +82,9 @@ def announced(
     place = private_socket.directory()
     make_private_directory(place)
     copy = os.path.join(place, f"{me.pid}{COPY_ENDING}")
-    for file in _copies():
-        if _read(file) is None:
-            remove_quietly(str(file))  # its server was killed
+    for other in _copies():
+        if _read(other) is None:
+            remove_quietly(str(other))  # its server was killed
     try:
         for file in (path, copy):
             write_private(file, msgspec.json.encode(found))

@@ -19,6 +19,7 @@ import pytest
 from drawbridge.cli.hook import for_guard
 from drawbridge.core.errors import HistoryUnreadable
 from drawbridge.server.terminal_sessions import carried as desk_carried
+from drawbridge.server.terminal_sessions import questions
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import sessions as sessions_module
@@ -327,7 +328,7 @@ async def test_an_answer_without_a_hook_is_overruled(tmp_path: Path, monkeypatch
         pass
     async with socket_rig(tmp_path) as later:
         await later.answers(question)
-        await until(lambda: later.withdrawn(question) == [session_module.NO_LONGER_WAITED], "its end")
+        await until(lambda: later.withdrawn(question) == [questions.NO_LONGER_WAITED], "its end")
 
 
 async def test_an_agent_that_has_ended_has_no_question(tmp_path: Path) -> None:
@@ -786,27 +787,27 @@ async def test_questions_stored_without_a_kind_are_not_allowed_without_answers(t
 async def test_the_wait_for_an_absent_person_stays_short(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     subagent = {"agent_id": "a1", "agent_type": "general-purpose"}
     async with first_server(tmp_path, how) as rig:
         session = Session(rig)
         await session.reports("UserPromptSubmit", prompt="Go")
         async with session.asks(more=subagent, command="one") as (hook, _):
             assert await hook.receive() is None
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 3600.0)
-    monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 0.1)
     async with socket_rig(tmp_path) as later:
         session.at(later)
         async with session.asks(more=subagent, command="two") as (hook, _):
             assert await hook.receive() is None
     async with first_server(tmp_path, how) as rig:
         session.at(rig)
-        monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
+        monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 3600.0)
         async with session.asks(more=subagent, command="three") as (hook, question):
             await rig.answers(question)
             assert await hook.receive() == {"decision": {"behavior": "allow"}}
     async with socket_rig(tmp_path) as later:
-        monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+        monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
         async with session.at(later).asks(more=subagent, command="four") as (hook, _):
             assert await hook.receive() is None
 

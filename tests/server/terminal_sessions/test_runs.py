@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.server.terminal_sessions import process_file
+from drawbridge.server.terminal_sessions import process_file, questions
 from drawbridge.server.terminal_sessions import reports as reports_module
 from drawbridge.server.terminal_sessions import session as session_module
 from drawbridge.server.terminal_sessions import turn as turn_module
@@ -495,7 +495,7 @@ async def test_a_plan_rejected_in_the_terminal_is_withdrawn(rig: SocketRig) -> N
 async def test_an_answer_that_does_not_reach_the_agent_is_overruled(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     session = Session(rig)
     async with session.asks("NewTool", **PLAN) as (_, question):
         await rig.answers(question)
@@ -510,7 +510,7 @@ async def test_a_later_dialog_does_not_overrule_another_answer(rig: SocketRig, m
     """The dialog may be about another call: that of a subagent is not in the conversation's file, and a denied one is
     not asked about again.
     """
-    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     session = Session(rig)
     subagent: Message = {"agent_id": "a1"}
     async with session.asks(more=subagent, command="touch one") as (_, allowed):

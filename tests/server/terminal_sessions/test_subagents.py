@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from drawbridge.server.terminal_sessions import session as session_module
+from drawbridge.server.terminal_sessions import questions
 from tests.waiting import until
 
 from .socket_rig import Line, Message, Session, SocketRig, socket_rig
@@ -64,7 +64,7 @@ async def test_without_a_client_it_is_asked_in_the_terminal(
 
 
 async def test_the_wait_for_a_client_is_bounded(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(more=SUBAGENT, **COMMAND) as (hook, question):
@@ -79,8 +79,8 @@ async def test_after_a_question_that_nobody_answered_the_next_wait_is_short(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wait is long again once a client has answered."""
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
-    monkeypatch.setattr(session_module, "HOLD_AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_AGAIN_SECONDS", 3600.0)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(more=SUBAGENT, command="one") as (hook, _):
@@ -98,7 +98,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
     """A workflow's subagent may wait because its dialog can be used all the time (2.1.329), whether or not a client is
     connected.
     """
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     agent = {"agent_id": "a1", "agent_type": "workflow-subagent"}
     session = Session(rig)
     async with session.asks(more=agent, **COMMAND) as (hook, question):
@@ -111,7 +111,7 @@ async def test_a_workflows_subagent_may_wait_longer(rig: SocketRig, monkeypatch:
 
 async def test_the_main_agent_may_wait_longer(rig: SocketRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The main agent may wait because its dialog can be used all the time."""
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.0)
     async with Session(rig).asks(**COMMAND) as (hook, question):
         assert await hook.receives_nothing()
         assert await rig.is_open(question)
@@ -182,7 +182,7 @@ async def test_after_a_restart_the_wait_is_bounded_too(tmp_path: Path, monkeypat
         async with first_hook(session):
             await until(lambda: bool(rig.questions), "the question")
             await rig.server.core.close("the server is ending")
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.1)
     async with socket_rig(tmp_path) as later:
         await until(lambda: not _open(later, session), "its end")
         assert standing(later, session) == {"state": "waiting", "in_terminal": True}
@@ -218,8 +218,8 @@ async def test_a_later_dialog_of_a_subagent_overrules_no_answer(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The CLI notifies the person of a subagent's dialog, but the main agent has received its own answer."""
-    monkeypatch.setattr(session_module, "SETTLING_SECONDS", 0.0)
-    monkeypatch.setattr(session_module, "HOLD_SECONDS", 0.05)
+    monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(questions, "HOLD_SECONDS", 0.05)
     session = Session(rig)
     await session.reports("UserPromptSubmit", prompt="Go")
     async with session.asks(command="make test") as (hook, question):

@@ -27,7 +27,8 @@ from drawbridge.server.approvals.pending import PendingApproval, Surface
 from drawbridge.server.protocol.client_errors import ClientError
 from drawbridge.server.terminal_sessions import hook_events
 from drawbridge.server.terminal_sessions.editor_reviews import EditorReviews
-from drawbridge.server.terminal_sessions.session import ELSEWHERE, TerminalSession
+from drawbridge.server.terminal_sessions.questions import ELSEWHERE
+from drawbridge.server.terminal_sessions.session import TerminalSession
 from drawbridge.server.terminal_sessions.sessions import TerminalSessions
 
 logger = logging.getLogger("drawbridge.server")
@@ -212,7 +213,7 @@ class Bridges:
         if known is not None and self._terminal_sessions.find(known.id) is known:
             return known
         for session in self._terminal_sessions:
-            if proposed.question and session.knows(proposed.question):
+            if proposed.question and session.questions.known(proposed.question):
                 self._sessions[key] = session
                 return session
         folders = editor.about.folders if editor.about else ()

@@ -172,7 +172,7 @@ class PrivateSocket:
         session, proposed = reports.session, _proposal(event)
 
         def requested() -> None:
-            if reader.at_eof() and not session.knows(hook.question):
+            if reader.at_eof() and not session.questions.known(hook.question):
                 session.apply(event, None, None, pid=hook.pid)  # the hook is gone, and nobody is waiting for an answer
             else:
                 self._bridges.requested(session, event, surface, proposed)

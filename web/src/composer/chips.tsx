@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 
 import type { Client } from '../protocol/client.ts';
-import type { AgentInfo, AgentOffers, AgentState, ModelOffer } from '../protocol/messages.ts';
+import type { AgentInfo, AgentOffers, AgentState, EffortOffer, ModelOffer } from '../protocol/messages.ts';
 import { agentName, modeOffer, modesOf, modeWords } from '../projects/words.ts';
 import { Chip } from './chip.tsx';
 
@@ -63,7 +63,7 @@ export function Chips(props: Props) {
           choices={(model?.efforts ?? []).map((value) => ({
             value,
             label: capital(value),
-            help: client.hello?.effort_offers.find((one) => one.name === value)?.text,
+            help: client.hello?.effort_offers.find((one: EffortOffer) => one.name === value)?.text,
           }))}
           choose={setEffort}
         />

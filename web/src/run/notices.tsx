@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 
 import type { Client } from '../protocol/client.ts';
-import type { AgentInfo } from '../protocol/messages.ts';
+import type { AgentInfo, AgentWords } from '../protocol/messages.ts';
 import { Button, Icon, Text } from '../ui/elements.tsx';
 import type { Help, Problem } from './problem.ts';
 
@@ -50,7 +50,7 @@ export function ErrorCard({ problem, agent, client, acts, close }: ErrorProps) {
       () => {},
     );
   };
-  const steps = client.hello?.agent_words.find(({ name }) => name === agent)?.login;
+  const steps = client.hello?.agent_words.find(({ name }: AgentWords) => name === agent)?.login;
   const buttons: Record<Help, { label: string; act?: () => void }> = {
     retry: { label: 'Retry', act: acts.retry },
     new: { label: 'New session', act: acts.new },

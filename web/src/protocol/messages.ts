@@ -9,7 +9,7 @@ export type AgentInfo = { name: string; title: string; installed: boolean; asks?
 export type AgentList = { agents: AgentInfo[] };
 
 /** One JSON object from an agent's output or, with `direction` "client", a user's prompt. `timestamp`: as in the history. */
-export type AgentMessage = { messages: any[]; session_id: string; direction: "claude" | "client" | "server"; run_id?: string | null; timestamp?: string | null; truncated?: Truncated | null };
+export type AgentMessage = { messages: any[]; session_id: string; direction: "claude" | "client" | "server"; timestamp?: string | null; truncated?: Truncated | null };
 
 /** What an agent offers. `commands`: their names do not begin with "/". `steer`: whether a message can be sent into a running turn. */
 export type AgentOffers = { commands?: Offer[]; agents?: Offer[]; skills?: string[]; mcp_servers?: McpServer[]; models?: ModelOffer[]; steer?: boolean };

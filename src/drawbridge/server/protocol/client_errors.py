@@ -48,7 +48,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "SIGNATURE_REPLAYED": Kind("The challenge is not this connection's latest one, or was already answered."),
     "SIGNATURE_FOREIGN": Kind(
         "The signature is for another server's name, port or certificate: it was relayed from elsewhere, or a tunnel "
-        "or proxy changes them."
+        "or proxy has changed them."
     ),
     "RATE_LIMITED": Kind(
         "Too many failed sign-in attempts (4429, or HTTP 429) or requests (HTTP 429) from an address, or too many prompts or "

@@ -66,7 +66,6 @@ class AgentMessage(Struct, frozen=True, omit_defaults=True, kw_only=True):
     messages: tuple[Raw, ...]
     session_id: str
     direction: Direction
-    run_id: str | None = None
     timestamp: str | None = None
     truncated: Truncated | None = None
 
@@ -701,7 +700,6 @@ def agent_message(
     project_id: str,
     session_id: str,
     direction: Direction = "claude",
-    run_id: str | None = None,
     timestamp: str | None = None,
     seq: int | None = None,
     limit: int = FRAME_BYTES,
@@ -715,7 +713,6 @@ def agent_message(
         messages=(Raw(line),),
         session_id=session_id,
         direction=direction,
-        run_id=run_id,
         timestamp=timestamp,
         truncated=truncated,
     )

@@ -245,7 +245,7 @@ end
 --- Sends a decision. The answer is a new review and a message from the bridge.
 ---@param command string
 ---@param decision 'keep'|'undo'
----@param whole boolean Whether it is about all changes of the file.
+---@param whole boolean Whether the decision applies to all changes to the file.
 function M.decide(command, decision, whole)
   if not link.attached() then
     return say(command, 'the bridge is not running (:DrawbridgeStart)')

@@ -100,7 +100,7 @@ local function has_choices(lines)
   return marked and choices > 1
 end
 
---- The state of the prompt box of the agent in a terminal: "unclear" if a suggestion of the CLI would look the same as
+--- The state of an agent's prompt box in a terminal: "unclear" if a suggestion by the CLI would look the same as
 --- typed text, "dialog" if a dialog has replaced the box.
 ---@param buffer integer
 ---@return 'empty'|'typed'|'unclear'|'dialog'|nil state nil if neither is on the screen

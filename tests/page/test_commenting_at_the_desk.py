@@ -1,4 +1,4 @@
-"""A person comments on the changes of an agent in a terminal. The tests act as the hook and the bridge."""
+"""A user comments on the changes made by an agent that runs in a terminal. The tests act as the hook and the bridge."""
 
 from __future__ import annotations
 

@@ -702,7 +702,7 @@ async def test_the_next_start_interrupts_unfinished_runs(tmp_path: Path) -> None
 
 
 async def test_a_turn_without_a_prompt_is_a_run(tmp_path: Path) -> None:
-    """People can follow and interrupt such a run and answer its questions. Prompts wait for its end, and it takes no
+    """Clients can follow and interrupt such a run, and answer its approval requests. Prompts wait for its end, and it takes no
     slot.
     """
     phone = Client()

@@ -149,7 +149,7 @@ class Client:
         self.send(Frame(error(failure, correlation_id, request_id, project_id)))
 
     def dismiss(self, why: ClientError) -> None:
-        """Disconnects the client and sends it the reason. Its requests that still wait are not executed."""
+        """Disconnects the client and sends it the reason. Its pending requests are not executed."""
         self.is_dismissed = True
         self.fail(why, self.next_correlation_id(), None, None)
         self.close_after(DISMISSED, why.text)

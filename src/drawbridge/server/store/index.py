@@ -346,7 +346,7 @@ class Catalogue:
         save(self.directory, Index(self.last_seq, [segment for segment in self.segments if segment.scanned]))
 
     def scan(self, segment: Segment) -> Segment:
-        """Scans a file that was only known by its ends. Raises OSError, and ``Stale`` if it has changed since."""
+        """Scans a file of which only the ends have been read so far. Raises OSError, and ``Stale`` if it has changed since."""
         found = Segment(segment.name)
         scan(self.path(segment.name), found, partial(self.report, segment.name))
         if found.size != segment.size:

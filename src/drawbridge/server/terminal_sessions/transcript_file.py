@@ -23,7 +23,7 @@ LONGEST_LINE: Final = 16 * 1024 * 1024
 
 
 class NotItsFile(Exception):
-    """Raised if the path is not that of Claude Code's transcript of this session's conversation."""
+    """Raised if a path can't be that of the session's Claude Code transcript."""
 
 
 def checked(path: str, session_id: str, config: str = "") -> str:

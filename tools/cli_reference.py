@@ -52,7 +52,7 @@ def table(command: str) -> Iterator[str]:
         yield from (setting_row(command, setting) for setting in known)
         yield from (f"| {shown(flag)} | | {flag.help} |\n" for flag in flags(parser, known))
     elif targets:
-        yield "| flag | of | what |\n|---|---|---|\n"
+        yield "| flag | for | what |\n|---|---|---|\n"
         yield from target_rows(targets)
     else:
         yield "| flag | what |\n|---|---|\n"

@@ -124,7 +124,7 @@ class ServerLink {
     this._socket?.destroy();
   }
 
-  /** Searches for a server now: the newest that listens. */
+  /** Looks for the newest server that is listening, and connects to it. */
   async look() {
     if (this._isLooking || this._isClosed) return;
     this._isLooking = true;

@@ -153,7 +153,7 @@ function M.changes()
   require('drawbridge.changes').open()
 end
 
---- `:DrawbridgeKeep`: keeps the change at the cursor, or the one on a line of the quickfix list.
+--- `:DrawbridgeKeep`: keeps the change at the cursor, or the one on the current line of the quickfix list.
 function M.keep()
   require('drawbridge.changes').decide(':DrawbridgeKeep', 'keep', false)
 end
@@ -163,12 +163,12 @@ function M.undo()
   require('drawbridge.changes').decide(':DrawbridgeUndo', 'undo', false)
 end
 
---- `:DrawbridgeKeepFile`: keeps all changes to the current file, or to the file on a line of the quickfix list.
+--- `:DrawbridgeKeepFile`: keeps all changes to the current file, or to the file on the current line of the quickfix list.
 function M.keep_file()
   require('drawbridge.changes').decide(':DrawbridgeKeepFile', 'keep', true)
 end
 
---- `:DrawbridgeUndoFile`: undoes all changes to the current file, or to the file on a line of the quickfix list.
+--- `:DrawbridgeUndoFile`: undoes all changes to the current file, or to the file on the current line of the quickfix list.
 function M.undo_file()
   require('drawbridge.changes').decide(':DrawbridgeUndoFile', 'undo', true)
 end

@@ -131,7 +131,7 @@ class MemoryEditor:
         self._listener = None
 
     def report(self, event: ReviewEvent) -> None:
-        """Reports that the person has done something with a review."""
+        """Reports that the user has done something with a review."""
         self._report(event)
 
     # The port.

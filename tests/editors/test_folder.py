@@ -493,7 +493,7 @@ class TestPages:
 
 class TestEditing:
     def editor(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-        """Makes a shell script the person's editor; ``$1`` is the file."""
+        """Makes a shell script the user's editor; ``$1`` is the file."""
         path = Path(os.environ["TMPDIR"], "my editor")
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o700)

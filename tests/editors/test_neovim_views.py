@@ -244,7 +244,7 @@ async def test_odd_names_of_files_are_names(rig: Workstation) -> None:
         path = await rig.opened(name, OLD)
         before = await rig.picture()
         await rig.shows(proposal(path, OLD, NEW))
-        # The left side is the person's own buffer, so the name was understood.
+        # The left side is the user's own buffer, so the name was understood.
         await rig.person.types("<C-w>h")
         assert await rig.person.lua("return vim.api.nvim_buf_get_name(0)") == str(path)
         await rig.person.types("<C-w>l:w<CR>")

@@ -181,13 +181,13 @@ class Workstation:
         return path
 
     async def opened(self, name: str, content: str | bytes) -> Path:
-        """Creates a file, and opens it as the person does."""
+        """Creates a file, and opens it as the user does."""
         path = self.file(name, content)
         await self.person.edits(path)
         return path
 
     async def shows(self, proposed: Proposal) -> None:
-        """Shows a proposal and waits until it is in front of the person."""
+        """Shows a proposal and waits until it is in front of the user."""
         await self.editor.show(proposed)
         await self.person.until(
             "for _, p in ipairs(require('drawbridge.review').pending()) do if p.id == ... then return p.shown end end",
@@ -274,7 +274,7 @@ return picture
 
 @contextlib.asynccontextmanager
 async def workstation(program: Path, folder: Path, *arguments: str) -> AsyncIterator[Workstation]:
-    """A Neovim in ``folder`` with a connected bridge. The plugin does not wait until the person stops typing."""
+    """A Neovim in ``folder`` with a connected bridge. The plugin does not wait until the user stops typing."""
     async with headless(program, *arguments, cwd=folder) as person:
         editor = await Neovim.connect(person.address)
         made = Workstation(person, editor, folder)

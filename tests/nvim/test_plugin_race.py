@@ -111,7 +111,7 @@ class Race:
         return str(hunk)
 
     def _shows(self, winner: str, decision: str) -> None:
-        """Waits until Neovim names the winner, and shows the file after the decision."""
+        """Waits until Neovim reports the decision and shows the file as it is afterward."""
         done = {"keep": "kept", "undo": "undid"}[decision]
         if winner == "Neovim":
             expected = ["Kept: one change" if decision == "keep" else "Undone: one change"]

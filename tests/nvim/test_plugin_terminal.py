@@ -466,7 +466,7 @@ class TestMissing:
             editor.setup(bridge_options("silent"))
             editor.command("DrawbridgeClaude")
             editor.keys("ix")
-            editor.wait("return vim.bo.modified", why="the person goes on typing")
+            editor.wait("return vim.bo.modified", why="the user continues to type")
             editor.says(":DrawbridgeClaude: not started: no bridge within 5 seconds")
             assert editor.lua("return #vim.api.nvim_list_wins()") == 1
 

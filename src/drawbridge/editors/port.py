@@ -423,8 +423,8 @@ class Editor(Protocol):
         ...
 
     async def type_prompt(self, terminal: int, text: str) -> None:
-        """Sends a prompt to the agent in the terminal with this process, as if the user had typed it; the focus and the
-        mode stay the same.
+        """Sends a prompt to the agent in the terminal with the process ``terminal``, as if the user had typed it; the
+        focus and the mode stay the same.
 
         Control characters are removed, except line endings and tabs. Raises ``Refused`` if nothing was sent, for
         example because the terminal no longer exists, shows no prompt box, or the user has begun to type in it.

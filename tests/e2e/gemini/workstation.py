@@ -1,4 +1,4 @@
-"""A user's workstation with Gemini CLI: a project, an editor, the CLI beside it, and a model that the test scripts."""
+"""A user's workstation with Gemini CLI: a project, an editor, the CLI beside it, and a model scripted by the test."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Socket:
 
     @property
     def got(self) -> list[bytes]:
-        """The messages that were written, without the heads of their frames."""
+        """The messages that were written, without their frame headers."""
         rest, found = b"".join(self.writes), []
         while rest:
             short = rest[1]

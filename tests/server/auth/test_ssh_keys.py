@@ -1,4 +1,4 @@
-"""Signing in with an SSH key: the person's own tools sign a challenge that is valid only for this connection and this
+"""Signing in with an SSH key: the user's own tools sign a challenge that is valid only for this connection and this
 server.
 """
 
@@ -454,7 +454,7 @@ def test_a_signature_of_other_bytes_is_invalid() -> None:
         verified(armoured(whole + b"\0"), b"m")
 
 
-# the person's own tools
+# the user's own tools
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A run's changes are shown and reverted, and the person's own git state is never touched. The tests use the
+"""A run's changes are shown and reverted, and the user's own git state is never touched. The tests use the
 real git.
 """
 

@@ -279,7 +279,7 @@ async def test_a_pointer_to_another_repository_is_not_followed(kind: str, plain:
 
 @pytest.mark.thorough
 async def test_files_are_restored_byte_for_byte(plain: Path, own_home: Path) -> None:
-    """Line endings and encodings that are set in attributes and in the person's configuration are not applied."""
+    """Line endings and encodings that are set in attributes and in the user's configuration are not applied."""
     (own_home / ".gitconfig").write_text("[core]\n\tautocrlf = true\n")
     (plain / ".gitattributes").write_text(
         "* text=auto eol=crlf ident\n*.rc working-tree-encoding=UTF-16\nold.txt binary\n"

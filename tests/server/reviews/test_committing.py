@@ -1,4 +1,4 @@
-"""The kept changes of a review are committed with the person's own git: exactly those, and nothing else changes."""
+"""The kept changes of a review are committed with the user's own git: exactly those, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -490,7 +490,7 @@ async def test_any_mix_of_decisions_commits_exactly_what_was_kept(seed: int, tmp
         git(one.directory, "add", "slots.txt")
         git(one.directory, "commit", "-qm", "slots")
         for _ in range(3):
-            for number in slots.some(slots.untouched):  # staged by the person
+            for number in slots.some(slots.untouched):  # staged by the user
                 slots.index[number] = slots.disk[number] = slots.base[number] = slots.value()
             stage(one.directory, slots.text(slots.index))
             for number in slots.some(slots.untouched):  # changed, but not staged

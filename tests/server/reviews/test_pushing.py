@@ -1,4 +1,4 @@
-"""A branch is pushed with the person's own git, and ``gh`` or ``glab`` creates a pull request: once, and as shown."""
+"""A branch is pushed with the user's own git, and ``gh`` or ``glab`` creates a pull request: once, and as shown."""
 
 from __future__ import annotations
 

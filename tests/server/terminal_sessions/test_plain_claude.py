@@ -1,4 +1,4 @@
-"""A plain ``claude`` runs in a terminal: a client of the server answers its questions, or the person at the terminal
+"""A plain ``claude`` runs in a terminal: a client of the server answers its questions, or the user at the terminal
 does.
 """
 

@@ -1,4 +1,4 @@
-"""Comments on the changes of a plain ``claude`` reach it at its next stop, or with the person's next prompt."""
+"""Comments on the changes of a plain ``claude`` reach it at its next stop, or with the user's next prompt."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ async def server(home: Path, rig: ServedWorkstation) -> AsyncIterator[Server]:
 @asynccontextmanager
 async def claude_in_neovim(rig: ServedWorkstation, server: Server) -> AsyncIterator[tuple[Neovim, Phone, Path]]:
     """Starts ``claude`` in a terminal of Neovim. Yields Neovim, the phone, and the file in the other window, in which
-    the person is typing a line.
+    the user is typing a line.
     """
     rig.set_up()
     poem = rig.file("poem.txt", "one\ntwo\n")
@@ -143,7 +143,7 @@ async def test_comments_reach_the_agent_and_its_next_run_answers(rig: ServedWork
 
 
 def to_terminal(neovim: Neovim, keys: str) -> None:
-    """Sends keys to the terminal, as if the person pressed them."""
+    """Sends keys to the terminal, as if the user pressed them."""
     neovim.lua(f"local terminal = {function(TERMINAL)} vim.api.nvim_chan_send(vim.bo[terminal].channel, ...)", keys)
 
 

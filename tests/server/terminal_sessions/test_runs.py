@@ -88,7 +88,7 @@ async def test_the_next_prompt_ends_a_run_that_waits_for_tasks(rig: SocketRig) -
     assert await state(rig, session) == "working"
     await session.reports("UserPromptSubmit", prompt="<task-notification>", prompt_id="third")
     await session.reports("Stop", prompt_id="third", background_tasks=[])
-    # Nobody is notified of the end of the first run, since the person has continued.
+    # Nobody is notified of the end of the first run, since the user has continued.
     assert ends(rig) == [("another", "completed")]
     assert await state(rig, session) == "finished"
 
@@ -394,7 +394,7 @@ async def test_a_run_continues_while_the_agent_works(rig: SocketRig, status: str
 
 
 def parks(session: Session, job: object) -> None:
-    """Writes what the CLI writes about its process when the person presses the left arrow."""
+    """Writes what the CLI writes about its process when the user presses the left arrow."""
     session.describes_itself(parkedJobId=job)
 
 

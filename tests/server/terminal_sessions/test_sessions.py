@@ -260,7 +260,7 @@ async def test_ending_a_hook_withdraws_its_question(rig: SocketRig) -> None:
 
 
 async def test_the_agents_own_answer_overrules_a_clients(rig: SocketRig) -> None:
-    """A client and the person in the terminal answer at the same moment, and the agent has processed the answer in the
+    """A client and the user in the terminal answer at the same moment, and the agent has processed the answer in the
     terminal first.
     """
     session = Session(rig)

@@ -217,7 +217,7 @@ def _at_rest(info: Message) -> Message:
 async def test_a_later_dialog_of_a_subagent_overrules_no_answer(
     rig: SocketRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CLI notifies the person of a subagent's dialog, but the main agent has received its own answer."""
+    """The CLI notifies the user of a subagent's dialog, but the main agent has received its own answer."""
     monkeypatch.setattr(questions, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(questions, "HOLD_SECONDS", 0.05)
     session = Session(rig)

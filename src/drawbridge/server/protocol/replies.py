@@ -257,7 +257,7 @@ SessionState = Literal["working", "waiting", "finished", "failed", "ended"]
 class SessionEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A session in a project's history, or a terminal session.
 
-    ``session_id``: the agent's id of the conversation, or one that begins with "log_" if the agent has not reported
+    ``session_id``: the agent's id for the conversation, or one that begins with "log_" if the agent has not reported
     any. ``title``: the name that a user gave the session (then ``named``), otherwise its first prompt, or the title
     that the agent has stored if the session was begun elsewhere. ``state``: the state of the ``current`` session, which
     the next run continues ("waiting": for a decision); "finished" for any other. ``last_line``: the last line of the

@@ -186,7 +186,9 @@ class _Wanted:
 
 
 class _List:
-    """The file list of one project. ``make`` makes a new list; it receives git's settings from the previous time."""
+    """The file list of one project. ``make`` makes a new list; it receives the git settings that the previous call
+    returned.
+    """
 
     def __init__(
         self, make: Callable[[Settings | None], Awaitable[tuple[FileIndex, Settings | None]]], tasks: BackgroundTasks

@@ -353,8 +353,8 @@ def typeable(text: str, field: str = "data.prompt") -> str:
     """The text in the form in which it is typed. Raises ``ClientError`` if it is empty, is too long, or would be a
     command to the agent's program.
 
-    Control characters and invisible characters are left out, except tabs, line breaks and ``JOINERS``: with them, a
-    text could end the paste early, or hide its own beginning.
+    Control characters and invisible characters are left out, because a text could use them to end the paste early, or
+    to hide its own beginning. Tabs, line breaks and ``JOINERS`` are kept.
     """
     seen = "".join(filter(_is_typed, text.replace("\r\n", "\n").replace("\r", "\n"))).strip()
     if not seen:

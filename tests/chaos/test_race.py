@@ -1,5 +1,5 @@
-"""Clients answer the same question, or decide the same hunk, at the same moment. One of them wins, and the others are
-informed of its decision.
+"""Clients answer the same approval request, or decide the same hunk, at the same moment. One of them wins, and the
+others are informed of its decision.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def poem(line: str) -> str:
 async def one_hunk_race(
     people: dict[str, Client], order: list[str], wishes: dict[str, str], project: str, root: Path, number: int
 ) -> None:
-    """The agent changes a line, and each person decides on that hunk, as ``wishes`` says."""
+    """The agent changes a line, and all clients decide that hunk at the same moment. ``wishes``: ``keep``, ``undo`` or
+    ``edit``, by client.
+    """
     before, after = (root / "poem.txt").read_text(), poem(f"by the agent {number}")
     prompt = f"/write {json.dumps({'poem.txt': after})}"
     run = (await people["phone"].ask("execute", project, prompt=prompt))["data"]["run_id"]

@@ -1,6 +1,4 @@
-"""Attacks on a bridge's port, which are bytes to send and ways to disconnect. They are reproducible from one
-``Random``.
-"""
+"""Attacks on a bridge's port: bytes to send, and ways to disconnect. They are reproducible from one ``Random``."""
 
 from __future__ import annotations
 

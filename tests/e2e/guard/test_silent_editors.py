@@ -22,7 +22,7 @@ DEADLINE = ("--deadline", "300")
 """The default deadline, in milliseconds."""
 
 SOON = PATIENCE / 2
-"""Seconds that a call may take, for the deadline and the start of Python on a busy machine."""
+"""The seconds that a call may take at most, including the deadline and the start of Python on a busy machine."""
 
 State = Callable[[Neovim], None]
 
@@ -33,7 +33,7 @@ def at_a_hit_enter_prompt(neovim: Neovim) -> None:
 
 
 def busy(neovim: Neovim) -> None:
-    """Make Neovim run an endless loop."""
+    """Makes Neovim run an endless loop."""
     started = Path(os.environ["TMPDIR"]) / "busy"
     neovim.lua(
         "local path = ... vim.defer_fn(function() vim.fn.writefile({}, path) while true do end end, 0)", str(started)

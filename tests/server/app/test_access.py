@@ -1,4 +1,4 @@
-"""Clients without the token get nothing. Requests from other origins or for unknown host names are refused."""
+"""Only clients with the token can send commands. Requests from other origins or for unknown host names are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE, until
 
 
 async def status_of(server: Server, path: str = "/ws", **headers: str | list[str]) -> int:
-    """The status code that answers the handshake."""
+    """Returns the HTTP status code of the answer to a WebSocket handshake."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(request({"Host": f"127.0.0.1:{server.port}", **fields}, line=f"GET {path} HTTP/1.1"))
@@ -103,7 +103,7 @@ async def test_any_other_first_message_ends_the_connection_and_does_nothing(serv
 
 
 async def pieces(connection: ClientConnection) -> AsyncIterator[str]:
-    """Yields a message of 200 kB in pieces, each once the server has read the one before."""
+    """Yields a message of 200 kB in pieces, each once the server has read the previous one."""
     for _ in range(10):
         yield "x" * 20_000
         await (await connection.ping())
@@ -126,8 +126,8 @@ async def test_the_token_lifts_that_limit(server: Server) -> None:
 
 
 async def test_requests_in_one_write_with_the_token_are_done(server: Server) -> None:
-    """One of the requests is larger than a client without a token may send. The client sends all of them without
-    waiting for an answer.
+    """The request is larger than a client without a token may send. The client sends it together with its token and does
+    not wait for an answer.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     client = Client(reader, writer)
@@ -182,7 +182,7 @@ async def test_a_later_auth_is_answered_and_a_wrong_one_changes_nothing(server: 
 
 
 async def stranger(server: Server, number: int, network: str = "127.0.0") -> ClientConnection:
-    """A client without a token, with its own address for each number."""
+    """Connects a client without a token, from a different address for each ``number``."""
     return await connect(server.url, proxy=None, local_addr=(f"{network}.{number}", 0))
 
 
@@ -200,7 +200,7 @@ async def signs_in(stranger: ClientConnection) -> bool:
 
 @pytest.fixture
 def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allows at most four clients without a token, and two of them from one address."""
+    """Allows at most four clients without a token, and at most two of them from the same address."""
     monkeypatch.setattr(clients_module, "STRANGERS", 4)
     monkeypatch.setattr(clients_module, "PLACE_STRANGERS", 2)
 

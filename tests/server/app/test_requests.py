@@ -1,4 +1,6 @@
-"""Requests of clients are executed in order, and each is answered once with its id. An invalid one has no effect."""
+"""Clients' requests start in order, and each that has an id is answered once, with that id. An invalid request has no
+effect.
+"""
 
 from __future__ import annotations
 
@@ -267,8 +269,8 @@ async def test_an_id_that_can_not_be_read_is_not_repeated(server: Server, reques
 
 
 async def test_messages_of_the_specifications_client_are_understood(server: Server) -> None:
-    """The specification's client is written in Go: its structs always have ``data``, null if it is empty, and the
-    project is where each message expects it.
+    """The specification's client is written in Go: it sends ``data`` as null if there is no data, and may put
+    ``project_id`` beside ``data`` or in it.
     """
     await raw(
         server,
@@ -430,9 +432,7 @@ def test_any_text_is_a_command_or_an_error(text: str) -> None:
 async def test_an_unexpected_error_costs_one_request(
     server: Server, client: WireClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is not in the handler: the reply can't be encoded. The requests that were sent after it are
-    executed.
-    """
+    """The error is not in the handler: the reply can't be encoded. Requests that are sent later are still executed."""
 
     def failing(answer: Any, request_id: str | None) -> bytes:
         if answer.type == "project_list":

@@ -151,7 +151,7 @@ def test_an_answer_never_remembers_more_than_is_allowed(
 
 
 def test_a_suggested_mode_that_is_not_remembered_is_allowed() -> None:
-    """If a suggested mode accompanies a rule, the agent gets only the rule. A mode alone would be remembered, and is
+    """If a suggested mode accompanies a rule, the agent gets only the rule. A mode alone would be remembered, so it is
     refused.
     """
     mode = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
@@ -209,7 +209,9 @@ some_models = st.lists(st.text("ab*?", min_size=1, max_size=4), max_size=3).map(
 
 
 def covers(pattern: str, text: str) -> bool:
-    """Whether the pattern matches. ``*`` is implemented differently from the code under test."""
+    """Whether the pattern, in which only ``*`` is special, matches the text. Written differently from the code under
+    test.
+    """
     return fnmatch.fnmatchcase(text, re.sub(r"[?\[]", lambda found: f"[{found[0]}]", pattern))
 
 

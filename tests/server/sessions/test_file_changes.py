@@ -1,4 +1,4 @@
-"""A file is compared with the last commit: all kinds of changes and refusals, and nothing that clients may not see."""
+"""Comparing a file with the last commit: all kinds of changes and refusals, and that nothing private is shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PUBLIC = "public\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository with two commits; its directory ``src`` serves as a project, too."""
+    """A repository with two commits. Its ``src`` directory is also used as a project."""
     folder = make_project(tmp_path / "code")
     (folder / "src").mkdir()
     (folder / "src" / "bridge.py").write_text("one\n")
@@ -362,7 +362,7 @@ async def test_git_has_the_rights_of_an_agent(folder: Path, tmp_path: Path, monk
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A work tree around the project. Only files that contain "public" may be shown, in the last commit as well."""
+    """A work tree that contains the project. Only texts that contain "public" may be shown, even from the last commit."""
     here = tmp_path_factory.mktemp("changes").resolve()
     for name in ("code/src/in", "code/data", "outside"):
         (here / name).mkdir(parents=True)

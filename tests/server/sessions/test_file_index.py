@@ -1,5 +1,5 @@
-"""The list of a project's files: the state of each in git, how the list is searched, how long it takes, and how old it
-may be.
+"""The list of a project's files: the state of each file in git, how the list is searched, how long a search takes, and
+how old the list may be.
 """
 
 from __future__ import annotations

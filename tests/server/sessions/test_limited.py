@@ -1,5 +1,5 @@
-"""A run is stopped by a limit of the agent's account: clients see when the limit ends, and the run resumes if that was
-requested.
+"""A limit of the agent's account stops a run: clients see when the limit ends, and the run then resumes if the server's
+owner has enabled this.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def limited(agent: Process, seconds: float) -> None:
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A list with one item: by how many seconds the clock is ahead for runs that wait for the end of a limit."""
+    """A list with one item: how many seconds the clock is ahead for the code that resumes limited runs."""
     later = [0.0]
     monkeypatch.setattr(continuing, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(continuing, "time", SimpleNamespace(time=lambda: time.time() + later[0]))
@@ -44,7 +44,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def given(server: Server, prompts: int) -> str:
-    """Waits until agents were given ``prompts`` prompts. Returns the last one of these."""
+    """Waits until the agent processes have received ``prompts`` prompts in total. Returns the last of these prompts."""
 
     def all_of_them() -> list[str]:
         return [prompt for process in server.agent.processes for prompt in map(str, process.prompts)]
@@ -104,7 +104,7 @@ async def test_a_run_resumes_after_a_restart(tmp_path: Path, passed: list[float]
 
 
 async def test_a_server_that_does_not_continue_runs_announces_none(tmp_path: Path) -> None:
-    """The server was restarted without the option that lets runs continue."""
+    """The server was restarted without the option that resumes limited runs."""
     phone = Client()
     async with serving(tmp_path, WANTED) as server:
         project = await server.project(phone)

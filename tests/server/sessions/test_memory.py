@@ -16,8 +16,8 @@ FLAT = 24 * MB
 
 
 async def grown(server: Server, seconds: float) -> int:
-    """The largest growth of the server's resident memory in bytes during ``seconds``, which begin one second after the
-    call.
+    """By how many bytes the server's resident memory grows at most within ``seconds`` seconds. The measurement begins
+    one second after the call.
     """
     process = psutil.Process(server.process.pid)
     await asyncio.sleep(1)

@@ -1,5 +1,5 @@
-"""The next start of a server ends the processes that a crashed one and its supervisors have left, and never any other
-process.
+"""When a server starts, it ends the processes that a crashed server and its supervisors left behind, and never any
+other process.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def test_a_process_with_a_reused_id_is_left_alone(tmp_path: Path, start: Start, 
 
 
 def test_a_forged_file_ends_no_other_process(tmp_path: Path, start: Start, mark: str) -> None:
-    """The file has the right process id and start time of a process without the mark, and of a process of another
-    server's agent.
+    """The file contains the right process ids and start times of a process without a mark and of an agent process of
+    another server, and invalid entries.
     """
     stranger, others = start(), start(uuid.uuid4().hex)
     write(

@@ -150,7 +150,7 @@ async def test_a_hundred_projects_are_back_after_a_restart(tmp_path: Path) -> No
 
 
 async def test_projects_listed_before_indexes_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list of projects and the pages are sent before any large log has been read completely. The rest is read in
+    """The list of projects is sent before any log whose index is missing has been read completely. The rest is read in
     the background.
     """
     phone = Client()
@@ -351,7 +351,7 @@ async def test_a_request_during_a_deletion_is_executed_or_refused(
             for said in await asyncio.gather(*tasks, return_exceptions=True):
                 assert isinstance(said, dict | ClientError), said
             heard = [one["data"]["update_type"] for one in page.heard if one.get("project_id") == project]
-            # A project that was at work has not been deleted yet.
+            # The deletion was refused if the project's agent was working.
             if any(one.id == project for one in server.core.projects):
                 with contextlib.suppress(ClientError):
                     await server.does(phone, "agent_kill", project)

@@ -491,7 +491,7 @@ async def test_a_session_is_exported_to_read(tmp_path: Path) -> None:
 
 
 async def test_an_export_of_records_is_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pieces are smaller than a record."""
+    """The export is requested in pieces that are smaller than a record."""
     monkeypatch.setattr(exporting, "PIECE", 70)
     phone = Client()
     async with serving(tmp_path) as server:
@@ -540,7 +540,7 @@ async def test_prompts_in_the_queue_are_exported_as_they_ran(tmp_path: Path) -> 
 
 
 async def test_an_export_reads_only_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is read in a thread, since a large history would block the event loop for seconds."""
+    """The records are exported in a thread, since a large history would block the event loop for seconds."""
     phone = Client()
     async with serving(tmp_path) as server:
         project = await server.project(phone)

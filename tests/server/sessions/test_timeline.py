@@ -27,7 +27,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_a_terminal(path: Path, *words: str, session_id: str = SESSION) -> None:
-    """Appends prompts and answers in turn to the session's file, as Claude Code stores them."""
+    """Appends ``words``, alternately prompts and answers, to the session's file as Claude Code stores them."""
     file = sessions.directory_of(path) / f"{session_id}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as opened:

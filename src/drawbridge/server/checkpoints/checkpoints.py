@@ -40,16 +40,15 @@ from drawbridge.server.checkpoints.git import (
     Git,
     GitFailed,
     NoCheckpoint,
-    Repository,
     Settings,
     Versions,
     beginning_of,
-    find,
     opened,
     program,
     versions,
 )
 from drawbridge.server.checkpoints.private import PrivateRepository
+from drawbridge.server.checkpoints.repository import Repository, find
 from drawbridge.server.checkpoints.unsaved import FindUnsaved, UnsavedChanges, no_editors
 from drawbridge.server.protocol.messages import ChangedFile
 from drawbridge.server.protocol.replies import RunChanges

@@ -28,12 +28,10 @@ import re
 import shlex
 import shutil
 import signal
-import stat
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -47,6 +45,7 @@ from drawbridge.agents.memory import MB, MemoryWatch
 from drawbridge.agents.supervisor_pipe import SupervisorPipe
 from drawbridge.core.private_files import process_alive
 from drawbridge.core.tasks import BackgroundTasks
+from drawbridge.server.checkpoints.repository import Repository, find, is_odd, line_of, odd_below, odd_file
 
 SECONDS: Final = 30.0
 """Seconds for one command."""
@@ -61,13 +60,6 @@ probably block again, and each run waits for its checkpoint."""
 HURRIED_SECONDS: Final = 300.0
 """Seconds for which git gets only ``SECONDS_AFTER`` for a command. After that it gets its full time again, because it
 may have been slow only at that moment."""
-
-SEARCH_SECONDS: Final = 5.0
-"""Seconds to search git's directories and the work tree for the file that git waits for."""
-
-LARGEST_FILE: Final = 1_000_000
-"""The maximum size of each of git's own files that are read for every operation (its configuration and its lists of
-patterns), in bytes."""
 
 LEAVE_SECONDS: Final = 5.0
 """Seconds for the shell to end after its last command or after it was killed, and for a program to end after
@@ -91,12 +83,6 @@ KEPT: Final = frozenset(
     )
 )
 """The settings of the user and the repository that also apply to Drawbridge's git. None of them can name a program."""
-
-OF_OBJECTS: Final = ("objects/info", "objects/pack")
-"""The directories in which git opens every file of certain kinds, such as indexes of packs."""
-
-PATTERNS: Final = (".gitignore", ".gitattributes")
-"""The files that git reads in each directory of a work tree."""
 
 NAMES_A_FILE: Final = ("core.attributesfile", "core.excludesfile")
 
@@ -156,9 +142,6 @@ LOCAL: Final = frozenset(
 )
 """Environment variables that describe one repository (``git rev-parse --local-env-vars``), perhaps a different one."""
 
-LONGEST_POINTER: Final = 8192
-"""The maximum number of bytes that are read from a file with one line: HEAD, or a file that names a git directory."""
-
 
 Versions: TypeAlias = Mapping[str, tuple[int, ...] | None]
 
@@ -175,10 +158,6 @@ class NoCheckpoint(Exception):
     """No checkpoint exists, or git can't work in this repository. The text gives the reason and is shown to the
     user."""
 
-
-_waited_for: dict[Path, Path] = {}
-"""The root of a work tree → a file that git has waited for. As long as git would wait for it again, operations are
-refused."""
 
 _late_at: dict[Path, float] = {}
 """The root of a work tree → when git last exceeded its full time there, for a reason that was not found."""
@@ -206,165 +185,6 @@ class Settings(Struct, frozen=True):
     def are_current(self) -> bool:
         """Whether the files are unchanged, so that the settings still apply. Blocking."""
         return self.files is not None and versions(self.files) == self.files
-
-
-class Repository(Struct, frozen=True):
-    """Where a work tree and its git directories are. ``own`` contains the index, ``common`` objects, refs and
-    configuration; they differ in a linked work tree. ``private``: whether both are in the server's data
-    (``private.py``)."""
-
-    root: Path
-    own: Path
-    common: Path
-    private: bool = False
-
-
-def find(directory: Path) -> Repository | None:
-    """The repository whose work tree contains ``directory`` and is on the same file system; None if there isn't one, or
-    if ``directory`` is in a git directory. Starts no process. Blocking."""
-    try:
-        place = directory.resolve()
-        device = place.stat().st_dev
-        for root in (place, *place.parents):
-            if root.name == ".git" or _is_git_directory(root) or root.stat().st_dev != device:
-                return None
-            own = _git_directory(root)
-            if own is not None:
-                common = _line_of(own / "commondir")
-                return Repository(root, own, (own / common).resolve() if common else own)
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have; a loop of links
-        return None
-    return None
-
-
-def in_git_directory(directory: Path) -> bool:
-    """Whether ``directory`` belongs to git itself: to a ``.git`` directory or to a bare repository. Blocking."""
-    place = directory.resolve()
-    return any(above.name == ".git" or _is_git_directory(above) for above in (place, *place.parents))
-
-
-def _git_directory(root: Path) -> Path | None:
-    pointer = root / ".git"
-    if pointer.is_dir():
-        return pointer.resolve() if _is_git_directory(pointer) else None
-    line = _line_of(pointer)
-    if line is None or not line.startswith("gitdir: "):
-        return None
-    return (root / line.removeprefix("gitdir: ")).resolve()
-
-
-def _odd_file(repository: Repository) -> str | None:
-    """What is wrong with a file that git would read; None if nothing is. Blocking."""
-    for directory, names in (
-        (repository.common, ("config", "packed-refs", "info/exclude", "info/attributes", "objects/info/alternates")),
-        (repository.own, ("HEAD", "commondir", "config.worktree")),
-        (repository.root, PATTERNS),
-    ):
-        for name in names:
-            if _is_odd(directory / name, LARGEST_FILE if name != "packed-refs" else LARGEST_OUTPUT):
-                return f"git's file {name} is not a small regular file"
-    of_objects = chain.from_iterable(_entries(repository.common / name) for name in OF_OBJECTS)
-    split = (entry for entry in _entries(repository.own) if entry.name.startswith("sharedindex."))
-    for entry in (*of_objects, *split):
-        if _is_pipe(entry):
-            return _named(Path(entry.path), repository)
-    found = _waited_for.get(repository.root)
-    if found is not None and _is_odd(found):
-        return _named(found, repository)
-    _waited_for.pop(repository.root, None)
-    return None
-
-
-def _odd_below(repository: Repository) -> str | None:
-    """What is wrong with a file that git may have waited for, which is in git's directories or is a list of patterns in
-    the work tree; None if no such file is found in ``SEARCH_SECONDS``. Blocking."""
-    until = time.monotonic() + SEARCH_SECONDS
-    found = next(chain(_pipes_of_git(repository, until), _odd_patterns(repository, until)), None)
-    if found is None:
-        return None
-    _waited_for[repository.root] = found
-    return _named(found, repository)
-
-
-def _pipes_of_git(repository: Repository, until: float) -> Iterator[Path]:
-    """Yields the pipes in git's directories, until the time ``until``. git itself creates no pipes there."""
-    left = list(dict.fromkeys((repository.common, repository.own)))
-    while left and time.monotonic() < until:
-        for entry in _entries(left.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                left.append(Path(entry.path))
-            elif _is_pipe(entry):
-                yield Path(entry.path)
-
-
-def _odd_patterns(repository: Repository, until: float) -> Iterator[Path]:
-    """Yields the lists of patterns in the work tree that git would wait for, until the time ``until``."""
-    for place, folders, files in os.walk(repository.root):
-        if time.monotonic() > until:
-            break
-        if ".git" in (*folders, *files) and Path(place) != repository.root:  # git reads nothing in a nested repository
-            folders.clear()
-            continue
-        if ".git" in folders:
-            folders.remove(".git")
-        yield from (Path(place, name) for name in PATTERNS if name in files and _is_odd(Path(place, name)))
-
-
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    """The entries of a directory; none if it can't be read. Blocking."""
-    try:
-        with os.scandir(directory) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
-def _is_pipe(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is, or leads to, a pipe or a character device other than ``/dev/null``: git would wait for it
-    or read it without end. Blocking."""
-    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
-        return False
-    try:
-        mode = entry.stat().st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or (stat.S_ISCHR(mode) and os.path.realpath(entry.path) != os.devnull)
-
-
-def _named(odd: Path, repository: Repository) -> str:
-    above = next(one for one in (repository.common, repository.own, repository.root) if odd.is_relative_to(one))
-    path = os.fsencode(odd.relative_to(above)).decode(errors="replace")
-    return f"git's file {path} is not a small regular file"
-
-
-def _is_odd(file: Path, largest: int = LARGEST_FILE) -> bool:
-    """Whether git would wait for a file, such as a pipe, or read it for a long time. Blocking."""
-    try:
-        found = file.stat()
-    except (OSError, ValueError):
-        return False
-    if stat.S_ISREG(found.st_mode):
-        return found.st_size > largest
-    return not stat.S_ISDIR(found.st_mode) and str(file) != os.devnull
-
-
-def _is_git_directory(place: Path) -> bool:
-    return os.path.lexists(place / "HEAD") and (place / "objects").is_dir() and (place / "refs").is_dir()
-
-
-def _line_of(file: Path) -> str | None:
-    """The first ``LONGEST_POINTER`` bytes of a regular file, without the line breaks at the end; None if there is no
-    such file, or it can't be opened. Does not block if a pipe has that name."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return os.fsdecode(os.read(descriptor, LONGEST_POINTER)).rstrip("\r\n")
-    finally:
-        os.close(descriptor)
 
 
 def program() -> str | None:
@@ -416,7 +236,7 @@ class Git:
         """Makes the git directory. ``known``: the settings of an earlier operation; the configuration is read again if
         it has changed. Raises ``NoCheckpoint`` for a repository that is not supported, or in which git would wait for a
         file; ``GitFailed`` if the configuration can't be read."""
-        if odd := await asyncio.to_thread(_odd_file, self.repository):
+        if odd := await asyncio.to_thread(odd_file, self.repository):
             raise _not_read(odd)
         current = known is not None and await asyncio.to_thread(known.are_current)
         self.settings = known if known is not None and current else await self._read_settings()
@@ -464,7 +284,7 @@ class Git:
             )
         named = _with_files(chosen)
         for name in NAMES_A_FILE:
-            if await asyncio.to_thread(_is_odd, Path(named[name].removeprefix("="))):
+            if await asyncio.to_thread(is_odd, Path(named[name].removeprefix("="))):
                 raise _not_read(f"{name} is not a small regular file")
         given = (*OURS, *(name + value for name, value in named.items() if name in KEPT))
         files = _configuration_files(self.repository, items)
@@ -479,7 +299,7 @@ class Git:
         await asyncio.to_thread(self._copy_head)
 
     def _copy_head(self) -> None:
-        head = _line_of(self.repository.own / "HEAD")
+        head = line_of(self.repository.own / "HEAD")
         if head is not None:
             (self.folder / "git" / "HEAD").write_bytes(os.fsencode(head) + b"\n")
 
@@ -578,7 +398,7 @@ class Git:
         except TookTooLong:
             if is_hurried:  # the search for the reason has already failed
                 raise
-            if odd := await asyncio.to_thread(_odd_below, self.repository):
+            if odd := await asyncio.to_thread(odd_below, self.repository):
                 raise _not_read(odd) from None
             _late_at[root] = now()
             raise

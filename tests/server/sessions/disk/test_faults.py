@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, or inaccessible is reported. Nothing is half done, and no restart is needed."""
+"""A full, read-only, or inaccessible disk is reported. No operation is left half done, and no restart is needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAULTS = {
 
 @contextlib.contextmanager
 def broken_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
-    """Makes every write to a regular file fail with the ``errno`` that is ``number``."""
+    """Makes every ``os.write`` to a regular file fail with the error number ``number``."""
     write = os.write
 
     def fail(file: int, data: bytes) -> int:
@@ -231,7 +231,7 @@ def fill(place: Path, leaving: int) -> Path:
     """Fills the disk except for ``leaving`` bytes. Returns the file that fills it."""
     filler = place / "filler"
     found = os.statvfs(place)
-    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:  # the server may write meanwhile
+    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:  # the server may also be writing
         file.write(bytes(max(0, found.f_bavail * found.f_frsize - leaving)))
     return filler
 

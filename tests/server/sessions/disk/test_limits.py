@@ -1,5 +1,5 @@
-"""The disk space of histories is limited: there is one warning, then prompts are refused, and work continues once there
-is space.
+"""The disk space of histories is limited: the server warns once before the limit, refuses prompts at the limit, and
+accepts them again once there is space.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Old history is deleted only if the owner has enabled this, in whole files and never the newest one.
+"""Old history is deleted only if the owner has enabled this, one whole file at a time, and never the newest file.
 
 Clients see where the history begins.
 """
